@@ -29,6 +29,7 @@ const FOLLOWS = 'GET /api/chat/{id}/stream';
  * @typedef {object} PageOptions
  * @property {Record<string, object>} [tools] browser tools, as they are posted
  * @property {Sends} [sends]
+ * @property {string} [chosen] the tool that its user has chosen for the next message
  * @property {string} [hold]
  * @property {boolean} [silent] whether it leaves its version unsaid
  * @property {boolean} [hearsEnds] whether it has an `onFinish`, which old releases stumble over where one
@@ -59,7 +60,13 @@ export class Page {
    * @param {string} id of the chat
    * @param {PageOptions} options
    */
-  constructor(sdk, client, url, id, { tools, sends = 'never', hold, silent = false, hearsEnds = false }) {
+  constructor(
+    sdk,
+    client,
+    url,
+    id,
+    { tools, sends = 'never', chosen, hold, silent = false, hearsEnds = false },
+  ) {
     this.client = client;
     this.silent = silent;
     this.version = client.profile;
@@ -83,6 +90,7 @@ export class Page {
         api: `${url}/api/chat`,
         body: {
           ...(tools ? { tools } : {}),
+          ...(chosen ? { selectedToolName: chosen } : {}),
           fermata: { ...(silent ? {} : { client: client.profile }), ...(hold ? { hold } : {}) },
         },
         fetch: (/** @type {string | URL} */ target, /** @type {RequestInit} */ init = {}) =>

@@ -203,6 +203,57 @@ scenario(
   },
 );
 
+// --- chain = "one" ---
+
+scenario(
+  'with chain = "one" a step runs one call, and the model is told to make the other again',
+  { config: 'chain = "one"\n' },
+  async (world) => {
+    world.model.script(calls(time, locate), calls(locate), says('Noon, in Bern.'));
+    const page = await world.page({ tools: BROWSER_TOOLS });
+    page.say('when and where?');
+    const part = await page.shows('get_location', 'input-available');
+    assert.equal(
+      page.toolCalls.filter((name) => name === 'get_location').length,
+      1,
+      'the cancelled one never came',
+    );
+    await world.answer({ toolCallId: part.toolCallId, output: 'Bern' });
+    await page.settles();
+    assert.deepEqual(statesOf(page), ['output-available', 'output-error', 'output-available']);
+    assert.match(world.model.request(2).results[1]?.text ?? '', /Make it again/);
+    assert.equal(page.words, 'Noon, in Bern.');
+    assert.equal(page.posts.length, 1);
+  },
+);
+
+// --- a chosen tool ---
+
+scenario('an answer without the tool that the user has chosen is shown to nobody', {}, async (world) => {
+  world.model.script(says('I know it anyway.'), calls(time), says('Noon.'));
+  const page = await world.page({ chosen: 'current_time' });
+  page.say('what time is it?');
+  await page.settles();
+  assert.equal(page.words, 'Noon.');
+  assert.deepEqual(statesOf(page), ['output-available']);
+  const forced = { type: 'function', function: { name: 'current_time' } };
+  assert.deepEqual(
+    world.model.requests.map(({ toolChoice }) => toolChoice),
+    [forced, forced, undefined],
+  );
+  assert.ok(!JSON.stringify(world.model.requests.at(-1)?.messages).includes('I know it anyway'));
+});
+
+scenario('a run whose model does not call the chosen tool ends with an error', {}, async (world) => {
+  world.model.script(says('No need.'), says('Truly not.'));
+  world.expectErrors();
+  const page = await world.page({ chosen: 'current_time' });
+  page.say('what time is it?');
+  await page.settles();
+  assert.match(page.errors[0]?.message ?? '', /asked twice to call the tool current_time/);
+  assert.ok(!JSON.stringify(page.messages).includes('No need'));
+});
+
 // --- gate = "progressive" ---
 
 const progressive = (/** @type {Place} */ place) => `gate = "progressive"\n${byHand(place)}`;

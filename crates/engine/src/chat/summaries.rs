@@ -78,10 +78,7 @@ impl Handle for Box<SaveSummary> {
         let services = actor.services.clone();
         let is_open = actor.has_open_run();
         let Some(record) = actor.record_mut() else { return Err(SummaryError::NotFound) };
-        if record.context.job.as_ref().is_none_or(|job| job.id != self.job) {
-            return Ok(None);
-        }
-        record.context.job = None;
+        let Some(job) = record.context.job.take_if(|job| job.id == self.job) else { return Ok(None) };
         if self.has_failed {
             record.context.note_failed_summary(services.clock.now());
         }
@@ -103,6 +100,13 @@ impl Handle for Box<SaveSummary> {
             if written.has_more {
                 due = Some(now);
             }
+        }
+        // Runs that have ended meanwhile have found the job at work, and left what came after it to this.
+        let recent = record.messages.saturating_sub(services.settings.keep_recent);
+        let has_grown =
+            recent > job.most && recent >= record.context.summarized() + services.settings.summary_every;
+        if has_grown && !self.has_failed {
+            due = Some(now);
         }
         changes.extend([record.context.saved(), Change::ScheduleSummary { due }]);
         record.commit(&services, changes).await?;

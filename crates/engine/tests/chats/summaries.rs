@@ -323,6 +323,31 @@ async fn a_compaction_is_in_the_record_only_for_a_client_that_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn runs_that_end_while_a_summary_is_written_are_summarized_afterwards() {
+    let world = World::new();
+    world.script(vec![text("Fine."); 8]);
+    let first = world.script_silent_summary();
+    world.script_summaries([summary("the second one")]);
+    says(&world, past(30, 0)).await;
+    for _ in 0..7 {
+        says(&world, message("go on")).await;
+    }
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(read(&world).await, None, "the first one is still being written");
+    for event in summary("the first one") {
+        first.send(event).unwrap();
+    }
+    drop(first);
+    for _ in 0..100 {
+        sleep(Duration::from_secs(1)).await;
+        if read(&world).await.is_some_and(|summary| summary.summary.goal == "the second one") {
+            return;
+        }
+    }
+    panic!("the second one was forgotten: {:?}", read(&world).await);
+}
+
+#[tokio::test(start_paused = true)]
 async fn how_full_the_window_is_is_not_known_after_a_compaction() {
     let world = World::new();
     world.set_window(100_000);
