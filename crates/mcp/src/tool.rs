@@ -68,7 +68,7 @@ impl McpTool {
             policy: if is_trusted && is_read_only(listed) { Decision::Allow } else { Decision::Ask },
             resource: None,
             timeout: None,
-            repeatable: is_trusted && (is_read_only(listed) || is_idempotent(listed)),
+            repeatable: is_trusted && is_idempotent(listed),
         };
         Self { servers, server, name: listed.name.clone().into_owned(), spec }
     }
@@ -287,6 +287,16 @@ mod tests {
         assert!(!with_hints(Some(true), Some(true)), "it contradicts itself");
         assert!(!with_hints(None, None) && !with_hints(Some(false), None) && !with_hints(None, Some(false)));
         assert!(!is_read_only(&rmcp::model::Tool::new("tool", "", Map::new())));
+    }
+
+    #[test]
+    fn a_tool_is_idempotent_only_if_it_says_so() {
+        let with_hint = |hint| {
+            let mut annotations = ToolAnnotations::new();
+            annotations.idempotent_hint = hint;
+            is_idempotent(&rmcp::model::Tool::new("tool", "", Map::new()).with_annotations(annotations))
+        };
+        assert!(with_hint(Some(true)) && !with_hint(Some(false)) && !with_hint(None));
     }
 
     #[test]

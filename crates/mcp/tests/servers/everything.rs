@@ -94,7 +94,7 @@ async fn trusted_annotations_decide_the_policies_of_tools() {
         world.tool("every__trigger-elicitation-request").await;
         let specs = world.specs();
         let echo = &specs["every__echo"];
-        assert_eq!((echo.run_by, echo.policy, echo.repeatable), (RunBy::Mcp, Decision::Allow, true));
+        assert_eq!((echo.run_by, echo.policy, echo.repeatable), (RunBy::Mcp, Decision::Allow, false));
         assert_eq!(echo.input_schema["type"], "object");
         assert!(echo.input_schema["properties"]["message"].is_object());
         assert!(!echo.description.is_empty());
