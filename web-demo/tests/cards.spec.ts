@@ -23,7 +23,7 @@ test.describe('a call of the server', () => {
     world.model.script(calls({ name: 'current_time', input: { timezone: 'Mars/Olympus' } }), says('Sorry.'));
     await chat.say('what time is it on Mars?');
     const card = chat.card('current_time');
-    await chat.isInState(card, 'Failed');
+    await chat.isInState(card, 'Failed: the input or the output did not fit');
     await expect(card).toContainText('Mars/Olympus');
     await chat.hears('Sorry.');
   });

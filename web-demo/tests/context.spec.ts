@@ -32,7 +32,10 @@ for (const { name, path } of PAGES) {
         await expect(dialog.getByRole('button', { name: 'Save' })).toBeDisabled();
         expect(await seriousViolations(chat.page)).toEqual([]);
         await dialog.getByLabel(/^Names and numbers/).fill('port: 9090');
+        // The button is off as soon as it is pressed; a page that is loaded again before the answer saves nothing.
+        const saved = chat.page.waitForResponse((response) => response.request().method() === 'PUT');
         await dialog.getByRole('button', { name: 'Save' }).click();
+        await saved;
         await expect(dialog.getByRole('button', { name: 'Save' })).toBeDisabled();
         // Nothing is left to be summarised; the page says so.
         await dialog.getByRole('button', { name: 'Compact now' }).click();
