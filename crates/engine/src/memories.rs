@@ -190,7 +190,7 @@ impl MemoryService {
         let mut memories = match query.map(str::trim).filter(|query| !query.is_empty()) {
             Some(query) => {
                 let lower = query.to_lowercase();
-                let mut ranked = self.ranked(owner, query, usize::MAX).await?;
+                let mut ranked = self.ranked(owner, query, None, usize::MAX).await?;
                 ranked
                     .retain(|ranked| ranked.is_similar || ranked.memory.text.to_lowercase().contains(&lower));
                 filter.select(ranked.iter().map(|ranked| &ranked.memory))

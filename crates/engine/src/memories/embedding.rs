@@ -220,7 +220,7 @@ impl MemoryService {
             return Ok(Batch::Last);
         }
         let is_last = memories.len() < BATCH;
-        match self.put_vectors_of(&memories).await? {
+        match self.put_vectors_of(&memories, Waiting::Nobody).await? {
             Ok(()) => {}
             Err(NoVectors::NotAsked | NoVectors::Unavailable) => return Ok(Batch::Failed),
             Err(NoVectors::Refused) => {
@@ -228,7 +228,7 @@ impl MemoryService {
                 let mut refused_now = Vec::new();
                 let mut is_any_embedded = false;
                 for memory in &memories {
-                    match self.put_vectors_of(std::slice::from_ref(memory)).await? {
+                    match self.put_vectors_of(std::slice::from_ref(memory), Waiting::Nobody).await? {
                         Ok(()) => is_any_embedded = true,
                         Err(NoVectors::Refused) => refused_now.push(memory),
                         Err(NoVectors::NotAsked | NoVectors::Unavailable) => return Ok(Batch::Failed),
@@ -250,9 +250,10 @@ impl MemoryService {
     async fn put_vectors_of(
         &self,
         memories: &[(Owner, Memory)],
+        waiting: Waiting,
     ) -> Result<Result<(), NoVectors>, StoreError> {
         let texts: Vec<&str> = memories.iter().map(|(_, memory)| memory.text.as_str()).collect();
-        let (model, vectors) = match self.0.embedding.vectors(&texts, Waiting::Nobody).await {
+        let (model, vectors) = match self.0.embedding.vectors(&texts, waiting).await {
             Ok(embedded) => embedded,
             Err(no_vectors) => return Ok(Err(no_vectors)),
         };
@@ -273,19 +274,13 @@ impl MemoryService {
         if memory.slot.is_some() || self.0.embedding.model().is_none() {
             return;
         }
-        let Ok((model, vectors)) = self.0.embedding.vectors(&[&memory.text], Waiting::Somebody).await else {
-            return self.note_unembedded();
-        };
-        let of_memory = |vector| MemoryVector {
-            owner: owner.clone(),
-            id: memory.id.clone(),
-            version: memory.version,
-            vector,
-        };
-        let vectors = vectors.into_iter().map(of_memory).collect();
-        if let Err(error) = self.0.store.put_vectors(&model, vectors).await {
-            tracing::warn!(%error, "the vector of a memory could not be saved; it is made again later");
-            self.note_unembedded();
+        match self.put_vectors_of(&[(owner.clone(), memory.clone())], Waiting::Somebody).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => self.note_unembedded(),
+            Err(error) => {
+                tracing::warn!(%error, "the vector of a memory could not be saved; it is made again later");
+                self.note_unembedded();
+            }
         }
     }
 }

@@ -85,30 +85,34 @@ impl MemoryService {
         limit: usize,
     ) -> Result<Vec<Ranked>, StoreError> {
         // Memories that have a slot may be among the most similar ones. They are few.
-        let mut ranked = self.ranked(owner, text, limit + MAX_SLOTS).await?;
+        let mut ranked = self.ranked(owner, text, Some(false), limit + MAX_SLOTS).await?;
         ranked.retain(|ranked| ranked.memory.slot.is_none());
         ranked.truncate(limit);
         Ok(ranked)
     }
 
     /// Returns the memories of an owner that are most similar to a text, the most similar one first, at least `limit` if there are so many.
-    /// They are compared by their meaning, or by their words if they have no vector or none can be had of the text.
+    /// They are compared by their meaning, or by their words if they have no vector or none can be had of the text. If `has_slot` says which ones
+    /// are meant, the others may be among them.
     pub(super) async fn ranked(
         &self,
         owner: &Owner,
         text: &str,
+        has_slot: Option<bool>,
         limit: usize,
     ) -> Result<Vec<Ranked>, StoreError> {
-        let any = MemoryFilter { limit: Some(1), ..MemoryFilter::default() };
+        let any = MemoryFilter { has_slot, limit: Some(1), ..MemoryFilter::default() };
         if self.0.store.memories(owner, &any).await?.is_empty() {
             return Ok(Vec::new());
         }
-        let vectors = self.0.embedding.vectors(&[text], Waiting::Somebody).await;
-        let embedded = vectors.ok().and_then(|(model, vectors)| Some((model, vectors.into_iter().next()?)));
-        let without_vector = embedded
-            .as_ref()
-            .map(|(model, vector)| VectorKind { model: model.clone(), dimensions: vector.len() });
-        let by_words = MemoryFilter { without_vector, ..MemoryFilter::default() };
+        let mut by_words = MemoryFilter { has_slot, ..MemoryFilter::default() };
+        let mut embedded = None;
+        if let Ok((model, vectors)) = self.0.embedding.vectors(&[text], Waiting::Somebody).await
+            && let Some(vector) = vectors.into_iter().next()
+        {
+            by_words.without_vector = Some(VectorKind { model: model.clone(), dimensions: vector.len() });
+            embedded = Some((model, vector));
+        }
         let words = Words::of(text);
         let mut ranked = BTreeMap::new();
         for memory in self.0.store.memories(owner, &by_words).await? {
