@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use crate::{
     column::count,
     error::{Fault, failed},
-    queries::memories::MemoryAnd,
+    queries::memories::{COLUMNS, MemoryAnd},
     text::text,
     vector::vector,
 };
@@ -36,10 +36,6 @@ const MOST_INDEXED_DIMENSIONS: usize = 2_000;
 const OLDEST: (u32, u32) = (0, 8);
 /// The first key of the advisory lock of whoever builds an index; the second is the number of dimensions.
 const INDEX_LOCKS: i32 = 0x4665_7678;
-
-/// The columns of a memory.
-const COLUMNS: &str =
-    "owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version";
 
 /// The extension in an open database.
 pub struct Pgvector {

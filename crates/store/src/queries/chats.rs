@@ -368,7 +368,7 @@ fn summary(row: Summary) -> Result<ChatSummary, Fault> {
     let is_asked_for = read_show(row.show)?.contains(&Show::Run);
     let status = status(row.stage, row.requires_confirm, row.last_tool, row.last_result)?;
     Ok(ChatSummary {
-        status: is_asked_for.then_some(status),
+        status: if is_asked_for { Some(status) } else { None },
         id: ChatId::new(row.id),
         title: row.title.map(|Text(title)| title),
         created_at: read_time(row.created_at)?,

@@ -41,6 +41,10 @@ row! {
     }
 }
 
+/// The columns of a [`MemoryRow`], for queries that are put together.
+pub const COLUMNS: &str =
+    "owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version";
+
 /// A memory with a value that the query has computed for it.
 pub struct MemoryAnd<T> {
     pub memory: MemoryRow,
