@@ -101,11 +101,9 @@ impl Handle for Box<SaveSummary> {
                 due = Some(now);
             }
         }
-        // Runs that have ended meanwhile have found the job at work, and left what came after it to this.
+        // Runs that have ended meanwhile have found the job at work, and left what came after it to the next plan.
         let recent = record.messages.saturating_sub(services.settings.keep_recent);
-        let has_grown =
-            recent > job.most && recent >= record.context.summarized() + services.settings.summary_every;
-        if has_grown && !self.has_failed {
+        if recent > job.most && !self.has_failed {
             due = Some(now);
         }
         changes.extend([record.context.saved(), Change::ScheduleSummary { due }]);
