@@ -44,8 +44,8 @@ export function SummaryLine({ chat, after }: Props) {
 }
 
 /**
- * What a run has left out before a step, to stay within the model's window; `data` is that of a `data-compaction`. A run
- * that was stopped meanwhile leaves a message that still says `running`.
+ * What a run has left out before a step, to stay within the model's window; `data` is that of a `data-compaction`. An
+ * older record may still say `running` of a run that was stopped.
  */
 export function CompactionLine({ data, isGrowing }: { data: unknown; isGrowing: boolean }) {
   const { t } = useTranslation('context');
