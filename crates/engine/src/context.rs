@@ -11,7 +11,7 @@
 
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
-use fermata_protocol::{MessageId, Role, ToolCallId, ToolState, UiMessage, UiPart};
+use fermata_protocol::{ContextUsage, MessageId, Role, ToolCallId, ToolState, UiMessage, UiPart};
 use fermata_tools::Pattern;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -142,6 +142,15 @@ pub(crate) struct Fitted {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+/// Returns what a client is told of a request of so many tokens.
+pub(crate) fn context_usage(input_tokens: u64, window: Option<Window>) -> ContextUsage {
+    ContextUsage {
+        input_tokens,
+        window: window.map(|window| window.tokens),
+        compact_at: window.map(|window| window.compact_at),
+    }
 }
 
 // === impl Window ===

@@ -58,4 +58,4 @@ pub use runner::{Runner, RunnerError};
 pub use services::Rules;
 pub use settings::{Hold, Limits, Settings};
 pub use store::Store;
-pub use view::{ChatPages, ChatView, ContextUsage, GrantedTool, Pending, SummaryView};
+pub use view::{ChatPages, ChatView, GrantedTool, Pending, SummaryView};

@@ -31,7 +31,7 @@ pub(crate) struct PromptContext<'a> {
     pub system: Option<&'a str>,
     pub toolbox: &'a Toolbox,
     pub tool_choice: Option<&'a ToolChoice>,
-    /// What the model is told about the step.
+    /// The instructions for this step alone.
     pub step_instructions: Option<String>,
     /// The settings of the call, by the AI SDK's names.
     pub call_settings: Map<String, Value>,

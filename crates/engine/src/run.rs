@@ -34,8 +34,8 @@ use std::{
 };
 
 use fermata_protocol::{
-    AssembleError, Assembler, MessageId, PostedTool, Profile, RunId, RunStatus, Show, ToolCallId, ToolChoice,
-    UiChunk, UiMessage,
+    AssembleError, Assembler, DataChunk, MessageId, PostedTool, Profile, RunId, RunStatus, Show, ToolCallId,
+    ToolChoice, UiChunk, UiMessage,
 };
 use fermata_tools::{Call, CallState, Grants, Owner, Policy, Toolbox};
 use jiff::Timestamp;
@@ -399,15 +399,23 @@ impl Run {
         self.state.step >= limits.steps
     }
 
+    /// Returns whether this step is the last one for the limit's sake. A run that may have no more than one step was not stopped by it.
+    fn is_limited(&self, limits: &Limits) -> bool {
+        self.state.step > 1 && self.is_last_step(limits)
+    }
+
     /// Returns what the model is told about the step besides its instructions.
     pub fn step_instructions(&self, limits: &Limits) -> Option<String> {
-        if self.is_last_step(limits) && self.state.step > 1 {
+        if self.is_limited(limits) {
             return Some(
                 "This is your last answer to the user's message, and no tool can be called any more. Say what is done, and what is left to do."
                     .into(),
             );
         }
-        let tool = self.chosen_tool(limits).filter(|_| self.state.is_reminded)?;
+        if !self.state.is_reminded {
+            return None;
+        }
+        let tool = self.chosen_tool(limits)?;
         Some(format!(
             "The user has chosen the tool {tool} for this message. Your last answer did not call it, so nobody was shown that answer. Call \
              {tool} now."
@@ -459,6 +467,12 @@ impl Deciding<'_> {
         self.run.state.position = self.run.state.position.next();
         self.run.note_outcome(self.run.state.position, &chunk);
         self.effects.after.publish.push((self.run.state.position, chunk));
+    }
+
+    /// Tells the client something that is not a part of the message.
+    fn publish_transient(&mut self, kind: &str, data: Value) {
+        let kind = kind.to_owned();
+        self.publish(UiChunk::Data(DataChunk { kind, id: None, data, transient: Some(true) }));
     }
 
     fn begin_step(&mut self) {

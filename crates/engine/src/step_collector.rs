@@ -110,7 +110,7 @@ pub(crate) struct OutputLimitExceeded {
 // === impl StepCollector ===
 
 impl StepCollector {
-    /// Returns whether the step has any text.
+    /// Returns whether the model has sent any text in the step.
     pub fn has_text(&self) -> bool {
         !self.text.is_empty()
     }

@@ -7,7 +7,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_protocol::{
-    ChatId, ElicitationId, MessageId, Profile, RunStatus, Show, Summary, UiMessage, UiPart,
+    ChatId, ContextUsage, ElicitationId, MessageId, Profile, RunStatus, Show, Summary, UiMessage, UiPart,
 };
 use fermata_tools::{Call, Elicitation};
 use jiff::Timestamp;
@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ReadError, Store,
-    context::Window,
     store::{MessageOutline, StoreError, SummaryRecord},
     summary::Covered,
 };
@@ -45,26 +44,12 @@ pub struct ChatView {
     /// The status of the chat's run, if the last post asked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<RunStatus>,
-    /// How full the window of its model is, if the chat's last post asked for that and it is known.
+    /// The part of its model's window that is filled, if the chat's last post asked for that and it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextUsage>,
     /// The messages of a long chat, which are read page by page.
     #[serde(default, rename = "unread", skip_serializing_if = "Option::is_none")]
     pub(crate) outline: Option<Outline>,
-}
-
-/// How full the window of a model is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ContextUsage {
-    /// The number of tokens of the last request.
-    pub input_tokens: u64,
-    /// The number of tokens that the model can take, if it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<u64>,
-    /// The number of tokens above which the history is compacted, if it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub compact_at: Option<u64>,
 }
 
 /// A call or a question that waits for the user or the browser.
@@ -175,18 +160,6 @@ pub(crate) fn shown(message: &UiMessage, profile: Profile, show: &BTreeSet<Show>
         }
     }
     shown
-}
-
-// === impl ContextUsage ===
-
-impl ContextUsage {
-    pub(crate) fn new(input_tokens: u64, window: Option<Window>) -> Self {
-        Self {
-            input_tokens,
-            window: window.map(|window| window.tokens),
-            compact_at: window.map(|window| window.compact_at),
-        }
-    }
 }
 
 // === impl ChatPages ===

@@ -30,5 +30,5 @@ pub use request::{
     Posted, PostedMessage, PostedTool, RequestError, Show, SummaryRequest, ToolChoice, ToolResultBody,
     ToolResultRequest, Trigger, measure,
 };
-pub use stage::{RunStatus, Stage};
+pub use stage::{ContextUsage, RunStatus, Stage};
 pub use summary::{Summary, SummaryReason};

@@ -1,4 +1,4 @@
-//! What a run is doing, in one word, so that a page or an operator does not have to guess it from the parts of a message.
+//! The status of a run and of its model's window, so that a page or an operator does not have to guess it from the parts of a message.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ pub enum Stage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
-    /// What the run is doing.
+    /// The stage of the run.
     pub stage: Stage,
     /// True if a call waits for a person's decision.
     pub requires_confirm: bool,
@@ -36,6 +36,20 @@ pub struct RunStatus {
     /// The beginning of what the model is told of that outcome: 200 characters at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_result: Option<String>,
+}
+
+/// The part of its window that a model's last request has filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContextUsage {
+    /// The number of tokens of the last request.
+    pub input_tokens: u64,
+    /// The number of tokens that the model can take, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// The number of tokens above which the history is compacted, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact_at: Option<u64>,
 }
 
 // === impl Stage ===

@@ -10,9 +10,10 @@ use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    AnswerError, ChatView, ContextUsage, Following, GrantedTool, Pending, ReadError, Store,
+    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
     active_run::read_chunks,
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
+    context::context_usage,
     errors::RequestError,
     position::Position,
     request::{Delete, EndGrant, Grants, Rejoin, Resume, Stop, View},
@@ -148,7 +149,7 @@ impl Handle for View {
             let policies = actor.services.policies.current();
             let choice = policies.assistant(assistant.as_deref()).model(model.as_deref());
             let window = choice.window(actor.services.settings.compact_at);
-            context = Some(ContextUsage::new(tokens, window));
+            context = Some(context_usage(tokens, window));
         }
         let mut status = None;
         if show.contains(&Show::Run) {

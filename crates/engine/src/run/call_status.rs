@@ -2,7 +2,7 @@
 //!
 //! Only clients that ask for it are sent this ([`Show::Call`]). The chunk is transient: it is not a part of the message.
 
-use fermata_protocol::{DataChunk, Show, UiChunk};
+use fermata_protocol::{Show, UiChunk};
 use fermata_tools::{CallState, ErrorPolicy, ErrorStrategy, ErrorType, RunBy, StateName};
 use serde::Serialize;
 use serde_json::json;
@@ -23,7 +23,7 @@ pub(super) struct CallStatus {
     trouble: Trouble,
 }
 
-/// What has gone wrong with a call, and what was done about it.
+/// The failure of a call, and the reaction to it.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Trouble {
@@ -32,7 +32,7 @@ pub(super) struct Trouble {
     /// The number of times that the call has begun to run, if it was more than once.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempts: Option<usize>,
-    /// What was done about the failure; `None` for a browser's call, whose failure only its page knows.
+    /// The reaction to the failure; `None` for a browser's call, whose failure only its page knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     strategy: Option<ErrorStrategy>,
 }
@@ -112,8 +112,7 @@ impl Deciding<'_> {
             }
             let mut data = json!(status);
             data["toolCallId"] = json!(self.run.call(index).id);
-            let kind = "data-call".to_owned();
-            self.publish(UiChunk::Data(DataChunk { kind, id: None, data, transient: Some(true) }));
+            self.publish_transient("data-call", data);
             self.run.shown_calls.insert(index, status);
         }
     }

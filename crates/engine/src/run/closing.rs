@@ -29,7 +29,7 @@ impl Run {
 impl Deciding<'_> {
     /// Ends the run because the model completed its answer, or because the answer was cut off and every call of it has its outcome.
     pub(super) fn finish(&mut self, reason: FinishReason) {
-        let is_limited = self.run.state.step > 1 && self.run.is_last_step(self.context.limits);
+        let is_limited = self.run.is_limited(self.context.limits);
         let ending = if is_limited { Ending::StepLimit } else { Ending::Finished(reason) };
         self.finish_step();
         self.end_in_a_step_without_calls();

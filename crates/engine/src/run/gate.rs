@@ -7,11 +7,11 @@
 use fermata_protocol::{ApprovalId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
-    DecisionSource, ErrorStrategy, ErrorType, GateMode, PolicyDecision, ToolError, ToolSpec,
+    DecisionSource, ErrorType, GateMode, PolicyDecision, ToolError, ToolSpec,
 };
 use serde_json::{Value, json};
 
-use super::{Activity, Context, Deciding, Ending, Phase, Run, later, streaming::MadeCall};
+use super::{Activity, Context, Deciding, Phase, Run, later, streaming::MadeCall};
 use crate::step_collector::InvalidArguments;
 
 /// The reason of an approval request that `chain` causes.
@@ -127,17 +127,13 @@ impl Deciding<'_> {
         for call in made {
             self.accept_call(call);
         }
-        let fails = |index: &usize| {
-            matches!(
-                self.run.call(*index).state(),
-                CallState::Error { error_type: ErrorType::InvalidFormat, .. }
-            )
-        };
-        if let Some(index) = self.run.step_indexes().find(fails)
-            && self.context.rules.error_policy.of(ErrorType::InvalidFormat) == ErrorStrategy::FailRun
-        {
-            let tool = self.run.call(index).tool.clone();
-            return self.end_run(Ending::ToolFailed { tool, error_type: ErrorType::InvalidFormat });
+        let invalid = Some(ErrorType::InvalidFormat);
+        let mut step = self.run.step_indexes();
+        if let Some(index) = step.find(|&index| self.run.call(index).state().error_type() == invalid) {
+            self.end_run_if_fatal(index, ErrorType::InvalidFormat);
+            if self.run.state.phase == Phase::Over {
+                return;
+            }
         }
         for index in self.run.step_indexes() {
             // What does not run is shown at once and without an approval request.

@@ -3,7 +3,7 @@
 //! The stage is a pure function of the run, and no state of its own. Only clients that ask for it are sent this ([`Show::Run`]). The chunk is
 //! transient: it is not a part of the message.
 
-use fermata_protocol::{DataChunk, RunStatus, Show, Stage, UiChunk};
+use fermata_protocol::{RunStatus, Show, Stage};
 use fermata_tools::{Call, CallState};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -33,7 +33,7 @@ impl Run {
         let last = self.state.last_outcome.as_ref();
         RunStatus {
             stage: self.stage(),
-            requires_confirm: self.state.phase != Phase::Over && self.calls.iter().any(Call::awaits_approval),
+            requires_confirm: self.calls.iter().any(Call::awaits_approval),
             last_tool: last.map(|last| last.tool.clone()),
             last_result: last.map(|last| last.result.clone()),
         }
@@ -85,21 +85,24 @@ impl Deciding<'_> {
     /// Tells the client what the run is doing if that has changed, and if it has asked for that. Nothing follows `finish`.
     pub(super) fn show_run(&mut self) {
         if self.run.state.phase != Phase::Over {
-            self.show_status(self.run.status());
+            self.show_stage(self.run.stage());
         }
     }
 
     /// Tells the client that the run is over, right before the last chunk says so.
     pub(super) fn show_idle(&mut self) {
-        self.show_status(RunStatus { stage: Stage::Idle, requires_confirm: false, ..self.run.status() });
+        self.show_stage(Stage::Idle);
     }
 
-    fn show_status(&mut self, status: RunStatus) {
-        if !self.run.state.show.contains(&Show::Run) || self.run.shown_status.as_ref() == Some(&status) {
+    fn show_stage(&mut self, stage: Stage) {
+        // Most clients do not ask, and this is looked at for each piece of an answer.
+        if !self.run.state.show.contains(&Show::Run) {
             return;
         }
-        let (kind, data) = ("data-run".to_owned(), json!(status));
-        self.run.shown_status = Some(status);
-        self.publish(UiChunk::Data(DataChunk { kind, id: None, data, transient: Some(true) }));
+        let status = RunStatus { stage, ..self.run.status() };
+        if self.run.shown_status.as_ref() != Some(&status) {
+            self.publish_transient("data-run", json!(status));
+            self.run.shown_status = Some(status);
+        }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
-    ContextUsage,
+    context::context_usage,
     model::{ModelEvent, Usage},
     step_collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
@@ -29,8 +29,6 @@ pub(super) struct OpenStep {
     checking: Vec<MadeCall>,
     /// The compaction that is being made before the model is asked, as it was shown.
     compaction: Option<Compaction>,
-    /// `true` if the step has begun to call the tool that it has to call.
-    calls_chosen_tool: bool,
     /// The changes that are not shown before the step calls the tool that it has to call.
     held_back: Vec<StepChange>,
 }
@@ -123,14 +121,15 @@ impl Deciding<'_> {
     /// Shows a change of the step, unless the user has chosen a tool that the step does not call yet. If it never does, nothing of it is
     /// shown or saved: the model is asked once more, and then the run ends.
     fn hold_back_or_show(&mut self, change: StepChange) {
-        let Some(chosen) =
-            self.run.chosen_tool(self.context.limits).filter(|_| !self.run.open_step.calls_chosen_tool)
-        else {
+        let Some(chosen) = self.run.chosen_tool(self.context.limits) else {
             return self.on_step_change(change);
         };
+        // What is held back has begun no call, so the first call of the step is that of the chosen tool or comes with it.
+        if !self.run.step_calls().is_empty() {
+            return self.on_step_change(change);
+        }
         match change {
             StepChange::CallStarted { tool } if tool == chosen => {
-                self.run.open_step.calls_chosen_tool = true;
                 for held_back in std::mem::take(&mut self.run.open_step.held_back) {
                     self.on_step_change(held_back);
                 }
@@ -272,18 +271,16 @@ impl Deciding<'_> {
         if !self.run.state.show.contains(&Show::Context) {
             return;
         }
-        let data = json!(ContextUsage::new(input_tokens, self.context.window));
-        let kind = "data-context".to_owned();
-        self.publish(UiChunk::Data(DataChunk { kind, id: None, data, transient: Some(true) }));
+        self.publish_transient("data-context", json!(context_usage(input_tokens, self.context.window)));
     }
 
-    /// Tells the client that the history is compacted, if it has asked for that.
     pub(super) fn on_compaction(&mut self, compaction: Compaction) {
         self.show_compaction(&compaction);
         let is_running = compaction.state == CompactionState::Running;
-        self.run.open_step.compaction = is_running.then_some(compaction);
+        self.run.open_step.compaction = if is_running { Some(compaction) } else { None };
     }
 
+    /// Tells the client that the history is compacted, if it has asked for that.
     fn show_compaction(&mut self, compaction: &Compaction) {
         if !self.run.state.show.contains(&Show::Context) {
             return;

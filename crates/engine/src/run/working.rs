@@ -188,13 +188,17 @@ impl Deciding<'_> {
             Ok(output) => self.succeed(index, output),
             Err(error) => {
                 let error_type = error.error_type;
-                let strategy = self.context.rules.error_policy.of(error_type);
                 self.fail(index, error);
-                if strategy == ErrorStrategy::FailRun {
-                    let tool = self.run.call(index).tool.clone();
-                    self.end_run(Ending::ToolFailed { tool, error_type });
-                }
+                self.end_run_if_fatal(index, error_type);
             }
+        }
+    }
+
+    /// Ends the run for a call that has failed, if the settings say so.
+    pub(super) fn end_run_if_fatal(&mut self, index: usize, error_type: ErrorType) {
+        if self.context.rules.error_policy.of(error_type) == ErrorStrategy::FailRun {
+            let tool = self.run.call(index).tool.clone();
+            self.end_run(Ending::ToolFailed { tool, error_type });
         }
     }
 
@@ -235,7 +239,7 @@ impl Deciding<'_> {
         {
             return;
         }
-        if self.run.state.step >= self.context.limits.steps {
+        if self.run.is_last_step(self.context.limits) {
             return self.end_run(Ending::StepLimit);
         }
         let (bytes, limit) = (self.run.chat_bytes(self.context), self.context.limits.chat_bytes);

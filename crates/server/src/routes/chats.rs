@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::{ChatPages, ChatView};
-use fermata_protocol::{ChatId, RunStatus, UiMessage};
+use fermata_protocol::{ChatId, ContextUsage, RunStatus, UiMessage};
 use futures::Stream;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -48,23 +48,9 @@ pub struct ChatStatus {
     model: Option<String>,
     #[serde(flatten)]
     status: Option<RunStatus>,
-    /// How full the model's window is, if the chat's last post asked for `context` and it is known.
+    /// The part of the model's window that is filled, if the chat's last post asked for `context` and it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<ContextUsage>,
-}
-
-/// How full the window of a model is.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ContextUsage {
-    /// The number of tokens of the last request.
-    input_tokens: u64,
-    /// The number of tokens that the model can take.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    window: Option<u64>,
-    /// The number of tokens above which the history is compacted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    compact_at: Option<u64>,
 }
 
 /// A chat in a list.
@@ -216,12 +202,7 @@ pub async fn delete(
 impl From<ChatView> for ChatStatus {
     fn from(chat: ChatView) -> Self {
         let pending = chat.pending.into_iter().map(Into::into).collect();
-        let context = chat.context.map(|usage| ContextUsage {
-            input_tokens: usage.input_tokens,
-            window: usage.window,
-            compact_at: usage.compact_at,
-        });
-        let (open, assistant, model, status) = (chat.open, chat.assistant, chat.model, chat.status);
+        let ChatView { open, assistant, model, status, context, .. } = chat;
         Self { pending, open, assistant, model, status, context }
     }
 }
