@@ -16,7 +16,7 @@ mod timers;
 
 use std::{collections::HashMap, sync::Arc};
 
-use fermata_protocol::{ToolCallId, UiMessage};
+use fermata_protocol::{Plan, ToolCallId, UiMessage};
 use fermata_tools::{InputError, PendingCalls, ToolError, Toolbox};
 use futures::{
     StreamExt,
@@ -64,6 +64,8 @@ pub(crate) struct ActiveRun {
     attempts: u32,
     /// Changes to the chat that a request has made; they are saved with what follows from the request.
     unsaved: Vec<Change>,
+    /// The plan of the run as it was saved last.
+    saved_plan: Option<Plan>,
     /// `false` if the run was saved by an earlier version, which kept the settings in the state.
     settings_are_saved: bool,
     /// The other messages of the chat, while the model may need them; they are read when they are needed and are not here.
@@ -194,6 +196,7 @@ impl ActiveRun {
             ownership,
             attempts: 0,
             unsaved: Vec::new(),
+            saved_plan: None,
             settings_are_saved: true,
             history: None,
             step: StepWork::None,
@@ -247,8 +250,8 @@ impl ActiveRun {
     fn use_policies(&mut self, policies: Arc<PolicySnapshot>) {
         if !Arc::ptr_eq(&policies, &self.policies) {
             let settings = &self.run.settings;
-            let own = policies.toolbox_of(settings.assistant.as_deref(), settings.remembers);
-            self.toolbox = self.toolbox.with_server_tools_of(own);
+            let own = policies.toolbox_of(settings.assistant.as_deref(), settings.remembers, settings.plan);
+            self.toolbox = self.toolbox.with_server_tools_of(&own);
             self.policies = policies;
         }
     }

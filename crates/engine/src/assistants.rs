@@ -8,12 +8,13 @@ use std::{
     sync::Arc,
 };
 
+use fermata_protocol::PlanMode;
 use fermata_tools::Pattern;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Model, context::Window};
+use crate::{Model, context::Window, plan::PlanTriggers};
 
 /// The name of the assistant of chats that have chosen none.
 pub const DEFAULT_ASSISTANT: &str = "default";
@@ -27,6 +28,8 @@ pub struct Assistants {
     pub others: BTreeMap<String, Assistant>,
     /// The model that writes the summaries of chats; `None` for the model of each chat.
     pub summary_model: Option<ModelChoice>,
+    /// Decides for which messages a plan is made first.
+    pub plan_triggers: PlanTriggers,
 }
 
 /// An assistant.
@@ -46,6 +49,8 @@ pub struct Assistant {
     pub tools: ToolSelection,
     /// `true` if it knows what is remembered of the user, and may change it.
     pub remembers: bool,
+    /// The use of plans, unless a post says otherwise.
+    pub plan: PlanMode,
     /// Messages that a page may suggest for a beginning.
     pub suggestions: Vec<String>,
 }
@@ -93,7 +98,7 @@ impl Assistants {
     /// Returns the assistant `default` alone: this model, without instructions and with all tools.
     pub fn answered_by(model: Arc<dyn Model>) -> Self {
         let default = Assistant::answered_by(ModelChoice::of(model));
-        Self { default, others: BTreeMap::new(), summary_model: None }
+        Self { default, others: BTreeMap::new(), summary_model: None, plan_triggers: PlanTriggers::default() }
     }
 
     /// Returns the assistant of this name.
@@ -121,6 +126,7 @@ impl Assistant {
             other_models: Vec::new(),
             tools: ToolSelection::default(),
             remembers: false,
+            plan: PlanMode::Off,
             suggestions: Vec::new(),
         }
     }

@@ -318,7 +318,8 @@ impl Engine {
     pub fn tools(&self, owner: &Owner, assistant: Option<&str>) -> Vec<ToolSpec> {
         let policies = self.services.policies.current();
         let mut tools = Vec::new();
-        for spec in policies.toolbox_of(assistant, true).specs() {
+        let plan = policies.assistant(assistant).plan;
+        for spec in policies.toolbox_of(assistant, true, plan).specs() {
             // Rules about fields of the input do not apply to a tool as such.
             let decision = policies.rules.policy.decide(owner, spec, &Value::Object(Map::new())).decision;
             tools.push(ToolSpec { policy: decision, ..spec.clone() });

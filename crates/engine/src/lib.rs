@@ -23,6 +23,7 @@ pub mod memories;
 pub mod model;
 mod model_metrics;
 pub mod peer_transport;
+pub mod plan;
 mod position;
 mod post;
 pub mod preview;

@@ -72,6 +72,8 @@ pub async fn preview(
             system: None,
             call_settings: Map::new(),
             tool_choice: None,
+            plan: policies.assistant(record.assistant.as_deref()).plan,
+            wants_plan: false,
         },
     };
     if let Some(run) = &run {
@@ -79,8 +81,9 @@ pub async fn preview(
         messages.retain(|message| message.id != own.id);
         messages.push(own);
     }
-    let toolbox =
-        policies.toolbox_of(of_run.assistant.as_deref(), of_run.remembers).with_saved_tools(&of_run.tools);
+    let toolbox = policies
+        .toolbox_of(of_run.assistant.as_deref(), of_run.remembers, of_run.plan)
+        .with_saved_tools(&of_run.tools);
     let mut context = ModelContext::read(&record.context);
     if !context.fit.holds_for(0, &messages) {
         context = ModelContext::default();

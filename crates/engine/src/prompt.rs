@@ -5,8 +5,10 @@
 
 use std::collections::HashSet;
 
-use fermata_protocol::{FilePart, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text};
-use fermata_tools::{Cancelled, ErrorPolicy, Toolbox};
+use fermata_protocol::{
+    FilePart, Plan, PlanMode, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
+};
+use fermata_tools::{Cancelled, ErrorPolicy, ToolSpec, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -17,6 +19,7 @@ use crate::{
     context::Fit,
     memories::Recollection,
     model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
+    plan::{self, MAKE_PLAN, UPDATE_PLAN},
     run::{Run, RunSettings},
     services::PolicySnapshot,
     summary::Covered,
@@ -30,7 +33,13 @@ pub(crate) struct PromptContext<'a> {
     /// The instructions that the page has posted with the run.
     pub system: Option<&'a str>,
     pub toolbox: &'a Toolbox,
-    pub tool_choice: Option<&'a ToolChoice>,
+    pub tool_choice: Option<ToolChoice>,
+    /// The plan of the run, if there is one.
+    pub plan: Option<Plan>,
+    /// `true` if the model is offered the tools for plans.
+    pub offers_plan: bool,
+    /// `true` if the run has these tools, and the model is not offered them.
+    pub hides_plan: bool,
     /// The instructions for this step alone.
     pub step_instructions: Option<String>,
     /// The settings of the call, by the AI SDK's names.
@@ -61,12 +70,16 @@ impl<'a> PromptContext<'a> {
     ) -> Self {
         let (assistant, model) = of_run.answering(policies);
         let Settings { limits, file_urls, .. } = settings;
+        let offers_plan = run.is_some_and(Run::offers_plan);
         Self {
             instructions: assistant.instructions.as_deref(),
             client_system: assistant.client_system,
             system: of_run.system.as_deref(),
             toolbox,
             tool_choice: run.and_then(|run| run.tool_choice(limits)),
+            plan: run.and_then(Run::plan),
+            offers_plan,
+            hides_plan: of_run.plan != PlanMode::Off && !offers_plan,
             step_instructions: run.and_then(|run| run.step_instructions(limits)),
             call_settings: call_settings(&of_run.call_settings, model, limits.output_tokens),
             error_policy: &policies.rules.error_policy,
@@ -94,9 +107,12 @@ pub(crate) fn prompt<'a>(
             Role::System => of_page.push(text_of(&message.parts)),
             Role::User => {
                 let mut content: Vec<ModelContent> = message.parts.iter().filter_map(user_content).collect();
-                if Some(at) == last_user
-                    && let Some(note) = context.recollection.and_then(Recollection::note)
-                {
+                let mut note = String::new();
+                if Some(at) == last_user {
+                    note.extend(context.recollection.and_then(Recollection::note));
+                    note.extend(context.plan.as_ref().and_then(plan::note));
+                }
+                if !note.is_empty() {
                     let text = content.iter_mut().find_map(|piece| match piece {
                         ModelContent::Text(text) => Some(text),
                         ModelContent::File { .. } => None,
@@ -120,6 +136,9 @@ pub(crate) fn prompt<'a>(
     // There is one system message, because some providers refuse a second one, or one that is not the first.
     let mut system: Vec<String> = context.instructions.map(str::to_owned).into_iter().collect();
     system.extend(context.step_instructions.clone());
+    if context.offers_plan {
+        system.push(plan::BLOCK.to_owned());
+    }
     system.extend(context.recollection.and_then(Recollection::block));
     if context.client_system == ClientSystem::Append {
         system.extend(of_page);
@@ -130,7 +149,9 @@ pub(crate) fn prompt<'a>(
         history.messages.insert(0, ModelMessage::System(system.join("\n\n")));
     }
     context.file_urls.apply_to_messages(&mut history.messages);
-    let tools = context.toolbox.specs().map(|spec| ModelTool {
+    let is_offered =
+        |spec: &&ToolSpec| !(context.hides_plan && [MAKE_PLAN, UPDATE_PLAN].contains(&spec.name.as_str()));
+    let tools = context.toolbox.specs().filter(is_offered).map(|spec| ModelTool {
         name: spec.name.clone(),
         description: spec.description.clone(),
         input_schema: spec.input_schema.clone(),
@@ -138,7 +159,7 @@ pub(crate) fn prompt<'a>(
     ModelRequest {
         messages: history.messages,
         tools: tools.collect(),
-        tool_choice: context.tool_choice.cloned(),
+        tool_choice: context.tool_choice.clone(),
         settings: context.call_settings.clone(),
         error_policy: context.error_policy.clone(),
     }

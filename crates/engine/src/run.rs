@@ -16,6 +16,7 @@ mod ending;
 mod event;
 mod gate;
 mod memory;
+mod planning;
 mod reconcile;
 mod recovery;
 mod stage;
@@ -34,8 +35,8 @@ use std::{
 };
 
 use fermata_protocol::{
-    AssembleError, Assembler, DataChunk, MessageId, PostedTool, Profile, RunId, RunStatus, Show, ToolCallId,
-    ToolChoice, UiChunk, UiMessage,
+    AssembleError, Assembler, DataChunk, MessageId, Plan, PlanMode, PostedTool, Profile, RunId, RunStatus,
+    Show, ToolCallId, ToolChoice, UiChunk, UiMessage,
 };
 use fermata_tools::{Call, CallState, Grants, Owner, Policy, Toolbox};
 use jiff::Timestamp;
@@ -62,6 +63,7 @@ use crate::{
     context::Window,
     memories::Recollection,
     model::Usage,
+    plan::MAKE_PLAN,
     position::Position,
     services::PolicySnapshot,
     store::json_bytes,
@@ -86,6 +88,8 @@ pub(crate) struct Run {
     settled_at: HashMap<ToolCallId, Position>,
     /// The newest `data-call` about each call, by its index in `calls`. It is never saved, because clients may be told again.
     shown_calls: BTreeMap<usize, CallStatus>,
+    /// The newest `data-plan`. It is never saved, because clients may be told again.
+    shown_plan: Option<Plan>,
     /// The newest `data-run`. It is never saved, because clients may be told again.
     shown_status: Option<RunStatus>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
@@ -113,6 +117,12 @@ pub(crate) struct RunSettings {
     pub system: Option<String>,
     pub call_settings: Map<String, Value>,
     pub tool_choice: Option<ToolChoice>,
+    /// The use of plans.
+    #[serde(default)]
+    pub plan: PlanMode,
+    /// `true` if the words of the user ask for a plan.
+    #[serde(default)]
+    pub wants_plan: bool,
 }
 
 /// The part of a run that is saved as one piece each time. The calls, the log and the message are saved apart, as they grow.
@@ -136,6 +146,9 @@ pub(crate) struct RunState {
     /// `true` if the model was told to call the tool that the user has chosen, because its first answer did not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reminded: bool,
+    /// The number of answers without a plan that nobody was shown, because the model was to make one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub plan_refusals: u32,
     /// The outcome of the last call that got one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<LastOutcome>,
@@ -252,6 +265,7 @@ impl Run {
             usage: None,
             show: request.show,
             is_reminded: false,
+            plan_refusals: 0,
             last_outcome: None,
             recollection: None,
             checkpoints: Vec::new(),
@@ -270,6 +284,7 @@ impl Run {
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
             shown_calls: BTreeMap::new(),
+            shown_plan: None,
             shown_status: None,
             open_step: streaming::OpenStep::default(),
         }
@@ -293,6 +308,7 @@ impl Run {
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
             shown_calls: BTreeMap::new(),
+            shown_plan: None,
             shown_status: None,
             open_step: streaming::OpenStep::default(),
         };
@@ -374,23 +390,34 @@ impl Run {
         self.calls.iter().filter(|call| call.awaits_answer())
     }
 
-    /// Returns which tools the next step may or must call. A call is forced in the first step only, or the run would never end, and in the
-    /// last step there is none.
-    pub fn tool_choice(&self, limits: &Limits) -> Option<&ToolChoice> {
+    /// Returns which tools the next step may or must call. What the user has chosen is forced in the first step only, or the run would never
+    /// end, and in the last step there is none.
+    pub fn tool_choice(&self, limits: &Limits) -> Option<ToolChoice> {
         if self.is_last_step(limits) {
-            return Some(&ToolChoice::None);
+            return Some(ToolChoice::None);
+        }
+        if let Some(tool) = self.required_tool(limits) {
+            return Some(ToolChoice::Tool(tool.to_owned()));
         }
         self.settings
             .tool_choice
-            .as_ref()
+            .clone()
             .filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
     }
 
-    /// Returns the tool that the step has to call, because the user has chosen it.
-    fn chosen_tool(&self, limits: &Limits) -> Option<&str> {
-        match self.tool_choice(limits) {
-            Some(ToolChoice::Tool(name)) => Some(name),
-            Some(ToolChoice::Auto | ToolChoice::None | ToolChoice::Required) | None => None,
+    /// Returns the tool that the step has to call, and no other: the one that the user has chosen, or the one that makes a plan.
+    fn required_tool(&self, limits: &Limits) -> Option<&str> {
+        if self.is_last_step(limits) {
+            return None;
+        }
+        if self.must_plan() {
+            return Some(MAKE_PLAN);
+        }
+        match &self.settings.tool_choice {
+            Some(ToolChoice::Tool(name)) if self.state.step <= 1 => Some(name),
+            Some(ToolChoice::Tool(_) | ToolChoice::Auto | ToolChoice::None | ToolChoice::Required) | None => {
+                None
+            }
         }
     }
 
@@ -412,10 +439,15 @@ impl Run {
                     .into(),
             );
         }
+        if self.must_plan() && self.state.plan_refusals > 0 {
+            return Some(
+                "Your last answer made no plan, so nobody was shown that answer. Call make_plan now.".into(),
+            );
+        }
         if !self.state.is_reminded {
             return None;
         }
-        let tool = self.chosen_tool(limits)?;
+        let tool = self.required_tool(limits)?;
         Some(format!(
             "The user has chosen the tool {tool} for this message. Your last answer did not call it, so nobody was shown that answer. Call \
              {tool} now."
@@ -486,6 +518,11 @@ impl Deciding<'_> {
 
 fn major_version<S: serde::Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u8(profile.major())
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Returns the later time, or the latest there is.

@@ -5,7 +5,7 @@
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
-use fermata_protocol::{ChatId, Role, Summary, UiMessage, UiPart};
+use fermata_protocol::{ChatId, PlanState, Role, Summary, UiMessage, UiPart};
 use futures::StreamExt;
 use serde_json::Map;
 use tokio::time::{Instant, timeout};
@@ -160,6 +160,8 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
     }
     let has_unremembered = previous.as_ref().is_some_and(|covered| covered.has_unremembered)
         || read[..messages].iter().any(is_unremembered);
+    // A model may leave some of it out of its summary.
+    let plan = services.store.last_plan(chat).await?.filter(|plan| plan.state == PlanState::Accepted);
     let mut instructions = previous.map(|covered| covered.instructions).unwrap_or_default();
     for message in read[..messages].iter().filter(|message| message.role == Role::System) {
         instructions.extend(message.parts.iter().filter_map(UiPart::as_text).map(str::to_owned));
@@ -170,6 +172,7 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
             up_to: read[messages - 1].id.clone(),
             summary,
             instructions,
+            plan,
             has_unremembered,
         },
         reason,

@@ -10,6 +10,7 @@ mod ids;
 mod memory;
 mod message;
 mod partial_json;
+mod plan;
 mod profile;
 mod replay;
 mod request;
@@ -22,6 +23,7 @@ pub use frame::{DONE, EventId, Frames, KEEP_ALIVE, SplitChunk, encode, encode_ep
 pub use ids::{ApprovalId, ChatId, ElicitationId, InvalidId, MessageId, RunId, ToolCallId};
 pub use memory::MemoryKind;
 pub use message::{Approval, DataPart, FilePart, Role, ToolName, ToolPart, ToolState, UiMessage, UiPart};
+pub use plan::{Plan, PlanMode, PlanState, PlanStep, PlanStepState};
 pub use profile::{Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::{ApprovalId, ChatId, ElicitationId, MessageId, Profile, Role, ToolCallId, UiPart};
+use crate::{ApprovalId, ChatId, ElicitationId, MessageId, PlanMode, Profile, Role, ToolCallId, UiPart};
 
 /// Answers in one `POST /chat/tool-result`. Far more than may wait in a chat; a longer list is a mistake, or an attack.
 const MAX_ANSWERS: usize = 1000;
@@ -132,6 +132,9 @@ pub struct ClientOptions {
     /// `Some(false)` if nothing that is known of the user is used for the post, and nothing of it is remembered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<bool>,
+    /// The use of plans for the post; `None` if the assistant decides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanMode>,
     /// The data chunks that the client asks for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub show: BTreeSet<Show>,
@@ -147,13 +150,15 @@ pub enum Show {
     Context,
     /// `data-memory`, if memories were recalled, saved, changed or deleted.
     Memory,
+    /// `data-plan`, whenever the plan of the run changes.
+    Plan,
     /// `data-run`, whenever the stage of the run changes.
     Run,
 }
 
 impl Show {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Call, Self::Context, Self::Memory, Self::Run];
+    pub const ALL: [Self; 5] = [Self::Call, Self::Context, Self::Memory, Self::Plan, Self::Run];
 }
 
 /// `POST /chat/tool-result`.

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use fermata_engine::{
     Assistants, Model,
     assistants::{Assistant, DEFAULT_ASSISTANT, ModelChoice, ToolSelection},
+    plan::PlanTriggers,
 };
 use fermata_providers::{BuildError, Demo, Provider};
 use fermata_tools::Pattern;
@@ -65,7 +66,8 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         },
     };
     let default = default.unwrap_or_else(|| Assistant::answered_by(main));
-    Ok(Assistants { default, others, summary_model })
+    let plan_triggers = PlanTriggers { over: config.plan_over.get(), verbs: config.plan_verbs.to_vec() };
+    Ok(Assistants { default, others, summary_model, plan_triggers })
 }
 
 fn assistant(
@@ -92,6 +94,7 @@ fn assistant(
             without: without.flat_map(tools::names_of).map(|name| (*name).to_owned()).collect(),
         },
         remembers: groups.contains(&Builtin::Memory),
+        plan: settings.plan.unwrap_or(config.plan),
         suggestions: settings.suggestions.clone(),
     }
 }

@@ -37,7 +37,7 @@ use std::{
 
 use fermata_engine::{FileUrls, Hold, Rules, assistants::ClientSystem};
 use fermata_mcp::ServerConfig;
-use fermata_protocol::Profile;
+use fermata_protocol::{PlanMode, Profile};
 use fermata_providers::{BuildError, Provider};
 use fermata_store::ClusterKey;
 use fermata_tools::{ApprovalMode, ChainMode, ErrorPolicy, GateMode, Pattern, RulePolicy, ToolSettings};
@@ -244,6 +244,16 @@ settings! {
         /// The groups of built-in tools: time (current_time), notes (search_notes, write_note) and memory (remember, recall, forget,
         /// with all that an assistant then knows of its user). By default time and notes, and memory if the demo model answers.
         builtin: Option<List<Builtin>>, "FERMATA_BUILTIN";
+    }
+    "Plans" {
+        /// The use of plans, if neither an assistant nor a post says otherwise: off, auto (the model first makes a plan if the
+        /// user's message asks for several things) or ask (a person is asked about the plan).
+        plan: PlanMode = "off", "FERMATA_PLAN";
+        /// The length of a user's message, in characters.
+        plan_over: NonZeroUsize = "300", "FERMATA_PLAN_OVER",
+            over "if plans are used, the model first makes one";
+        /// The words that name goals. If plans are used, the model first makes one for a message with two of them.
+        plan_verbs: List<String> = "compare,summarise,summarize,write,save,search,translate,analyse,analyze,draft,send,比较,总结,写成,保存,搜索,翻译,分析,发送", "FERMATA_PLAN_VERBS";
     }
     "Memory" {
         /// The model that makes vectors of texts, at the model API's /embeddings, so that memories are found by their meaning. By

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The settings that can be changed without a restart, besides all tables of the file.
-const RELOADABLE: [&str; 14] = [
+const RELOADABLE: [&str; 17] = [
     "approval",
     "gate",
     "chain",
@@ -27,6 +27,9 @@ const RELOADABLE: [&str; 14] = [
     "instructions_file",
     "client_system",
     "builtin",
+    "plan",
+    "plan_over",
+    "plan_verbs",
 ];
 
 /// Reads the settings from their sources.

@@ -41,6 +41,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0020_summaries"
     "0021_memories"
     "0022_run_status"
+    "0023_plans"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -60,6 +61,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0013_summaries"
     "0014_memories"
     "0015_run_status"
+    "0016_plans"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

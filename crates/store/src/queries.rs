@@ -17,5 +17,6 @@ pub mod memory_vectors;
 pub mod messages;
 pub mod notes;
 pub mod owners;
+pub mod plans;
 pub mod runs;
 pub mod summaries;

@@ -10,7 +10,7 @@ use fermata_engine::store::{
     Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
     MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, page::Cursor,
 };
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Role, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
@@ -20,7 +20,7 @@ use crate::{
     connection::PooledConnection,
     postgres::{self, is_postgres},
     queries::{
-        audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, runs, summaries,
+        audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, plans, runs, summaries,
     },
     sqlite,
 };
@@ -143,6 +143,10 @@ impl ChatStore for SqlStore {
 
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {
         self.backend.read(|mut db| async move { summaries::find(&mut db.get(), chat, most).await }).await
+    }
+
+    async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError> {
+        self.backend.read(|mut db| async move { plans::last(&mut db.get(), chat).await }).await
     }
 
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {

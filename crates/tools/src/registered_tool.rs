@@ -12,7 +12,7 @@ use crate::{
 /// A tool with what was derived from its schema.
 pub(crate) struct RegisteredTool {
     pub spec: ToolSpec,
-    /// The implementation; `None` for a browser's tool.
+    /// The implementation; `None` for a browser's tool, and for one whose calls the run itself settles.
     pub tool: Option<Arc<dyn Tool>>,
     /// The key of the tool's validator in the cache of [`crate::Checker`].
     pub key: OnceLock<[u8; 32]>,

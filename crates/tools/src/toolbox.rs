@@ -111,6 +111,15 @@ impl Toolbox {
         Self { server: other.server.clone(), browser: self.browser.clone() }
     }
 
+    /// Returns a toolbox with tools whose calls the run itself settles. They go before the server's tools of the same names.
+    #[must_use]
+    pub fn with_tools_of_run(&self, specs: impl IntoIterator<Item = ToolSpec>) -> Self {
+        let mut server = BTreeMap::clone(&self.server);
+        let tools = specs.into_iter().map(|spec| RegisteredTool::new(spec, None));
+        server.extend(tools.map(|tool| (tool.spec.name.clone(), Arc::new(tool))));
+        Self { server: Arc::new(server), browser: self.browser.clone() }
+    }
+
     /// Returns a toolbox with the server's tools of `self` and the tools that a browser posted for a run. Their validators are built
     /// later.
     ///
@@ -174,7 +183,7 @@ impl<'a> ToolRef<'a> {
         &self.0.spec
     }
 
-    /// Returns the tool's implementation; `None` for a browser's tool.
+    /// Returns the tool's implementation; `None` for a browser's tool, and for one whose calls the run itself settles.
     pub fn tool(self) -> Option<&'a Arc<dyn Tool>> {
         self.0.tool.as_ref()
     }

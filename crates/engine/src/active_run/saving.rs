@@ -24,6 +24,13 @@ impl ActiveRun {
             let settings = serde_json::to_value(&self.run.settings).map_err(corrupt)?;
             changes.push(Change::PutSettings { run: self.run.id.clone(), settings });
         }
+        let plan = self.run.plan();
+        if plan != self.saved_plan
+            && let Some(plan) = &plan
+        {
+            let (run, plan) = (self.run.id.clone(), Box::new(plan.clone()));
+            changes.push(Change::PutPlan { run, plan });
+        }
         changes.extend(self.changes(commit, ending, owner)?);
         let status = self.run.status();
         if status != self.record.status {
@@ -35,6 +42,7 @@ impl ActiveRun {
             changes.push(Change::ScheduleSummary { due: Some(self.services.clock.now()) });
         }
         self.record.commit(&self.services, changes).await?;
+        self.saved_plan = plan;
         if summary_is_due {
             self.services.due_summaries.add(self.record.chat.clone(), self.record.owner.clone());
         }

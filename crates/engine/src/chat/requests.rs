@@ -356,6 +356,7 @@ impl From<Rejected> for AnswerError {
             Rejected::Denied(event) => {
                 Self::DeniedByPolicy(event.reason.unwrap_or_else(|| "A rule denies this input.".into()))
             }
+            Rejected::BadInput(text) => Self::Invalid(text),
             Rejected::TooLarge(text) => Self::TooLarge(text),
             Rejected::Refused { refusal, call, tool, state } => match refusal {
                 Refusal::AlreadyAnswered => Self::AlreadyAnswered {

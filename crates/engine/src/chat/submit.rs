@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use fermata_protocol::{
-    ChatBody, MessageId, PostedMessage, Profile, Role, RunId, ToolChoice, Trigger, UiMessage, UiPart,
+    ChatBody, MessageId, PlanMode, PostedMessage, Profile, Role, RunId, ToolChoice, Trigger, UiMessage,
+    UiPart,
 };
 use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
 use jiff::Timestamp;
@@ -30,9 +31,10 @@ impl Handle for Box<Submission> {
         }
         let services = actor.services.clone();
         let policies = services.policies.current();
-        let settings = run_settings(self, actor.record(), &policies, services.clock.now())?;
-        let of_assistant = policies.toolbox_of(settings.assistant.as_deref(), settings.remembers);
-        let toolbox = check_tools(self, of_assistant, &services.settings.limits)?;
+        let mut settings = run_settings(self, actor.record(), &policies, services.clock.now())?;
+        let of_assistant =
+            policies.toolbox_of(settings.assistant.as_deref(), settings.remembers, settings.plan);
+        let toolbox = check_tools(self, &of_assistant, &services.settings.limits)?;
         actor.activate().await?;
         let known = if is_known { actor.known_messages(&self.body).await? } else { KnownMessages::default() };
         let plan = if is_known {
@@ -58,6 +60,11 @@ impl Handle for Box<Submission> {
                         "The chat would have {after} bytes; the limit is {limit} (max_chat). Go on in a new chat, or edit an earlier \
                          message, which drops all that follows."
                     )));
+                }
+                if settings.plan != PlanMode::Off {
+                    let said = actor.last_said(keep, &add).await?;
+                    settings.wants_plan =
+                        said.is_some_and(|said| policies.assistants.plan_triggers.match_text(&said));
                 }
                 // Asked for before anything is given up for it.
                 let open_run = actor.enter(&self.owner, after.saturating_sub(before)).await?;
@@ -130,6 +137,21 @@ impl ChatActor {
             }
         }
         Ok(known)
+    }
+
+    /// Returns the words of the last user message, once a post has kept some messages and added others.
+    async fn last_said(&mut self, keep: Keep, add: &[UiMessage]) -> Result<Option<String>, StoreError> {
+        let words = |message: &UiMessage| message.parts.iter().filter_map(UiPart::as_text).collect();
+        if let Some(message) = add.iter().rfind(|message| message.role == Role::User) {
+            return Ok(Some(words(message)));
+        }
+        let kept = match keep {
+            Keep::All => usize::MAX,
+            Keep::First(kept) => kept,
+        };
+        let (store, chat) = (&self.services.store, &self.mailbox.chat);
+        let Some((_, id)) = store.last_message(chat, kept, Some(Role::User)).await? else { return Ok(None) };
+        Ok(store.message(chat, &id).await?.map(|(_, message)| words(&message)))
     }
 
     /// Counts one more open run of the user, unless the user has too many here and at other instances, or keeps too much for a chat that
@@ -359,6 +381,8 @@ fn run_settings(
         system: body.system.clone(),
         call_settings: body.call_settings.clone(),
         tool_choice: body.tool_choice.clone(),
+        plan: options.plan.unwrap_or(answering.plan),
+        wants_plan: false,
     })
 }
 

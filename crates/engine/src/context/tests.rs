@@ -42,6 +42,9 @@ fn build(fit: &Fit, messages: &[&UiMessage]) -> ModelRequest {
         system: None,
         toolbox: &Toolbox::default(),
         tool_choice: None,
+        plan: None,
+        offers_plan: false,
+        hides_plan: false,
         step_instructions: None,
         call_settings: Map::new(),
         error_policy: &ErrorPolicy::default(),
@@ -156,7 +159,14 @@ fn the_providers_own_number_counts_and_the_estimate_only_for_what_came_since() {
 fn covered(messages: usize) -> Covered {
     let summary = Summary { goal: "tea".into(), ..Summary::default() };
     let up_to = MessageId::new(format!("m{}", messages - 1));
-    Covered { messages, up_to, summary, instructions: vec!["Be kind.".into()], has_unremembered: false }
+    Covered {
+        messages,
+        up_to,
+        summary,
+        instructions: vec!["Be kind.".into()],
+        plan: None,
+        has_unremembered: false,
+    }
 }
 
 fn covered_json(messages: usize) -> Value {

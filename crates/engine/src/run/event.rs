@@ -106,6 +106,8 @@ impl Deciding<'_> {
             Event::Model(events) => {
                 for event in events {
                     self.on_model_event(event);
+                    // Of a whole answer that comes at once, each stage is shown, too.
+                    self.show_run();
                 }
             }
             Event::ModelFailed(error) => {

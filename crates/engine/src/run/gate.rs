@@ -100,13 +100,18 @@ impl Run {
     fn chain_asks(&self, index: usize, context: &Context<'_>) -> bool {
         context.rules.chain == ChainMode::Ask
             && context.rules.policy.approval() == ApprovalMode::Default
-            && self.calls[..index].iter().any(has_run_or_may)
+            && self.chains(index, 0)
     }
 
     /// Returns whether `chain` lets a call of the step run instead of this one.
     fn is_another_first(&self, index: usize, context: &Context<'_>) -> bool {
-        let before = &self.calls[self.step_indexes().start..index];
-        context.rules.chain == ChainMode::One && before.iter().any(has_run_or_may)
+        context.rules.chain == ChainMode::One && self.chains(index, self.step_indexes().start)
+    }
+
+    /// Returns whether one of the calls from `first` on has run or may run before this one. Calls that make or update the plan do not count.
+    fn chains(&self, index: usize, first: usize) -> bool {
+        let counts = |call: &&Call| !self.is_of_plan(call);
+        counts(&&self.calls[index]) && self.calls[first..index].iter().filter(counts).any(has_run_or_may)
     }
 
     /// Returns whether no further call of the chat may wait for an answer.
@@ -167,8 +172,11 @@ impl Deciding<'_> {
             }
             Ok(input) => {
                 self.call_mut(index).input = input;
-                let chosen = self.run.chosen_tool(self.context.limits);
-                let state = if chosen.is_some_and(|chosen| chosen != self.run.call(index).tool) {
+                if let Some(error_text) = self.plan_error(index) {
+                    return self.fail_input(index, error_text);
+                }
+                let required = self.run.required_tool(self.context.limits);
+                let state = if required.is_some_and(|required| required != self.run.call(index).tool) {
                     CallState::Cancelled { cancelled: Cancelled::NotChosen }
                 } else if self.run.is_another_first(index, self.context) {
                     CallState::Cancelled { cancelled: Cancelled::NotFirst }

@@ -42,6 +42,7 @@ impl Run {
     fn stage(&self) -> Stage {
         match self.state.phase {
             Phase::Over => Stage::Idle,
+            Phase::Streaming | Phase::Deciding | Phase::Working if self.is_planning() => Stage::Plan,
             Phase::Streaming if !self.step_calls().is_empty() => Stage::ToolCall,
             Phase::Streaming if self.open_step.speaks() => Stage::Respond,
             Phase::Streaming => Stage::Decide,

@@ -118,31 +118,35 @@ impl Deciding<'_> {
         }
     }
 
-    /// Shows a change of the step, unless the user has chosen a tool that the step does not call yet. If it never does, nothing of it is
-    /// shown or saved: the model is asked once more, and then the run ends.
+    /// Shows a change of the step, unless there is a tool that the step has to call and does not call yet. If it never does, nothing of it is
+    /// shown or saved, and the model is asked once more. After that, a run that was to call the tool that the user has chosen ends, and one
+    /// that was to make a plan goes on without one.
     fn hold_back_or_show(&mut self, change: StepChange) {
-        let Some(chosen) = self.run.chosen_tool(self.context.limits) else {
+        let Some(required) = self.run.required_tool(self.context.limits) else {
             return self.on_step_change(change);
         };
-        // What is held back has begun no call, so the first call of the step is that of the chosen tool or comes with it.
+        // What is held back has begun no call, so the first call of the step is that of the required tool or comes with it.
         if !self.run.step_calls().is_empty() {
             return self.on_step_change(change);
         }
         match change {
-            StepChange::CallStarted { tool } if tool == chosen => {
+            StepChange::CallStarted { tool } if tool == required => {
                 for held_back in std::mem::take(&mut self.run.open_step.held_back) {
                     self.on_step_change(held_back);
                 }
                 self.on_step_change(StepChange::CallStarted { tool });
             }
             StepChange::Completed(step) => {
-                let tool = chosen.to_owned();
+                let tool = required.to_owned();
                 self.run.open_step = OpenStep::default();
                 self.note_usage(step.usage);
-                if self.run.state.is_reminded {
+                if self.run.must_plan() {
+                    self.run.state.plan_refusals += 1;
+                } else if self.run.state.is_reminded {
                     return self.end_run(Ending::ToolNotCalled { tool });
+                } else {
+                    self.run.state.is_reminded = true;
                 }
-                self.run.state.is_reminded = true;
                 self.effects.after.next = Next::AskModel;
             }
             other => self.run.open_step.held_back.push(other),

@@ -11,6 +11,7 @@ mod cut_off;
 mod elicitations;
 mod gate;
 mod newest_rules;
+mod planning;
 mod recovery;
 mod schedules;
 mod stage;
@@ -98,6 +99,8 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
             system: None,
             call_settings: Map::new(),
             tool_choice: None,
+            plan: PlanMode::Off,
+            wants_plan: false,
         },
     }
 }

@@ -14,6 +14,7 @@ use super::{
     Context, Run,
     elicit::{ElicitState, Elicited},
 };
+use crate::plan::{self, MAKE_PLAN};
 
 /// The result of validating a batch of answers.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub(crate) enum Rejected {
     Twice(ToolCallId),
     /// A rule denies the edited input. This is the entry for the audit log.
     Denied(Box<AuditEvent>),
+    /// The edited input cannot be used, for this reason.
+    BadInput(String),
     /// The output is larger than allowed.
     TooLarge(String),
 }
@@ -183,6 +186,9 @@ impl Run {
                     )));
                 }
                 let Some(found) = context.toolbox.find(&self.call(index).tool) else { return Ok(()) };
+                if self.call(index).tool == MAKE_PLAN && self.is_of_plan(self.call(index)) {
+                    plan::check(input, context.toolbox).map_err(Rejected::BadInput)?;
+                }
                 // A person has read what they wrote, so the edit is the approval: only a denial counts.
                 let own = context.rules.policy.decide(context.owner, found.spec(), input);
                 let denial = match own.decision {

@@ -70,6 +70,9 @@ impl Deciding<'_> {
             return;
         }
         let call = self.run.call(index);
+        if self.run.is_of_plan(call) {
+            return self.settle_plan_call(index);
+        }
         let id = call.id.clone();
         let Some(found) = self.context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
             // The tool may have become unavailable while the call waited.
@@ -182,7 +185,7 @@ impl Deciding<'_> {
         }
     }
 
-    fn settle(&mut self, index: usize, outcome: Result<Value, ToolError>) {
+    pub(super) fn settle(&mut self, index: usize, outcome: Result<Value, ToolError>) {
         self.withdraw_elicitations(index);
         match outcome {
             Ok(output) => self.succeed(index, output),
@@ -256,6 +259,7 @@ impl Deciding<'_> {
         let now = self.context.now;
         self.call_mut(index).enter(state, now);
         self.note_last_outcome(index);
+        self.show_plan();
     }
 
     // === chunks for readers ===

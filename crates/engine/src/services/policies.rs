@@ -4,6 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use fermata_protocol::PlanMode;
 use fermata_tools::{
     ChainMode, DefaultPolicy, ErrorPolicy, GateMode, MAX_RETRIES, Pattern, Policy, Tool, ToolSettings,
     ToolSpec, Toolbox, ToolboxError,
@@ -12,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::{
     assistants::{Assistant, Assistants},
-    memories,
+    memories, plan,
 };
 
 /// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does
@@ -199,9 +200,10 @@ impl PolicySnapshot {
         name.and_then(|name| self.assistants.find(name)).unwrap_or(&self.assistants.default)
     }
 
-    /// Returns the tools of that assistant, for a run that may remember or not.
-    pub fn toolbox_of(&self, name: Option<&str>, remembers: bool) -> &Toolbox {
+    /// Returns the tools of that assistant, for a run that may remember or not, and that may make a plan or not.
+    pub fn toolbox_of(&self, name: Option<&str>, remembers: bool, plan: PlanMode) -> Toolbox {
         let tools = name.and_then(|name| self.other_tools.get(name)).unwrap_or(&self.default_tools);
-        if remembers { &tools.all } else { &tools.without_memory }
+        let tools = if remembers { &tools.all } else { &tools.without_memory };
+        if plan == PlanMode::Off { tools.clone() } else { tools.with_tools_of_run(plan::tools(plan)) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{MessageId, Profile, RunId, RunStatus, Show, UiMessage};
+use fermata_protocol::{MessageId, Plan, Profile, RunId, RunStatus, Show, UiMessage};
 use fermata_tools::{AuditEvent, Call, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -45,6 +45,13 @@ pub enum Change {
     PutStatus {
         /// The status.
         status: RunStatus,
+    },
+    /// Adds the plan of a run, or replaces the one that it has.
+    PutPlan {
+        /// The run's id.
+        run: RunId,
+        /// The plan.
+        plan: Box<Plan>,
     },
     /// Adds a summary, or replaces the one that covers as many messages.
     PutSummary(Box<SummaryRecord>),
@@ -190,6 +197,7 @@ impl Change {
             | Self::PutContext { .. }
             | Self::PutShow { .. }
             | Self::PutStatus { .. }
+            | Self::PutPlan { .. }
             | Self::PutSummary(_)
             | Self::ScheduleSummary { .. }
             | Self::SetRunOwner { .. }

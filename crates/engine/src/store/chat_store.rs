@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use async_trait::async_trait;
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Role, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 
@@ -50,6 +50,9 @@ pub trait ChatStore: Send + Sync {
 
     /// Returns the chat's summary that covers the most messages, but not more than `most`; `None` if there is none.
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError>;
+
+    /// Returns the plan of the last run that is over and had one; `None` if there is none.
+    async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError>;
 
     /// Returns a call of this chat, also of runs that are over. The questions of running calls are not saved, so for an elicitation the result
     /// is `None`.

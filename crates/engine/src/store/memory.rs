@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Role, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
@@ -141,6 +141,13 @@ impl ChatStore for MemoryStore {
         let contents = self.lock();
         let Some(chat) = contents.chats.get(chat) else { return Ok(None) };
         Ok(chat.summaries.range(..=most).next_back().map(|(_, summary)| summary.clone()))
+    }
+
+    async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError> {
+        let contents = self.lock();
+        let Some(chat) = contents.chats.get(chat) else { return Ok(None) };
+        let over = chat.runs.iter().rev().filter(|run| !run.open);
+        Ok(over.filter_map(|run| run.plan.clone()).next())
     }
 
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {

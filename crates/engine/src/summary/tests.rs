@@ -8,6 +8,7 @@ fn covered(summary: Summary) -> Covered {
         up_to: MessageId::new("m4"),
         summary,
         instructions: vec!["Be kind.".into()],
+        plan: None,
         has_unremembered: false,
     }
 }

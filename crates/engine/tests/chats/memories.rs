@@ -54,7 +54,12 @@ fn remembering(world: World) -> World {
     let default =
         Assistant { remembers: true, ..Assistant::answered_by(ModelChoice::of(world.model.clone())) };
     let summary_model = Some(ModelChoice::of(world.summaries.clone()));
-    world.engine.set_assistants(Assistants { default, others: Default::default(), summary_model });
+    world.engine.set_assistants(Assistants {
+        default,
+        others: Default::default(),
+        summary_model,
+        plan_triggers: Default::default(),
+    });
     let errors = world.engine.set_tools(vec![Arc::new(Echo("remember")), Arc::new(Echo("forget"))]);
     assert!(errors.is_empty(), "{errors:?}");
     world

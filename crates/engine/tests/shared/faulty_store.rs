@@ -18,7 +18,7 @@ use fermata_engine::{
         Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version,
     },
 };
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Role, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey, StateName};
 use jiff::Timestamp;
 use tokio::{
@@ -191,6 +191,10 @@ impl ChatStore for FaultyStore {
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {
         self.before_read().await?;
         self.store.summary(chat, most).await
+    }
+    async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError> {
+        self.before_read().await?;
+        self.store.last_plan(chat).await
     }
     async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError> {
         self.before_read().await?;

@@ -17,11 +17,12 @@ use super::{
     settings::CallSettings,
     tools::ToolsRequest,
 };
-use crate::{ChatId, MessageId, Profile, Role, UiPart, profile::Version};
+use crate::{ChatId, MessageId, PlanMode, Profile, Role, UiPart, profile::Version};
 
 const MESSAGES: &str = "a list of at least one message";
 const ROLES: &str = "\"user\", \"assistant\" or \"system\"";
-const SHOWN: &str = "\"call\" or \"context\"";
+const SHOWN: &str = "\"run\", \"call\", \"context\", \"plan\" or \"memory\"";
+const PLAN_MODES: &str = "\"off\", \"auto\" or \"ask\"";
 const TOOL_CHOICES: &str = "\"auto\", \"none\", \"required\" or {\"type\": \"tool\", \"toolName\": …}";
 
 /// What `DefaultChatTransport` and `AssistantChatTransport` post. Unknown fields are ignored.
@@ -158,9 +159,12 @@ pub struct FermataOptions {
     model: Option<String>,
     /// `false` leaves the post out of all memory: nothing that is known of the user is used for it, and nothing of it is remembered.
     memory: Option<bool>,
-    /// The transient data chunks to send besides the message: `"all"`, or a list. `call` is `data-call` with the state of a call
-    /// whenever it changes, `context` is `data-context` with the tokens of each step, `memory` is `data-memory` with the memories
-    /// that were used and changed.
+    /// The use of plans for this post, in place of the assistant's: `off`, `auto`, or `ask` (a person is asked about the plan).
+    #[serde(default, deserialize_with = "plan_mode")]
+    plan: Option<PlanMode>,
+    /// The data chunks to send besides the message: `"all"`, or a list. `run` is `data-run` with the stage of the run, `call` is
+    /// `data-call` with the state of a call whenever it changes, `context` is `data-context` with the tokens of each step, `plan` is
+    /// `data-plan` with the plan of the run, `memory` is `data-memory` with the memories that were used and changed.
     #[serde(default, deserialize_with = "show")]
     #[schema(value_type = Option<ShowRequest>, example = json!(["call"]))]
     show: Option<BTreeSet<Show>>,
@@ -221,6 +225,16 @@ fn show<'de, D: Deserializer<'de>>(json: D) -> Result<Option<BTreeSet<Show>>, D:
     }
 }
 
+fn plan_mode<'de, D: Deserializer<'de>>(json: D) -> Result<Option<PlanMode>, D::Error> {
+    match Value::deserialize(json)? {
+        Value::Null => Ok(None),
+        mode => match PlanMode::deserialize(&mode) {
+            Ok(mode) => Ok(Some(mode)),
+            Err(_) => Err(D::Error::custom(wrong(&mode, PLAN_MODES))),
+        },
+    }
+}
+
 // === impl ChatBody ===
 
 impl ChatBody {
@@ -266,6 +280,7 @@ impl ChatBody {
                 assistant: fermata.assistant,
                 model: fermata.model,
                 memory: fermata.memory,
+                plan: fermata.plan,
                 show: fermata.show.unwrap_or_default(),
             },
         })

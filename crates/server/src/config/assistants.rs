@@ -3,6 +3,7 @@
 use std::{fs, path::Path};
 
 use fermata_engine::assistants::ClientSystem;
+use fermata_protocol::PlanMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,8 @@ pub struct AssistantSettings {
     pub tools: Option<Vec<String>>,
     /// The groups of built-in tools; by default, as in the main settings.
     pub builtin: Option<Vec<Builtin>>,
+    /// The use of plans; by default, as in the main settings.
+    pub plan: Option<PlanMode>,
     /// Messages that a page may suggest for a beginning.
     pub suggestions: Vec<String>,
 }
@@ -60,6 +63,8 @@ pub(super) struct AssistantTable {
     tools: Option<Vec<NonEmpty>>,
     /// The groups of built-in tools that it may call. By default, builtin of the main settings.
     builtin: Option<Vec<Builtin>>,
+    /// The use of plans: off, auto or ask. By default, plan of the main settings.
+    plan: Option<PlanMode>,
     /// Messages that a page may suggest for a beginning.
     suggestions: Option<Vec<NonEmpty>>,
 }
@@ -120,6 +125,7 @@ impl AssistantTable {
             models,
             tools: self.tools.map(texts),
             builtin: self.builtin,
+            plan: self.plan,
             suggestions: self.suggestions.map(texts).unwrap_or_default(),
         })
     }

@@ -1,6 +1,7 @@
 //! The settings and the keys of tables that are one of a few words.
 
 use fermata_engine::assistants::ClientSystem;
+use fermata_protocol::PlanMode;
 use fermata_tools::{ApprovalMode, ChainMode, GateMode, RunBy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,3 +26,4 @@ impl Word for ChainMode {}
 impl Word for RunBy {}
 impl Word for ClientSystem {}
 impl Word for Builtin {}
+impl Word for PlanMode {}

@@ -7,7 +7,7 @@ use fermata_engine::store::{Change, ChatRecord, StoreError, Version};
 use fermata_protocol::ChatId;
 use jiff::Timestamp;
 
-use super::{audit, calls, chats, confirmations, memories, messages, owners, runs, summaries};
+use super::{audit, calls, chats, confirmations, memories, messages, owners, plans, runs, summaries};
 use crate::{
     connection::Connection,
     error::{Fault, conflict},
@@ -94,6 +94,7 @@ async fn apply(
         Change::PutContext { context } => chats::put_context(transaction, chat, context).await,
         Change::PutShow { show } => chats::put_show(transaction, chat, show).await,
         Change::PutStatus { status } => chats::put_status(transaction, chat, status).await,
+        Change::PutPlan { run, plan } => plans::put(transaction, chat, run, plan, at).await,
         Change::PutSummary(summary) => summaries::put(transaction, chat, summary).await,
         Change::ScheduleSummary { due } => summaries::schedule(transaction, chat, *due).await,
         Change::TruncateMessages { keep } => {

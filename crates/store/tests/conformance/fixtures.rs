@@ -10,7 +10,8 @@ use fermata_engine::{
     store::{Change, InstanceId, StoreError, SummaryRecord, Version},
 };
 use fermata_protocol::{
-    AnswerKind, ApprovalId, ChatId, MessageId, Profile, Role, RunId, ToolCallId, UiMessage, UiPart,
+    AnswerKind, ApprovalId, ChatId, MessageId, Plan, PlanState, PlanStep, PlanStepState, Profile, Role,
+    RunId, ToolCallId, UiMessage, UiPart,
 };
 use fermata_tools::{
     ApprovalDecision, ApprovalRequest, AuditAction, AuditEvent, Call, CallState, Cancelled, Decision,
@@ -316,6 +317,24 @@ pub fn summary(messages: usize, content: Value) -> SummaryRecord {
 
 pub fn put_summary(messages: usize, content: Value) -> Change {
     Change::PutSummary(Box::new(summary(messages, content)))
+}
+
+/// A plan with these steps, each of which depends on those before.
+pub fn plan(goal: &str, steps: &[&str]) -> Plan {
+    let step = |(index, id): (usize, &&str)| PlanStep {
+        id: (*id).to_owned(),
+        title: format!("{id} \u{0} \u{1f980}"),
+        tool: (index == 0).then(|| "tool \u{0}".into()),
+        depends_on: steps[..index].iter().map(|id| (*id).to_owned()).collect(),
+        state: PlanStepState::Doing,
+        tool_call_id: (index == 0).then(|| ToolCallId::new("call \u{0}")),
+    };
+    let steps = steps.iter().enumerate().map(step).collect();
+    Plan { goal: goal.to_owned(), state: PlanState::Accepted, steps }
+}
+
+pub fn put_plan(id: &str, plan: &Plan) -> Change {
+    Change::PutPlan { run: run(id), plan: Box::new(plan.clone()) }
 }
 
 pub fn schedule_summary(second: i64) -> Change {

@@ -51,6 +51,7 @@ mod memory_vectors;
 mod notes;
 mod odd_text;
 mod pgvector;
+mod plans;
 mod postgres;
 mod sqlite;
 mod summaries;

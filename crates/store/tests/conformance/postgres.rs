@@ -433,6 +433,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0013 summaries",
             "0014 memories",
             "0015 run status",
+            "0016 plans",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

@@ -47,6 +47,7 @@ async fn fill(store: &SqlStore) {
         confirm("r", "tool", true, true),
         end_grant("tool"),
         audit("yes"),
+        put_plan("r", &plan("Tidy up", &["s1"])),
         put_settings("r", json!({"system": "\u{0}"})),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
@@ -228,6 +229,8 @@ async fn a_deleted_chat_has_no_row_left() {
             "due_summaries",
             "grant_ends",
             "messages",
+            "plan_steps",
+            "plans",
             "run_chunks",
             "run_settings",
             "runs",

@@ -56,7 +56,7 @@ fn a_step_without_the_chosen_tool_is_asked_for_once_more_and_leaves_nothing() {
     assert_eq!((play.run.calls.len(), play.run.state.usage), (0, Some(usage)), "it has to be paid for");
     play.crash();
     let limits = &play.scene.limits;
-    assert_eq!(play.run.tool_choice(limits), Some(&ToolChoice::Tool("time".into())));
+    assert_eq!(play.run.tool_choice(limits), Some(ToolChoice::Tool("time".into())));
     assert!(play.run.step_instructions(limits).unwrap().contains("Call time now"));
     play.calls(&[("time", "{}")]).settle("call_1", Ok(json!(1)));
     let limits = &play.scene.limits;

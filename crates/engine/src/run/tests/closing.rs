@@ -11,7 +11,7 @@ fn in_the_last_step_the_model_is_told_to_call_nothing_and_what_it_calls_does_not
         play.calls(&[("time", "{}")]).settle(call, Ok(json!(1)));
     }
     let limits = &play.scene.limits;
-    assert_eq!(play.run.tool_choice(limits), Some(&ToolChoice::None));
+    assert_eq!(play.run.tool_choice(limits), Some(ToolChoice::None));
     assert!(play.run.step_instructions(limits).unwrap().contains("what is left to do"));
     play.calls(&[("time", "{}")]).check(expect![[r#"
         > finished

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Profile, Role, RunId, RunStatus, Show, UiMessage};
+use fermata_protocol::{
+    AnswerTarget, ChatId, MessageId, Plan, Profile, Role, RunId, RunStatus, Show, UiMessage,
+};
 use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -50,6 +52,7 @@ pub struct StoredRun {
     pub expires: Option<Timestamp>,
     pub chunks: Vec<(u64, String)>,
     pub calls: Vec<Call>,
+    pub plan: Option<Plan>,
 }
 
 /// Returns the chat after the change.
@@ -167,6 +170,7 @@ impl StoredChat {
             Change::PutContext { context } => self.context = context,
             Change::PutShow { show } => self.show = show,
             Change::PutStatus { status } => self.status = status,
+            Change::PutPlan { run, plan } => self.run_in_progress(&run)?.plan = Some(*plan),
             Change::PutSummary(summary) => {
                 let created_at = page::whole_microseconds(summary.created_at);
                 self.summaries.insert(summary.messages, SummaryRecord { created_at, ..*summary });
@@ -242,6 +246,7 @@ impl StoredChat {
             expires: None,
             chunks: Vec::new(),
             calls: Vec::new(),
+            plan: None,
         });
         Ok(())
     }

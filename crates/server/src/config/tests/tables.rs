@@ -529,6 +529,7 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
         "models",
         "tools",
         "builtin",
+        "plan",
         "suggestions",
     ] {
         assert!(

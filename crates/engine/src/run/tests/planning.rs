@@ -1,0 +1,225 @@
+//! Plans: when the model has to make one, and how its calls go through the states of any call.
+
+use super::*;
+
+const GOOD: &str =
+    r#"{"goal":"g","steps":[{"id":"s1","title":"One"},{"id":"s2","title":"Two","dependsOn":["s1"]}]}"#;
+const CIRCLE: &str = r#"{"goal":"g","steps":[{"id":"s1","title":"One","dependsOn":["s1"]}]}"#;
+const S1_DONE: &str = r#"{"id":"s1","state":"done"}"#;
+const S2_DONE: &str = r#"{"id":"s2","state":"done"}"#;
+
+/// A run whose user has asked for several things.
+fn planned(mode: PlanMode) -> Play {
+    let mut play = Play::new();
+    play.run.settings.plan = mode;
+    play.run.settings.wants_plan = true;
+    play.run.state.show.insert(Show::Plan);
+    play.scene.toolbox = play.scene.toolbox.with_tools_of_run(crate::plan::tools(mode));
+    play.scene.limits.steps = 6;
+    play
+}
+
+fn must_plan(play: &Play) -> bool {
+    play.run.tool_choice(&play.scene.limits) == Some(ToolChoice::Tool("make_plan".into()))
+}
+
+fn state(play: &Play, index: usize) -> StateName {
+    play.run.calls[index].state().name()
+}
+
+#[test]
+fn a_plan_is_made_first_and_then_ticked_off() {
+    let mut play = planned(PlanMode::Auto);
+    assert!(must_plan(&play) && play.run.is_planning());
+    play.calls(&[("make_plan", GOOD)]).check(expect![[r#"
+        > finished
+        save
+        tool-input-available call_1 {"goal":"g","steps":[{"id":"s1","title":"One"},{"id":"s2","title":"Two","dependsOn":["s1"]}]}
+        data-plan accepted
+        tool-output-available call_1 {"state":"accepted"}
+        finish-step
+        start-step
+        ask
+    "#]]);
+    assert!(!must_plan(&play) && !play.run.is_planning());
+    play.calls(&[("update_plan", S2_DONE), ("update_plan", S1_DONE)]).check(expect![[r#"
+        > finished
+        save
+        tool-input-available call_2 {"id":"s2","state":"done"}
+        tool-input-available call_3 {"id":"s1","state":"done"}
+        tool-output-error call_2 The step "s2" depends on "s1" (One), which is not done yet. Do that first, or report it as failed or skipped.
+        data-plan accepted
+        tool-output-available call_3 {"id":"s1","state":"done","openSteps":["s2"]}
+        finish-step
+        start-step
+        ask
+    "#]]);
+    play.calls(&[("update_plan", S2_DONE)]).check(expect![[r#"
+        > finished
+        save
+        tool-input-available call_4 {"id":"s2","state":"done"}
+        data-plan done
+        tool-output-available call_4 {"id":"s2","state":"done","openSteps":[]}
+        finish-step
+        start-step
+        ask
+    "#]]);
+}
+
+#[test]
+fn a_plan_that_a_person_is_asked_about_may_be_edited() {
+    let mut play = planned(PlanMode::Ask);
+    play.calls(&[("make_plan", GOOD)]).check(expect![[r#"
+        > finished
+        save
+        park call_1
+        tool-input-available call_1 {"goal":"g","steps":[{"id":"s1","title":"One"},{"id":"s2","title":"Two","dependsOn":["s1"]}]}
+        data-plan proposed
+        tool-approval-request call_1
+    "#]]);
+    assert!(play.run.is_waiting() && play.run.is_planning());
+    let circle = edited("call_1", serde_json::from_str(CIRCLE).unwrap());
+    assert!(matches!(play.refusal(&[circle]), Rejected::BadInput(text) if text.contains("circle")));
+    let only = json!({"goal": "g", "steps": [{"id": "s1", "title": "Only this"}]});
+    play.answer(vec![edited("call_1", only)]).check(expect![[r#"
+        > answered call_1 yes as {"goal":"g","steps":[{"id":"s1","title":"Only this"}]}
+        save
+        data-plan proposed
+        tool-approval-response true
+        data-plan accepted
+        tool-input-available call_1 {"goal":"g","steps":[{"id":"s1","title":"Only this"}]}
+        tool-output-available call_1 {"state":"accepted"}
+        finish-step
+        start-step
+        ask
+    "#]]);
+    assert_eq!(play.run.plan().unwrap().steps[0].title, "Only this");
+    assert!(!must_plan(&play));
+}
+
+#[test]
+fn a_plan_that_waits_survives_the_end_of_the_process() {
+    let mut play = planned(PlanMode::Ask);
+    play.calls(&[("make_plan", GOOD)]).crash();
+    assert!(play.run.is_planning());
+    play.answer(vec![decision("call_1", true)]);
+    assert_eq!((state(&play, 0), must_plan(&play)), (StateName::Success, false));
+}
+
+#[test]
+fn a_denied_plan_is_not_asked_for_again() {
+    let mut play = planned(PlanMode::Ask);
+    play.calls(&[("make_plan", GOOD)]).answer(vec![decision("call_1", false)]);
+    assert!(!must_plan(&play) && play.run.offers_plan());
+    play.calls(&[("make_plan", GOOD)]);
+    assert_eq!(state(&play, 1), StateName::Error);
+    assert_eq!(play.run.plan().unwrap().state, fermata_protocol::PlanState::Denied);
+}
+
+#[test]
+fn two_bad_plans_end_in_none() {
+    let mut play = planned(PlanMode::Auto);
+    play.calls(&[("make_plan", CIRCLE)]);
+    assert!(must_plan(&play));
+    play.calls(&[("make_plan", CIRCLE)]);
+    assert!(!must_plan(&play));
+    assert_eq!(play.run.plan(), None);
+    play.receive(ModelEvent::Text("Without.".into())).receive(finished());
+    assert_eq!(play.run.state.phase, Phase::Over);
+}
+
+#[test]
+fn two_answers_without_a_plan_end_in_none_and_nobody_sees_them() {
+    let mut play = planned(PlanMode::Auto);
+    play.receive(ModelEvent::Text("No plan.".into())).calls(&[("time", "{}")]);
+    assert!(must_plan(&play) && play.run.calls.is_empty());
+    assert!(play.run.step_instructions(&play.scene.limits).is_some_and(|text| text.contains("make_plan")));
+    // The answer after a crash is not a third try.
+    play.crash();
+    play.receive(ModelEvent::Text("None.".into())).receive(finished());
+    assert!(!must_plan(&play));
+    play.transcript.clear();
+    play.receive(ModelEvent::Text("Free.".into())).receive(finished()).check(expect![[r#"
+        > Text("Free.")
+        text-start
+        text-delta Free.
+        > finished
+        save
+        text-end
+        finish-step
+        finish stop
+        over: finished
+    "#]]);
+    assert_eq!(play.log.iter().filter(|(_, chunk)| matches!(chunk, UiChunk::TextDelta { .. })).count(), 1);
+}
+
+#[test]
+fn other_calls_of_a_planning_step_are_cancelled() {
+    let mut play = planned(PlanMode::Auto);
+    play.calls(&[("make_plan", GOOD), ("time", "{}"), ("update_plan", S1_DONE)]);
+    assert_eq!([state(&play, 1), state(&play, 2)], [StateName::Cancelled; 2]);
+}
+
+#[test]
+fn a_step_has_one_plan() {
+    let mut play = planned(PlanMode::Auto);
+    play.calls(&[("make_plan", GOOD), ("make_plan", GOOD)]);
+    assert_eq!([state(&play, 0), state(&play, 1)], [StateName::Success, StateName::Error]);
+}
+
+#[test]
+fn two_different_tools_make_the_next_step_plan() {
+    let mut play = planned(PlanMode::Auto);
+    play.run.settings.wants_plan = false;
+    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!(1)));
+    play.calls(&[("time", "{}")]).settle("call_2", Ok(json!(1)));
+    assert!(!must_plan(&play) && !play.run.offers_plan());
+    play.calls(&[("again", "{}")]).settle("call_3", Ok(json!(1)));
+    assert!(must_plan(&play) && play.run.offers_plan());
+}
+
+#[test]
+fn a_user_who_has_chosen_a_tool_gets_no_plan() {
+    for choice in [ToolChoice::Tool("time".into()), ToolChoice::None, ToolChoice::Required] {
+        let mut play = planned(PlanMode::Auto);
+        play.run.settings.tool_choice = Some(choice.clone());
+        assert_eq!(play.run.tool_choice(&play.scene.limits), Some(choice));
+    }
+}
+
+#[test]
+fn chain_counts_no_call_of_the_plan() {
+    let mut play = planned(PlanMode::Auto);
+    play.scene.rules.chain = fermata_tools::ChainMode::Ask;
+    play.calls(&[("make_plan", GOOD)]).calls(&[("time", "{}"), ("update_plan", S1_DONE), ("time", "{}")]);
+    let asked: Vec<bool> = play.run.calls.iter().map(Call::awaits_approval).collect();
+    assert_eq!(asked, [false, false, false, true]);
+}
+
+#[test]
+fn a_rule_may_deny_plans() {
+    let mut play = planned(PlanMode::Auto);
+    play.scene.rules.policy = Arc::new(NoPlans);
+    play.calls(&[("make_plan", GOOD)]);
+    assert_eq!((state(&play, 0), must_plan(&play)), (StateName::Cancelled, false));
+}
+
+struct NoPlans;
+
+impl Policy for NoPlans {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        let decided = DefaultPolicy.decide(owner, tool, input);
+        if tool.name == "make_plan" {
+            PolicyDecision { decision: Decision::Deny, ..decided }
+        } else {
+            decided
+        }
+    }
+}
+
+#[test]
+fn the_last_step_makes_no_plan() {
+    let mut play = planned(PlanMode::Auto);
+    play.scene.limits.steps = 1;
+    assert_eq!(play.run.tool_choice(&play.scene.limits), Some(ToolChoice::None));
+}

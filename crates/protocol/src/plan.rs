@@ -1,0 +1,120 @@
+//! The plan of a run: what it is to reach, in steps that are ticked off.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::ToolCallId;
+
+/// The use of plans in a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PlanMode {
+    /// There are no plans.
+    #[default]
+    Off,
+    /// If a message asks for several things, the model makes a plan first.
+    Auto,
+    /// As `auto`, and a person is asked about the plan.
+    Ask,
+}
+
+/// A plan, as `data-plan` has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// What is to be reached.
+    pub goal: String,
+    /// How far it is.
+    pub state: PlanState,
+    /// The steps, in their order.
+    pub steps: Vec<PlanStep>,
+}
+
+/// The state of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PlanState {
+    /// It waits for a person.
+    Proposed,
+    /// It is being worked on.
+    Accepted,
+    /// A person or a rule has denied it, or its run ended before anybody decided.
+    Denied,
+    /// No step of it is open any more.
+    Done,
+}
+
+/// A step of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PlanStep {
+    /// The name of the step within its plan.
+    pub id: String,
+    /// What is to be done.
+    pub title: String,
+    /// The tool that does it, if the plan names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+    /// The ids of the steps that have to be done before.
+    pub depends_on: Vec<String>,
+    /// How far it is.
+    pub state: PlanStepState,
+    /// The last call that was made for it, if the plan names its tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub tool_call_id: Option<ToolCallId>,
+}
+
+/// The state of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PlanStepState {
+    /// It has not begun.
+    Todo,
+    /// It is being done.
+    Doing,
+    /// It is done.
+    Done,
+    /// It cannot be done.
+    Failed,
+    /// It need not be done.
+    Skipped,
+}
+
+// === impl PlanState ===
+
+impl PlanState {
+    /// Returns the name that the wire and the database use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Proposed => "proposed",
+            Self::Accepted => "accepted",
+            Self::Denied => "denied",
+            Self::Done => "done",
+        }
+    }
+}
+
+// === impl PlanStepState ===
+
+impl PlanStepState {
+    /// Returns whether something of the step is left to do.
+    pub fn is_open(self) -> bool {
+        match self {
+            Self::Todo | Self::Doing => true,
+            Self::Done | Self::Failed | Self::Skipped => false,
+        }
+    }
+
+    /// Returns the name that the wire and the database use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Todo => "todo",
+            Self::Doing => "doing",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! The plans of runs.
+
+use fermata_engine::store::Change;
+use fermata_protocol::{PlanState, PlanStepState};
+
+use crate::{AnyStore, commit, commit_at, fixtures::*};
+
+in_every_store! {
+    a_plan_is_kept_as_it_was_put_last
+    the_plan_of_the_last_run_that_is_over_counts
+    each_state_of_a_plan_and_of_a_step_has_a_name
+}
+
+async fn a_plan_is_kept_as_it_was_put_last(store: AnyStore) {
+    let id = chat("a");
+    let first = plan("A goal \u{0}", &["s1", "s2", "s3"]);
+    commit(&store, &id, vec![create(alice()), open("r1"), put_plan("r1", &first)]).await;
+    assert_eq!(store.last_plan(&id).await.unwrap(), None, "the run is still open");
+    let fewer = plan("Another goal", &["s2", "s1"]);
+    commit(&store, &id, vec![put_plan("r1", &first), put_plan("r1", &fewer), close("r1")]).await;
+    assert_eq!(store.last_plan(&id).await.unwrap(), Some(fewer));
+    assert_eq!(store.last_plan(&chat("b")).await.unwrap(), None);
+}
+
+async fn the_plan_of_the_last_run_that_is_over_counts(store: AnyStore) {
+    let id = chat("a");
+    commit_at(&*store, &id, at(0), vec![create(alice())]).await.unwrap();
+    for (second, run) in [(1, "r2"), (2, "r1"), (3, "r3")] {
+        let mut changes = vec![open(run)];
+        if run != "r3" {
+            changes.push(put_plan(run, &plan(run, &["s1"])));
+        }
+        changes.push(close(run));
+        commit_at(&*store, &id, at(second), changes).await.unwrap();
+    }
+    assert_eq!(store.last_plan(&id).await.unwrap().unwrap().goal, "r1");
+}
+
+async fn each_state_of_a_plan_and_of_a_step_has_a_name(store: AnyStore) {
+    let id = chat("a");
+    commit(&store, &id, vec![create(alice())]).await;
+    let steps = [
+        PlanStepState::Todo,
+        PlanStepState::Doing,
+        PlanStepState::Done,
+        PlanStepState::Failed,
+        PlanStepState::Skipped,
+    ];
+    let states = [PlanState::Proposed, PlanState::Accepted, PlanState::Denied, PlanState::Done];
+    for (index, state) in states.into_iter().enumerate() {
+        let mut made = plan("goal", &["s1", "s2", "s3", "s4", "s5"]);
+        made.state = state;
+        for (step, state) in made.steps.iter_mut().zip(steps) {
+            step.state = state;
+        }
+        let run = format!("r{index}");
+        let changes: Vec<Change> = vec![open(&run), put_plan(&run, &made), close(&run)];
+        commit_at(&*store, &id, at(i64::try_from(index).unwrap()), changes).await.unwrap();
+        assert_eq!(store.last_plan(&id).await.unwrap(), Some(made));
+    }
+}
