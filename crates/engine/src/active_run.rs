@@ -7,6 +7,7 @@
 
 mod answering;
 mod asking;
+mod continuing;
 mod performing;
 mod resuming;
 mod running_tools;
@@ -64,6 +65,8 @@ pub(crate) struct ActiveRun {
     attempts: u32,
     /// Changes to the chat that a request has made; they are saved with what follows from the request.
     unsaved: Vec<Change>,
+    /// The message that the run goes on from, as it was saved last, if it was needed before.
+    earlier: Option<UiMessage>,
     /// The plan of the run as it was saved last.
     saved_plan: Option<Plan>,
     /// `false` if the run was saved by an earlier version, which kept the settings in the state.
@@ -196,6 +199,7 @@ impl ActiveRun {
             ownership,
             attempts: 0,
             unsaved: Vec::new(),
+            earlier: None,
             saved_plan: None,
             settings_are_saved: true,
             history: None,

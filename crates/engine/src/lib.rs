@@ -10,6 +10,7 @@ mod call_executor;
 mod call_settings;
 mod chat;
 mod cluster;
+pub mod consent;
 mod content;
 mod context;
 mod deployment_clock;

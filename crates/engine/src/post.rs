@@ -7,13 +7,20 @@ use std::collections::HashSet;
 use fermata_protocol::{ChatBody, MessageId, PostedMessage, Role, ToolState, Trigger, UiMessage, UiPart};
 use fermata_tools::Cancelled;
 
-use crate::{Ids, SubmitError, prompt::has_model_content};
+use crate::{Ids, SubmitError, consent::ConsentWords, prompt::has_model_content};
 
 /// The plan for a post.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Plan {
     /// A new run starts after the messages that are kept, followed by those that are added.
     Run { keep: Keep, add: Vec<UiMessage> },
+    /// The message decides about all calls of the open run that wait for a person, and a run goes on from them in a new message.
+    Decide {
+        /// `true` if the calls are approved.
+        approved: bool,
+        /// The message.
+        said: UiMessage,
+    },
     /// The assistant message goes on if the post answers a pending call of it. Otherwise the client has an older state of the chat, or there
     /// is nothing to do.
     Continue(PostedMessage),
@@ -41,6 +48,8 @@ pub(crate) struct KnownMessages {
     pub user_before: Option<usize>,
     /// The message of the open run, which the chat may not have yet.
     pub writing: Option<MessageId>,
+    /// The words that decide about the calls of the open run, if a message can decide about all that it waits for.
+    pub consent: Option<ConsentWords>,
 }
 
 // === impl KnownMessages ===
@@ -185,7 +194,25 @@ fn plan_user_message(
             "The id of the posted user message belongs to another message of this chat.".into(),
         ));
     }
-    Ok(Plan::Run { keep: Keep::All, add: vec![user_message(posted, None, ids)] })
+    let said = user_message(posted, None, ids);
+    let decision = known.consent.as_ref().and_then(|words| words.decision(&text_alone(&said.parts)?));
+    Ok(match decision {
+        Some(approved) => Plan::Decide { approved, said },
+        None => Plan::Run { keep: Keep::All, add: vec![said] },
+    })
+}
+
+/// Returns the text of a message that has nothing else for a model.
+fn text_alone(parts: &[UiPart]) -> Option<String> {
+    let mut text = String::new();
+    for part in parts {
+        match part {
+            UiPart::Text { text: piece, .. } => text.push_str(piece),
+            UiPart::File(_) | UiPart::Reasoning { .. } | UiPart::Tool(_) | UiPart::Unknown(_) => return None,
+            UiPart::StepStart | UiPart::Data(_) => {}
+        }
+    }
+    Some(text)
 }
 
 fn user_message(posted: PostedMessage, id: Option<MessageId>, ids: &dyn Ids) -> UiMessage {

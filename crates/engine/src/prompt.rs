@@ -135,6 +135,7 @@ pub(crate) fn prompt<'a>(
     }
     // There is one system message, because some providers refuse a second one, or one that is not the first.
     let mut system: Vec<String> = context.instructions.map(str::to_owned).into_iter().collect();
+    system.extend(context.run.and_then(Run::told_of_consent).map(str::to_owned));
     system.extend(context.step_instructions.clone());
     if context.offers_plan {
         system.push(plan::BLOCK.to_owned());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{ChatId, ClientOptions, Profile, RunStatus, Show};
+use fermata_protocol::{ChatId, ClientOptions, MessageId, Profile, RunStatus, Show};
 use fermata_tools::{Grants, Owner, grants};
 use jiff::Timestamp;
 
@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub show: BTreeSet<Show>,
     /// The status of the chat's last run, as it was saved.
     pub status: RunStatus,
-    /// The number of its messages, of which one may be counted twice.
+    /// The number of its messages, of which some may be counted more than once.
     pub messages: usize,
     /// The size of its messages in bytes of JSON, without the message of an open run.
     pub bytes: usize,
@@ -92,6 +92,25 @@ impl Record {
         self.assistant = assistant.clone().or(self.assistant.take());
         self.model = model.clone().or(self.model.take());
         Some(Change::Choose { assistant, model })
+    }
+
+    /// Notes what a post has chosen, and that these messages are of it. Returns the changes to save.
+    pub fn note_post(
+        &mut self,
+        options: &ClientOptions,
+        messages: impl IntoIterator<Item = MessageId>,
+    ) -> Vec<Change> {
+        let mut changes: Vec<Change> = self.choose(options).into_iter().collect();
+        changes.extend(self.put_show(&options.show));
+        let is_unremembered = options.memory == Some(false);
+        if self.context.next.is_some() || is_unremembered {
+            self.context.use_next();
+            if is_unremembered {
+                self.context.unremembered.add(messages);
+            }
+            changes.push(self.context.saved());
+        }
+        changes
     }
 
     /// Notes which data chunks a post asks for. Returns the change to save, if there is any.

@@ -10,6 +10,7 @@ mod activity;
 mod answers;
 mod call_status;
 mod closing;
+mod continuing;
 mod effects;
 mod elicit;
 mod ending;
@@ -46,6 +47,7 @@ use serde_json::{Map, Value};
 pub(crate) use activity::Activity;
 pub(crate) use answers::AnswerSource;
 use call_status::CallStatus;
+pub(crate) use continuing::Continuation;
 pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
@@ -146,6 +148,9 @@ pub(crate) struct RunState {
     /// `true` if the model was told to call the tool that the user has chosen, because its first answer did not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reminded: bool,
+    /// The message that the run goes on from, if the user has decided about its calls in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<EarlierMessage>,
     /// The number of answers without a plan that nobody was shown, because the model was to make one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub plan_refusals: u32,
@@ -160,6 +165,18 @@ pub(crate) struct RunState {
     #[serde(flatten)]
     pub activity: Activity,
     texts: u32,
+}
+
+/// The message whose calls the user has decided about in words. The run has taken over its calls, and goes on in a message of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct EarlierMessage {
+    pub id: MessageId,
+    /// The run that made it.
+    pub run: RunId,
+    /// The last step of it.
+    pub step: u32,
+    /// `true` if the user has approved the calls.
+    pub approved: bool,
 }
 
 /// The phase of a run's current step.
@@ -265,6 +282,7 @@ impl Run {
             usage: None,
             show: request.show,
             is_reminded: false,
+            earlier: None,
             plan_refusals: 0,
             last_outcome: None,
             recollection: None,
@@ -492,6 +510,13 @@ impl Deciding<'_> {
     }
 
     fn publish(&mut self, chunk: UiChunk) {
+        if chunk.is_about_call() && self.run.is_in_earlier_message() {
+            // Partial outputs are for readers, and this message has none any more.
+            if !matches!(chunk, UiChunk::ToolOutputAvailable { preliminary: Some(true), .. }) {
+                self.effects.commit.earlier.push(chunk);
+            }
+            return;
+        }
         if let Err(error) = self.run.assembler.apply(&chunk) {
             debug_assert!(false, "{error}: {chunk:?}");
             tracing::error!(run = %self.run.id, %error, "a chunk does not fit into the message");

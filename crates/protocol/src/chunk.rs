@@ -365,6 +365,42 @@ impl UiChunk {
         record.to_string()
     }
 
+    /// Returns whether the chunk is about a call.
+    pub fn is_about_call(&self) -> bool {
+        match self {
+            Self::ToolInputStart { .. }
+            | Self::ToolInputDelta { .. }
+            | Self::ToolInputAvailable { .. }
+            | Self::ToolInputError { .. }
+            | Self::ToolApprovalRequest { .. }
+            | Self::ToolApprovalResponse { .. }
+            | Self::ToolOutputAvailable { .. }
+            | Self::ToolOutputError { .. }
+            | Self::ToolOutputDenied { .. } => true,
+            Self::Start { .. }
+            | Self::StartStep
+            | Self::FinishStep
+            | Self::ResetStep
+            | Self::Finish { .. }
+            | Self::Abort { .. }
+            | Self::Error { .. }
+            | Self::MessageMetadata { .. }
+            | Self::TextStart { .. }
+            | Self::TextDelta { .. }
+            | Self::TextEnd { .. }
+            | Self::ReasoningStart { .. }
+            | Self::ReasoningDelta { .. }
+            | Self::ReasoningEnd { .. }
+            | Self::ReasoningFile { .. }
+            | Self::Custom { .. }
+            | Self::SourceUrl { .. }
+            | Self::SourceDocument { .. }
+            | Self::File { .. }
+            | Self::SteeringMessage { .. }
+            | Self::Data(_) => false,
+        }
+    }
+
     /// Appends the text of `next` to this chunk and returns `true` if both are deltas of one text or reasoning part and
     /// neither has provider metadata. Otherwise changes nothing and returns `false`.
     pub fn append_delta(&mut self, next: &Self) -> bool {

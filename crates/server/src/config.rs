@@ -35,7 +35,7 @@ use std::{
     sync::Arc,
 };
 
-use fermata_engine::{FileUrls, Hold, Rules, assistants::ClientSystem};
+use fermata_engine::{FileUrls, Hold, Rules, assistants::ClientSystem, consent::ConsentWords};
 use fermata_mcp::ServerConfig;
 use fermata_protocol::{PlanMode, Profile};
 use fermata_providers::{BuildError, Provider};
@@ -347,6 +347,11 @@ settings! {
         /// calls. Other questions wait as long as calls do (expire).
         elicit_timeout: Duration = "5m", "FERMATA_ELICIT_TIMEOUT",
             over "the question is cancelled, the tool goes on without an answer, and the person and the model are told why";
+        /// The words that approve all calls which wait for approval, if a message consists of one of them. If there are none, a message
+        /// never decides about calls.
+        confirm_words: List<String> = "yes,ok,confirm,确认,继续,同意,是", "FERMATA_CONFIRM_WORDS";
+        /// The words that deny them.
+        deny_words: List<String> = "no,cancel,不,取消", "FERMATA_DENY_WORDS";
         /// The number of calls of one chat that may wait for somebody at the same time.
         max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS",
             over "the call has failed, and the model is told why";
@@ -489,6 +494,7 @@ impl Config {
             chain: self.chain,
             error_policy: self.error_policy.clone(),
             tools: self.tools.clone(),
+            consent: ConsentWords { confirm: self.confirm_words.to_vec(), deny: self.deny_words.to_vec() },
             never_clear: self.never_clear.clone(),
         }
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The settings that can be changed without a restart, besides all tables of the file.
-const RELOADABLE: [&str; 17] = [
+const RELOADABLE: [&str; 19] = [
     "approval",
     "gate",
     "chain",
@@ -27,6 +27,8 @@ const RELOADABLE: [&str; 17] = [
     "instructions_file",
     "client_system",
     "builtin",
+    "confirm_words",
+    "deny_words",
     "plan",
     "plan_over",
     "plan_verbs",

@@ -91,6 +91,32 @@ export const conversation = {
       },
     },
     {
+      name: '"yes" as a message while a question waits: the call runs',
+      shows: async (world) => {
+        world.model.script(calls(write()), says('Noted.'));
+        const page = await opens(world);
+        page.say('note: milk');
+        await page.isAsked('write_note');
+        world.abandons(page.reply);
+        page.say('Yes!');
+        await ends(page, 'Noted.');
+        assert.deepEqual(await world.pending(), []);
+        const messages = await world.stored();
+        assert.deepEqual(
+          messages.map(({ role }) => role),
+          ['user', 'assistant', 'user', 'assistant'],
+        );
+        assert.match(JSON.stringify(messages[1]), /"state":"output-available"/);
+        assert.equal(page.posts.length, 2);
+        return {
+          cell: 'yes',
+          note:
+            'The outcome of the call is in its own message, whose stream has ended; the page sees it when ' +
+            'it loads the chat again. What follows is a new message.',
+        };
+      },
+    },
+    {
       name: 'a new message while the model writes',
       shows: async (world) => {
         world.model.script(async (pen) => {

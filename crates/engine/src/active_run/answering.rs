@@ -167,7 +167,7 @@ impl ActiveRun {
         Ok(following)
     }
 
-    async fn validate(
+    pub(super) async fn validate(
         &mut self,
         answers: &[Answer],
         address: Option<IpAddr>,

@@ -24,6 +24,9 @@ impl ActiveRun {
             let settings = serde_json::to_value(&self.run.settings).map_err(corrupt)?;
             changes.push(Change::PutSettings { run: self.run.id.clone(), settings });
         }
+        if !commit.earlier.is_empty() {
+            changes.extend(self.change_earlier_message(&commit.earlier).await?);
+        }
         let plan = self.run.plan();
         if plan != self.saved_plan
             && let Some(plan) = &plan

@@ -44,32 +44,22 @@ impl Handle for Box<Submission> {
         };
         match plan {
             Plan::Continue(posted) => actor.continue_run(self, &posted, &known).await,
+            Plan::Decide { approved, said } => {
+                let open_run = actor.make_room(&self.owner, Keep::All, std::slice::from_ref(&said)).await?.0;
+                actor.decide_in_words(self, approved, said, open_run).await
+            }
             Plan::Run { keep, add } => {
                 check_files(add.last(), &services.settings.file_urls)?;
-                let added: usize = add.iter().map(json_bytes).sum();
-                let kept = match keep {
-                    Keep::All => None,
-                    Keep::First(kept) => Some(actor.bytes_of_first(kept).await?),
-                };
-                let before = actor.chat_bytes();
-                let after = kept.unwrap_or(before) + added;
-                let limit = services.settings.limits.chat_bytes;
-                // A post that makes the chat smaller is a way out for a chat that is over the limit.
-                if after > limit && after >= before {
-                    return Err(SubmitError::TooLarge(format!(
-                        "The chat would have {after} bytes; the limit is {limit} (max_chat). Go on in a new chat, or edit an earlier \
-                         message, which drops all that follows."
-                    )));
-                }
                 if settings.plan != PlanMode::Off {
                     let said = actor.last_said(keep, &add).await?;
                     settings.wants_plan =
                         said.is_some_and(|said| policies.assistants.plan_triggers.match_text(&said));
                 }
                 // Asked for before anything is given up for it.
-                let open_run = actor.enter(&self.owner, after.saturating_sub(before)).await?;
+                let (open_run, kept) = actor.make_room(&self.owner, keep, &add).await?;
                 actor.supersede(self).await?;
                 // The superseded run's message is part of the chat now.
+                let added: usize = add.iter().map(json_bytes).sum();
                 let bytes = kept.unwrap_or_else(|| actor.chat_bytes()) + added;
                 let history = if is_known { None } else { Some(add.clone()) };
                 let post = NewPost { toolbox, settings, open_run, keep, add, bytes, history };
@@ -116,10 +106,13 @@ impl ChatActor {
         let (store, chat) = (&self.services.store, &self.mailbox.chat);
         let mut known = KnownMessages::default();
         // If the readers were sent away, the run's message is among the chat's like any other.
-        if let Some(active) = self.active()
-            && !active.run.is_detached()
-        {
-            known.writing = Some(active.run.message.clone());
+        if let Some(active) = self.active() {
+            if !active.run.is_detached() {
+                known.writing = Some(active.run.message.clone());
+            }
+            if active.run.can_be_decided_in_words() {
+                known.consent = Some(self.services.policies.current().rules.consent.clone());
+            }
         }
         for id in named_messages(body) {
             known.named.extend(store.message(chat, id).await?);
@@ -137,6 +130,46 @@ impl ChatActor {
             }
         }
         Ok(known)
+    }
+
+    /// Makes room for messages that a post adds to those that it keeps: one more open run of the user, and no more bytes than the chat and the
+    /// user may have. Returns the run, and the size of the messages that are kept if they are not all.
+    async fn make_room(
+        &mut self,
+        owner: &Owner,
+        keep: Keep,
+        add: &[UiMessage],
+    ) -> Result<(OpenRun, Option<usize>), SubmitError> {
+        let added: usize = add.iter().map(json_bytes).sum();
+        let kept = match keep {
+            Keep::All => None,
+            Keep::First(kept) => Some(self.bytes_of_first(kept).await?),
+        };
+        let before = self.chat_bytes();
+        let after = kept.unwrap_or(before) + added;
+        let limit = self.services.settings.limits.chat_bytes;
+        // A post that makes the chat smaller is a way out for a chat that is over the limit.
+        if after > limit && after >= before {
+            return Err(SubmitError::TooLarge(format!(
+                "The chat would have {after} bytes; the limit is {limit} (max_chat). Go on in a new chat, or edit an earlier message, which \
+                 drops all that follows."
+            )));
+        }
+        Ok((self.enter(owner, after.saturating_sub(before)).await?, kept))
+    }
+
+    /// Has the open run decide about its calls as the user has said, and go on in a new message.
+    async fn decide_in_words(
+        &mut self,
+        submission: &Submission,
+        approved: bool,
+        said: UiMessage,
+        open_run: OpenRun,
+    ) -> Result<Following, SubmitError> {
+        let profile = self.profile_of(submission);
+        // The plan was made for a run that is here.
+        let ChatState::Active(active) = &mut self.state else { return Err(StoreError::Fenced.into()) };
+        active.decide_in_words(submission, approved, said, profile, open_run).await
     }
 
     /// Returns the words of the last user message, once a post has kept some messages and added others.
@@ -236,17 +269,8 @@ impl ChatActor {
             }
         };
         record.profile = profile;
-        changes.extend(record.choose(&body.fermata));
-        changes.extend(record.put_show(&body.fermata.show));
-        let is_unremembered = body.fermata.memory == Some(false);
-        if record.context.next.is_some() || is_unremembered {
-            record.context.use_next();
-            if is_unremembered {
-                let ids = add.iter().map(|message| message.id.clone());
-                record.context.unremembered.add(ids.chain([run.message.clone()]));
-            }
-            changes.push(record.context.saved());
-        }
+        let messages = add.iter().map(|message| message.id.clone()).chain([run.message.clone()]);
+        changes.extend(record.note_post(&body.fermata, messages));
         record.bytes = bytes;
         changes.extend(add.into_iter().map(|message| Change::PutMessage(Box::new(message))));
         changes.push(Change::OpenRun {

@@ -120,6 +120,8 @@ impl Deciding<'_> {
     /// Completes the step for readers, who have then been told of every call of it.
     pub(super) fn finish_step(&mut self) {
         self.show_calls();
-        self.publish(UiChunk::FinishStep);
+        if !self.run.is_in_earlier_message() {
+            self.publish(UiChunk::FinishStep);
+        }
     }
 }

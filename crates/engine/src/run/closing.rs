@@ -66,7 +66,7 @@ impl Deciding<'_> {
 
     /// Makes a step without calls the last one, because stock clients post again after a message that ends in a step of calls.
     fn end_in_a_step_without_calls(&mut self) {
-        if !self.run.step_calls().is_empty() {
+        if !self.run.step_calls().is_empty() && !self.run.is_in_earlier_message() {
             self.publish(UiChunk::StartStep);
             self.publish(UiChunk::FinishStep);
         }
@@ -151,7 +151,9 @@ impl Deciding<'_> {
         let mut calls = Map::new();
         for (index, call) in self.run.calls.iter().enumerate() {
             // A call that was cancelled while it ran has no duration.
-            if matches!(call.state(), CallState::Success { .. } | CallState::Error { .. }) {
+            if self.run.is_own(call)
+                && matches!(call.state(), CallState::Success { .. } | CallState::Error { .. })
+            {
                 let mut about = json!(self.run.trouble(index, &self.context.rules.error_policy));
                 if let Some(ran_for) = call.ran_for() {
                     about["durationMs"] = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX).into();

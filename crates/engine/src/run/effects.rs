@@ -47,6 +47,8 @@ pub(crate) struct Commit {
     pub grants: Vec<(String, Grant)>,
     /// The decisions that the audit log keeps.
     pub audit: Vec<AuditEvent>,
+    /// What happens to calls of the earlier message that the run goes on from. No reader of the run's own message is shown this.
+    pub earlier: Vec<UiChunk>,
     /// `true` if the commit saves work that would otherwise be repeated after a crash.
     pub is_progress: bool,
 }
@@ -93,12 +95,13 @@ impl Effects {
         self.before.checks.extend(before.checks);
         self.before.lock_requests.extend(before.lock_requests);
 
-        let Commit { run, calls, decisions, grants, audit, is_progress } = commit;
+        let Commit { run, calls, decisions, grants, audit, earlier, is_progress } = commit;
         self.commit.run |= run;
         self.commit.calls.extend(calls);
         self.commit.decisions.extend(decisions);
         self.commit.grants.extend(grants);
         self.commit.audit.extend(audit);
+        self.commit.earlier.extend(earlier);
         self.commit.is_progress |= is_progress;
 
         let AfterCommit { release, park, execute, publish, replies, may_retry, elicited, next } = after;
@@ -120,8 +123,12 @@ impl Effects {
 impl Commit {
     /// Returns whether nothing is saved.
     pub fn is_empty(&self) -> bool {
-        let Self { run, calls, decisions, grants, audit, is_progress: _ } = self;
-        !run && calls.is_empty() && decisions.is_empty() && grants.is_empty() && audit.is_empty()
+        let Self { run, calls, decisions, grants, audit, earlier, is_progress: _ } = self;
+        !run && calls.is_empty()
+            && decisions.is_empty()
+            && grants.is_empty()
+            && audit.is_empty()
+            && earlier.is_empty()
     }
 }
 

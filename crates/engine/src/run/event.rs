@@ -19,6 +19,10 @@ use crate::{
 pub(crate) enum Event {
     /// The run begins.
     Begun,
+    /// Another run takes over the calls, because the user has decided about them in words.
+    HandedOver,
+    /// The run has taken over calls, about which the user has decided so.
+    Continued(ValidAnswers),
     /// This process has restored the run from what another one saved.
     Resumed,
     /// No process that resumed the run made progress with it.
@@ -100,6 +104,8 @@ impl Deciding<'_> {
                 self.publish(UiChunk::Start { message_id, message_metadata: None });
                 self.begin_step();
             }
+            Event::HandedOver => self.on_handed_over(),
+            Event::Continued(answers) => self.on_continued(answers),
             Event::Resumed => self.resume(),
             Event::GivenUp => self.give_up(),
             Event::Recollected(recollection) => self.on_recollected(recollection),

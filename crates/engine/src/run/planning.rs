@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{DataChunk, Plan, PlanMode, Show, ToolChoice, UiChunk};
+use fermata_protocol::{DataChunk, Plan, PlanMode, RunId, Show, ToolChoice, UiChunk};
 use fermata_tools::{Call, CallState, ErrorType, RunBy, ToolError};
 use serde_json::json;
 
@@ -135,8 +135,17 @@ impl Deciding<'_> {
         if plan == self.run.shown_plan {
             return;
         }
-        let (kind, id) = ("data-plan".to_owned(), Some(self.run.id.to_string()));
-        self.publish(UiChunk::Data(DataChunk { kind, id, data: json!(plan), transient: None }));
+        let part = |run: &RunId| {
+            let (kind, id) = ("data-plan".to_owned(), Some(run.to_string()));
+            UiChunk::Data(DataChunk { kind, id, data: json!(plan), transient: None })
+        };
+        if let Some(earlier) = &self.run.state.earlier
+            && self.run.is_in_earlier_message()
+        {
+            self.effects.commit.earlier.push(part(&earlier.run));
+        }
+        let chunk = part(&self.run.id);
+        self.publish(chunk);
         self.run.shown_plan = plan;
     }
 }

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 
 use crate::{
     assistants::{Assistant, Assistants},
+    consent::ConsentWords,
     memories, plan,
 };
 
@@ -30,6 +31,8 @@ pub struct Rules {
     pub error_policy: ErrorPolicy,
     /// The settings of tools by name. If several patterns match a name, the later settings win.
     pub tools: Vec<(Pattern, ToolSettings)>,
+    /// The words with which a person decides about calls in a message.
+    pub consent: ConsentWords,
     /// The names of tools whose outputs are never cleared from a history to save room.
     pub never_clear: Vec<Pattern>,
 }
@@ -93,6 +96,7 @@ impl Default for Rules {
             chain: ChainMode::default(),
             error_policy: ErrorPolicy::default(),
             tools: Vec::new(),
+            consent: ConsentWords::default(),
             never_clear: Vec::new(),
         }
     }

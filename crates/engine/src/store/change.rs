@@ -120,6 +120,13 @@ pub enum Change {
         /// The chunks as JSON text.
         chunks: Vec<String>,
     },
+    /// An open run takes over the calls of one that is over.
+    MoveCalls {
+        /// The run that has had the calls.
+        from: RunId,
+        /// The run that has them from now on.
+        to: RunId,
+    },
     /// A call is new or has changed.
     PutCall {
         /// The run of the call.
@@ -204,6 +211,7 @@ impl Change {
             | Self::PutSettings { .. }
             | Self::SaveRun { .. }
             | Self::AppendChunks { .. }
+            | Self::MoveCalls { .. }
             | Self::PutCall { .. }
             | Self::Audit { .. }
             | Self::ChangeMemories { .. }

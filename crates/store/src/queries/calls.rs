@@ -62,6 +62,23 @@ pub async fn put(
     Ok(())
 }
 
+/// Has an open run take over the calls of another one.
+pub async fn take_over(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    from: &RunId,
+    to: &RunId,
+) -> Result<(), Fault> {
+    connection
+        .query("update tool_calls set run_id = $3 where chat_id = $1 and run_id = $2")
+        .bind(chat.as_str())
+        .bind(text(from.as_str()))
+        .bind(text(to.as_str()))
+        .execute()
+        .await?;
+    Ok(())
+}
+
 pub async fn find(
     connection: &mut Connection<'_>,
     chat: &ChatId,

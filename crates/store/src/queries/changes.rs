@@ -124,6 +124,7 @@ async fn apply(
         Change::AppendChunks { run, first, chunks } => {
             runs::append(transaction, chat, run, *first, chunks).await
         }
+        Change::MoveCalls { from, to } => calls::take_over(transaction, chat, from, to).await,
         Change::PutCall { run, call } => calls::put(transaction, chat, run, call).await,
         Change::Confirm { run, call, by, fingerprint } => {
             confirmations::add(transaction, chat, run, call, by, fingerprint.clone(), at).await

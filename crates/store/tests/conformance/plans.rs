@@ -2,12 +2,14 @@
 
 use fermata_engine::store::Change;
 use fermata_protocol::{PlanState, PlanStepState};
+use fermata_tools::CallState;
 
 use crate::{AnyStore, commit, commit_at, fixtures::*};
 
 in_every_store! {
     a_plan_is_kept_as_it_was_put_last
     the_plan_of_the_last_run_that_is_over_counts
+    an_open_run_takes_over_the_calls_of_one_that_is_over
     each_state_of_a_plan_and_of_a_step_has_a_name
 }
 
@@ -34,6 +36,21 @@ async fn the_plan_of_the_last_run_that_is_over_counts(store: AnyStore) {
         commit_at(&*store, &id, at(second), changes).await.unwrap();
     }
     assert_eq!(store.last_plan(&id).await.unwrap().unwrap().goal, "r1");
+}
+
+async fn an_open_run_takes_over_the_calls_of_one_that_is_over(store: AnyStore) {
+    let id = chat("a");
+    let made = [call("c", CallState::AwaitingApproval), call("b", CallState::Executing)];
+    commit(
+        &store,
+        &id,
+        vec![create(alice()), open("r1"), put_call("r1", &made[0]), put_call("r1", &made[1])],
+    )
+    .await;
+    let moved = Change::MoveCalls { from: run("r1"), to: run("r2") };
+    commit(&store, &id, vec![close("r1"), open("r2"), moved, put_call("r2", &made[0])]).await;
+    let resumed = store.chat(&id).await.unwrap().unwrap().open_run.unwrap();
+    assert_eq!((resumed.id, resumed.calls), (run("r2"), made.to_vec()));
 }
 
 async fn each_state_of_a_plan_and_of_a_step_has_a_name(store: AnyStore) {

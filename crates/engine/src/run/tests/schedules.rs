@@ -12,7 +12,7 @@ mod world;
 use proptest::prelude::*;
 
 use self::{
-    moves::{chosen_tool, moves},
+    moves::{chosen_tool, moves, planning},
     world::World,
 };
 
@@ -29,9 +29,10 @@ proptest! {
     #[test]
     fn every_schedule_keeps_the_invariants(
         chosen in prop::option::weighted(0.25, chosen_tool()),
+        planning in planning(),
         schedule in prop::collection::vec(moves(), 1..40),
     ) {
-        let mut world = World::new(chosen);
+        let mut world = World::new(chosen, planning);
         for what in schedule {
             world.make_move(what);
         }

@@ -198,6 +198,10 @@ impl StoredChat {
                 (run.state, run.expires, run.owner) = (state, expires, owner);
                 (run.waiting, run.detached, run.questions) = (waiting, detached, questions);
             }
+            Change::MoveCalls { from, to } => {
+                let calls = std::mem::take(&mut self.run(&from)?.calls);
+                self.run_in_progress(&to)?.calls = calls;
+            }
             Change::AppendChunks { chunks, .. } if chunks.is_empty() => {}
             Change::AppendChunks { run, first, chunks } => {
                 self.run_in_progress(&run)?.append(first, chunks)?

@@ -10,6 +10,7 @@ use crate::{
     assistants::ClientSystem,
     context::Fit,
     model::ModelMessage,
+    plan::MAKE_PLAN,
     prompt::{PromptContext, prompt},
 };
 
@@ -25,6 +26,8 @@ pub(super) struct Facts {
     /// The gate of each step.
     pub gates: BTreeMap<u32, GateMode>,
     pub reader: ReconnectingReader,
+    /// The steps that had to make a plan.
+    planning: BTreeSet<u32>,
     /// What the model was told of the user first.
     recollection: Option<Arc<Recollection>>,
 }
@@ -114,6 +117,7 @@ impl Facts {
 
     /// A call begins to run.
     pub fn call_runs(&mut self, call: &Call, run: &Run, actor: u32) {
+        assert!(!self.planning.contains(&call.step), "{} runs in a step that makes a plan", call.id);
         let allowed = call
             .policy_decision
             .as_ref()
@@ -152,13 +156,25 @@ impl Facts {
     }
 
     /// Checks what holds when a run has ended.
-    pub fn check_end(&self, run: &Run, scene: &Scene) {
+    pub fn check_end(&self, run: &Run, scene: &Scene, earlier: &[UiMessage]) {
         self.check_states(run);
         check_limited_steps(run, scene);
         let open: Vec<_> = run.calls.iter().filter(|call| !call.state().is_final()).collect();
         assert!(open.is_empty(), "a run is over and these are open: {open:?}");
         assert!(run.elicitations().next().is_none(), "a run is over and a question waits");
-        self.check_prompt(run, scene);
+        self.check_prompt(run, scene, earlier);
+    }
+
+    /// The model is asked for a step.
+    pub fn begins_step(&mut self, run: &Run, scene: &Scene) {
+        if run.settings.plan != PlanMode::Off
+            && run.tool_choice(&scene.limits) == Some(ToolChoice::Tool(MAKE_PLAN.into()))
+        {
+            self.planning.insert(run.state.step);
+        } else {
+            // The model has refused twice.
+            self.planning.remove(&run.state.step);
+        }
     }
 
     /// Checks that the model is told the same of the user in each step, whatever process asks.
@@ -168,8 +184,9 @@ impl Facts {
     }
 
     /// Checks that the prompt has each call once, with its one result.
-    pub fn check_prompt(&self, run: &Run, scene: &Scene) {
+    pub fn check_prompt(&self, run: &Run, scene: &Scene, earlier: &[UiMessage]) {
         let message = run.snapshot();
+        let messages: Vec<&UiMessage> = earlier.iter().chain([&message]).collect();
         let context = PromptContext {
             instructions: None,
             client_system: ClientSystem::Append,
@@ -189,7 +206,7 @@ impl Facts {
             file_urls: &crate::FileUrls::Https,
         };
         let (mut prompted, mut open) = (Vec::new(), Vec::new());
-        for sent in prompt(std::iter::once(&message), &context).messages {
+        for sent in prompt(messages.iter().copied(), &context).messages {
             match sent {
                 ModelMessage::Assistant { calls, .. } => {
                     assert!(open.is_empty(), "{open:?} have no result");
@@ -206,7 +223,7 @@ impl Facts {
         assert!(open.is_empty(), "{open:?} have no result");
         let calls: Vec<_> = run.calls.iter().map(|call| call.id.as_str().to_owned()).collect();
         assert_eq!(prompted, calls, "the prompt has each call once");
-        let parts = message.parts.iter().filter_map(UiPart::as_tool);
+        let parts = messages.iter().flat_map(|message| &message.parts).filter_map(UiPart::as_tool);
         let unsettled: Vec<_> = parts.filter(|part| !part.state.is_settled()).collect();
         assert!(unsettled.is_empty(), "the record leaves {unsettled:?} open");
         assert!(pending_in(&message).is_empty(), "the record leaves a question open");

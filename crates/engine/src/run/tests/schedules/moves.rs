@@ -1,11 +1,12 @@
 //! The moves of a schedule, and how each is performed.
 
+use crate::plan::{MAKE_PLAN, UPDATE_PLAN};
 use fermata_tools::{ChainMode, ErrorPolicy, ErrorStrategy, ErrorType, NamedBy, ResourceKey};
 use proptest::prelude::*;
 
 use super::{
     super::*,
-    world::{Failure, OWN, PlannedFailure, World, toolbox_without},
+    world::{Failure, OWN, PlannedFailure, World},
 };
 
 /// A move of a schedule.
@@ -34,6 +35,10 @@ pub(super) enum Move {
         by_question: bool,
     },
     AnswersAll {
+        approved: bool,
+    },
+    /// A message decides about all calls.
+    DecidesInWords {
         approved: bool,
     },
     AnswersQuestion {
@@ -85,12 +90,29 @@ pub(super) enum Move {
     IsSuperseded,
 }
 
-const TOOLS: [&str; 8] = ["time", "note", "file", "again", "ledger", "where", "color", "nothing"];
+const TOOLS: [&str; 10] =
+    ["time", "note", "file", "again", "ledger", "where", "color", "nothing", MAKE_PLAN, UPDATE_PLAN];
+/// The tools that a user may choose, which are the first ones.
+const CHOOSABLE: usize = 7;
 const INPUTS: [&str; 6] = ["{}", r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":10}"#, r#"{"n":"x"}"#, "{\"n\":"];
+/// Inputs of the tools for plans. The last two plans cannot be used.
+const PLANS: [&str; 3] = [
+    r#"{"goal":"g","steps":[{"id":"s1","title":"One","tool":"time"},{"id":"s2","title":"Two","dependsOn":["s1"]}]}"#,
+    r#"{"goal":"g","steps":[{"id":"s1","title":"One","dependsOn":["s1"]}]}"#,
+    r#"{"goal":"g","steps":[]}"#,
+];
+const UPDATES: [&str; 3] =
+    [r#"{"id":"s1","state":"done"}"#, r#"{"id":"s2","state":"done"}"#, r#"{"id":"s2","state":"skipped"}"#];
 
 /// A tool that the user has chosen for the message.
 pub(super) fn chosen_tool() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(&TOOLS[..TOOLS.len() - 1])
+    prop::sample::select(&TOOLS[..CHOOSABLE])
+}
+
+/// The use of plans, and whether the words of the user ask for one.
+pub(super) fn planning() -> impl Strategy<Value = (PlanMode, bool)> {
+    let mode = prop_oneof![2 => Just(PlanMode::Off), 1 => Just(PlanMode::Auto), 1 => Just(PlanMode::Ask)];
+    (mode, any::<bool>())
 }
 
 pub(super) fn moves() -> impl Strategy<Value = Move> {
@@ -115,6 +137,7 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         20 => (index.clone(), 0..7usize, any::<bool>())
             .prop_map(|(index, how, by_question)| Move::Answers { index, how, by_question }),
         6 => any::<bool>().prop_map(|approved| Move::AnswersAll { approved }),
+        10 => any::<bool>().prop_map(|approved| Move::DecidesInWords { approved }),
         8 => (index.clone(), 0..5usize).prop_map(|(index, how)| Move::AnswersQuestion { index, how }),
         18 => (index.clone(), 0..2 * ErrorType::ALL.len()).prop_map(|(index, how)| Move::Settles { index, how }),
         6 => index.clone().prop_map(|index| Move::Reports { index }),
@@ -164,6 +187,7 @@ impl World {
             Move::ModelFails => {}
             Move::Answers { index, how, by_question } => self.answer_call(index, how, by_question),
             Move::AnswersAll { approved } => self.answer_all(approved),
+            Move::DecidesInWords { approved } => self.decide_in_words(approved),
             Move::AnswersQuestion { index, how } => self.answer_question(index, how),
             Move::Settles { index, how } => self.settle(index, how),
             Move::Reports { index } => {
@@ -220,7 +244,7 @@ impl World {
                     ErrorPolicy::default()
                 };
                 let rules = Rules { gate, chain, error_policy, ..self.scene.rules.clone() };
-                self.next = (rules, toolbox_without(missing));
+                self.next = (rules, self.toolbox_without(missing));
             }
             Move::Fails(failure) => self.fail(failure),
             Move::WillFail(planned_failure) => self.planned_failure = Some(planned_failure),
@@ -329,6 +353,8 @@ impl World {
                 self.answer_question(index.unwrap(), 0);
             } else if self.job(0).is_some() {
                 self.settle(0, usize::MAX);
+            } else if self.run.can_be_decided_in_words() && self.earlier.is_empty() {
+                self.decide_in_words(true);
             } else if self.run.pending().next().is_some() {
                 self.answer_all(true);
             } else if !self.grant_lock() {
@@ -342,8 +368,13 @@ impl World {
 }
 
 fn call(key: usize, (tool, input): (usize, usize)) -> [ModelEvent; 2] {
+    let arguments = match TOOLS[tool] {
+        MAKE_PLAN => PLANS[[0, 0, 0, 1, 2, 0][input]],
+        UPDATE_PLAN => UPDATES[input % UPDATES.len()],
+        _ => INPUTS[input],
+    };
     [
         ModelEvent::CallStart { key, tool: TOOLS[tool].into() },
-        ModelEvent::CallDelta { key, arguments: INPUTS[input].into() },
+        ModelEvent::CallDelta { key, arguments: arguments.into() },
     ]
 }

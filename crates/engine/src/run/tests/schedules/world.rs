@@ -15,7 +15,7 @@ use super::{
     locks::{RecordedGuard, RecordedLocks, RecordedWaiter},
 };
 use crate::{memories::MemoryNote, store::memories::MemoryId};
-use fermata_protocol::{ElicitationId, MemoryKind};
+use fermata_protocol::{Assembler, ElicitationId, MemoryKind};
 
 /// The tools of the process; one of them may be missing in the next.
 pub(super) const OWN: [&str; 5] = ["time", "note", "file", "again", "ledger"];
@@ -31,6 +31,8 @@ pub(super) struct World {
     pub run: Run,
     /// The tool that the user has chosen for the message.
     chosen: Option<&'static str>,
+    /// The use of plans, and whether the words of the user ask for one.
+    planning: (PlanMode, bool),
     pub scene: Scene,
     pub now: Timestamp,
     /// `None` while the run has no actor.
@@ -47,6 +49,10 @@ pub(super) struct World {
     /// The rules and tools of steps that begin later.
     pub next: (Rules, Toolbox),
     saved: Option<Saved>,
+    /// The messages whose calls were decided about in words, as they are saved.
+    pub earlier: Vec<UiMessage>,
+    /// What the commit that begins the next message saves besides.
+    handover: Option<(Saved, UiMessage)>,
     /// The number of actors that the run has had.
     actor: u32,
     /// The number of times that it was looked for what is known of the user.
@@ -96,6 +102,7 @@ pub(super) enum Failure {
 
 /// The rows of the database.
 struct Saved {
+    message: MessageId,
     settings: RunSettings,
     state: RunState,
     calls: Vec<Call>,
@@ -106,12 +113,13 @@ struct Saved {
 // === impl World ===
 
 impl World {
-    pub fn new(chosen: Option<&'static str>) -> Self {
-        let scene = Scene::new(toolbox_without(None));
+    pub fn new(chosen: Option<&'static str>, planning: (PlanMode, bool)) -> Self {
+        let scene = Scene::new(with_plans(planning.0, None));
         let next = (scene.rules.clone(), scene.toolbox.clone());
         let mut world = Self {
-            run: Run::new(request(chosen)),
+            run: Run::new(request(chosen, planning)),
             chosen,
+            planning,
             scene,
             now: Timestamp::UNIX_EPOCH,
             live: None,
@@ -123,6 +131,8 @@ impl World {
             planned_failure: None,
             next,
             saved: None,
+            earlier: Vec::new(),
+            handover: None,
             actor: 0,
             recollections: 0,
         };
@@ -141,7 +151,7 @@ impl World {
             self.use_newest_rules();
             let Some(saved) = &self.saved else {
                 self.live = Some(Live::default());
-                self.run = Run::new(request(self.chosen));
+                self.run = Run::new(request(self.chosen, self.planning));
                 self.apply(Event::Begun);
                 continue;
             };
@@ -150,6 +160,52 @@ impl World {
             self.run = Run::restore(saved).unwrap();
             self.apply(Event::Resumed);
         }
+    }
+
+    /// Returns the tools of the run without one of [`OWN`].
+    pub fn toolbox_without(&self, missing: Option<usize>) -> Toolbox {
+        with_plans(self.planning.0, missing)
+    }
+
+    /// Has a message of the user decide about all calls, as the active run does.
+    pub fn decide_in_words(&mut self, approved: bool) {
+        if self.live.is_none() || !self.run.can_be_decided_in_words() {
+            return;
+        }
+        let decisions = self.run.decisions(approved);
+        let valid = self.run.validate(&decisions, &self.scene.context(self.now)).unwrap().answers;
+        let live = self.live.as_mut().unwrap();
+        for (index, _) in &valid.calls {
+            assert!(live.pending_calls.remove(&self.run.calls[*index].id), "a call was not pending");
+        }
+        let message = self.run.snapshot();
+        let calls = self.saved.as_ref().unwrap().calls.clone();
+        let next = self.run.continued(Continuation {
+            id: RunId::new("r"),
+            message: MessageId::new(format!("m{}", self.earlier.len() + 1)),
+            profile: Profile::V6,
+            hold: Duration::from_secs(60),
+            show: self.run.state.show.clone(),
+            now: self.now,
+            approved,
+        });
+        let last = self.run.apply(Event::HandedOver, &self.scene.context(self.now));
+        assert!(last.commit.calls.is_empty() && last.commit.earlier.is_empty(), "{last:?}");
+        assert_eq!(last.after.publish.len(), 1, "the readers see the end and nothing else");
+        self.run = next;
+        (live.log, live.saved) = (Vec::new(), 0);
+        self.facts.reader = Default::default();
+        let saved = Saved {
+            message: self.run.message.clone(),
+            settings: self.run.settings.clone(),
+            state: self.run.state.clone(),
+            calls,
+            log: Vec::new(),
+            is_over: false,
+        };
+        self.handover = Some((saved, message));
+        self.apply(Event::Continued(valid));
+        self.handover = None;
     }
 
     /// Finds what is known of the user, which is something else each time.
@@ -255,7 +311,7 @@ impl World {
         }
         self.check_failure(false)?;
         if next.ending().is_some() {
-            self.facts.check_end(&self.run, &self.scene);
+            self.facts.check_end(&self.run, &self.scene, &self.earlier);
             self.live = None;
         } else if *next == Next::AskModel {
             self.use_newest_rules();
@@ -264,7 +320,8 @@ impl World {
                 return Ok(());
             }
             self.facts.check_recollection(&self.run);
-            self.facts.check_prompt(&self.run, &self.scene);
+            self.facts.check_prompt(&self.run, &self.scene, &self.earlier);
+            self.facts.begins_step(&self.run, &self.scene);
             self.live.as_mut().unwrap().is_streaming = true;
         }
         Ok(())
@@ -350,7 +407,19 @@ impl World {
     fn save(&mut self, effects: &Effects) {
         let live = self.live.as_mut().unwrap();
         let state = self.run.state.clone();
+        if let Some((saved, message)) = self.handover.take() {
+            self.saved = Some(saved);
+            self.earlier.push(message);
+        }
+        if !effects.commit.earlier.is_empty() {
+            let mut assembler = Assembler::from_message(self.earlier.pop().unwrap());
+            for chunk in &effects.commit.earlier {
+                assembler.apply(chunk).unwrap();
+            }
+            self.earlier.push(assembler.snapshot());
+        }
         let saved = self.saved.get_or_insert_with(|| Saved {
+            message: self.run.message.clone(),
             settings: self.run.settings.clone(),
             state: state.clone(),
             calls: Vec::new(),
@@ -412,7 +481,7 @@ impl Saved {
             .collect();
         let run = SavedRun {
             id: RunId::new("r"),
-            message: MessageId::new("m"),
+            message: self.message.clone(),
             settings: serde_json::from_value(serde_json::to_value(&self.settings).unwrap()).unwrap(),
             state: serde_json::from_value(serde_json::to_value(&self.state).unwrap()).unwrap(),
             calls: serde_json::from_value(serde_json::to_value(&self.calls).unwrap()).unwrap(),
@@ -440,22 +509,25 @@ fn source(event: &Event) -> &'static str {
         Event::Answered(..) | Event::Settled(..) | Event::Elicits(..) | Event::LocksGranted(_) => "an action",
         Event::QuestionTimedOut | Event::ToolsTimedOut | Event::HoldEnded => "a deadline, in `moves`",
         Event::ApprovalsDenied(_) | Event::Retries(_) => "in no schedule; `tests/last_word.rs` has it",
+        Event::HandedOver | Event::Continued(_) => "`World` decides in words",
         Event::Compacts(_) => "in no schedule; `tests/chats/summaries.rs` has it",
         Event::GivenUp => "in no schedule; `tests/chats/attempts.rs` has it",
     }
 }
 
-fn request(chosen: Option<&str>) -> RunRequest {
+fn request(chosen: Option<&str>, (plan, wants_plan): (PlanMode, bool)) -> RunRequest {
     let mut request = run_request(POSTED.into_iter().map(posted).collect());
-    request.show = [Show::Call, Show::Memory, Show::Run].into();
+    request.show = [Show::Call, Show::Memory, Show::Plan, Show::Run].into();
+    (request.settings.plan, request.settings.wants_plan) = (plan, wants_plan);
     request.settings.remembers = true;
     request.settings.tool_choice = chosen.map(|tool| ToolChoice::Tool(tool.to_owned()));
     request
 }
 
-/// Returns the tools without one of [`OWN`].
-pub(super) fn toolbox_without(missing: Option<usize>) -> Toolbox {
-    TOOLBOXES[missing.map_or(0, |missing| missing + 1)].clone()
+/// Returns the tools without one of [`OWN`], with those for plans if there are any.
+fn with_plans(mode: PlanMode, missing: Option<usize>) -> Toolbox {
+    let toolbox = &TOOLBOXES[missing.map_or(0, |missing| missing + 1)];
+    if mode == PlanMode::Off { toolbox.clone() } else { toolbox.with_tools_of_run(crate::plan::tools(mode)) }
 }
 
 fn toolbox(missing: Option<&str>) -> Toolbox {

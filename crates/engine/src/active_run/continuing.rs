@@ -1,0 +1,123 @@
+//! A run that goes on in a new message, because the user has decided about its calls in words.
+//!
+//! Invariant: the end of the one run, the beginning of the other and the decisions are one commit. So there is never a call without a run, and
+//! a decision is never lost.
+
+use fermata_protocol::{Assembler, MessageId, Profile, RunId, UiChunk, UiMessage};
+
+use super::{ActiveRun, CallSpans, Ownership, Timers};
+use crate::{
+    AnswerError, Following, Submission, SubmitError,
+    run::{Continuation, Event},
+    run_log::{Start, Writer},
+    services::OpenRun,
+    store::{Change, StoreError, json_bytes},
+};
+
+impl ActiveRun {
+    /// Approves or denies all calls that wait for a person, as a message of the user says, and goes on in a new message. The readers of the
+    /// message so far are sent away as if the run had been superseded.
+    pub async fn decide_in_words(
+        &mut self,
+        submission: &Submission,
+        approved: bool,
+        said: UiMessage,
+        profile: Profile,
+        open_run: OpenRun,
+    ) -> Result<Following, SubmitError> {
+        let services = self.services.clone();
+        let hold = services.holds.of(submission, &*services.store).await?;
+        let decisions = self.run.decisions(approved);
+        let valid = self.validate(&decisions, submission.address).await.map_err(|error| match error {
+            AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
+            other => SubmitError::Invalid(other.to_string()),
+        })?;
+        for (index, _) in &valid.answers.calls {
+            let id = self.run.calls[*index].id.clone();
+            self.release(&id);
+        }
+
+        let continuation = Continuation {
+            id: RunId::new(services.ids.next("run_")),
+            message: MessageId::new(services.ids.next("msg_")),
+            profile,
+            hold,
+            show: submission.body.fermata.show.clone(),
+            now: services.clock.now(),
+            approved,
+        };
+        let message = self.run.snapshot();
+        let next = self.run.continued(continuation);
+
+        // The end of the message so far.
+        let last = self.decide(Event::HandedOver);
+        self.log.stage(&last.after.publish);
+        let from = self.run.id.clone();
+        for (first, chunks) in self.log.unsaved_joined() {
+            self.unsaved.push(Change::AppendChunks { run: from.clone(), first: first.into(), chunks });
+        }
+        self.unsaved.push(Change::Posted { profile });
+        self.record.profile = profile;
+        self.record.bytes += json_bytes(&message) + json_bytes(&said);
+        let messages = [said.id.clone(), next.message.clone()];
+        self.unsaved.extend(self.record.note_post(&submission.body.fermata, messages));
+        self.unsaved.push(Change::PutMessage(Box::new(message.clone())));
+        self.unsaved.push(Change::PutMessage(Box::new(said)));
+        self.unsaved.push(Change::CloseRun { run: from.clone(), outcome: "superseded" });
+
+        // The beginning of the next one.
+        let to = next.id.clone();
+        let owner = services.lease.instance.clone();
+        self.unsaved.push(Change::OpenRun { run: to.clone(), message: next.message.clone(), owner });
+        self.unsaved.push(Change::MoveCalls { from, to: to.clone() });
+        let settings = serde_json::to_value(&next.settings);
+        let settings = settings.map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        self.unsaved.push(Change::PutSettings { run: to.clone(), settings });
+        self.run = next;
+        self.earlier = Some(message);
+        let mut earlier_log = std::mem::replace(&mut self.log, Writer::new(to));
+        self.ownership = Ownership::Claimed(open_run);
+        self.attempts = 0;
+        self.settings_are_saved = true;
+        self.history = None;
+        self.saved_plan = None;
+        self.timers = Timers::default();
+        self.spans = CallSpans::new(&self.run);
+        let following = self.follow(self.log.read(profile, Start::default()));
+        if let Err(error) = self.apply(Event::Continued(valid.answers)).await {
+            // It is not known what was saved, so the readers look for their run.
+            earlier_log.end_moved();
+            return Err(error.into());
+        }
+        earlier_log.publish();
+        earlier_log.end(Vec::new());
+        metrics::counter!("fermata_runs_total", "outcome" => "superseded").increment(1);
+        Ok(following)
+    }
+
+    /// Applies what has happened to the calls of the earlier message. Returns the change to save; `None` if the message is gone.
+    pub(super) async fn change_earlier_message(
+        &mut self,
+        chunks: &[UiChunk],
+    ) -> Result<Option<Change>, StoreError> {
+        let Some(earlier) = &self.run.state.earlier else { return Ok(None) };
+        let before = match self.earlier.take() {
+            Some(message) => message,
+            None => match self.services.store.message(&self.record.chat, &earlier.id).await? {
+                Some((_, message)) => message,
+                None => return Ok(None),
+            },
+        };
+        self.record.bytes = self.record.bytes.saturating_sub(json_bytes(&before));
+        let mut assembler = Assembler::from_message(before);
+        for chunk in chunks {
+            if let Err(error) = assembler.apply(chunk) {
+                tracing::error!(run = %self.run.id, %error, "a chunk does not fit into the earlier message");
+            }
+        }
+        let after = assembler.snapshot();
+        self.record.bytes += json_bytes(&after);
+        self.earlier = Some(after.clone());
+        Ok(Some(Change::PutMessage(Box::new(after))))
+    }
+}
