@@ -2,14 +2,14 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fermata_protocol::{Answer, ChatId, EventId, Summary};
+use fermata_protocol::{Answer, ChatId, EventId, Summary, ToolCallId};
 use fermata_tools::{Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
 
 use crate::{
-    AnswerError, Assistants, ChatPages, ChatView, Clock, Following, GrantedTool, Ids, MemoryService,
-    PeerTransport, Pending, ReadError, Rules, Settings, Store, Submission, SubmitError, SummaryError,
-    SummaryView, Unavailable,
+    AnswerError, Assistants, CallError, ChatPages, ChatView, Clock, Following, GrantedTool, Ids,
+    MemoryService, PeerTransport, Pending, ReadError, Rules, Settings, Store, Submission, SubmitError,
+    SummaryError, SummaryView, Unavailable,
     cluster::Cluster,
     deployment_clock::DeploymentClock,
     request,
@@ -177,6 +177,14 @@ impl Engine {
     /// Returns an error if the chat cannot be read or saved.
     pub async fn stop(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
         self.router.call(chat, request::Stop { owner: owner.clone() }).await
+    }
+
+    /// Cancels one call that a tool of the server or of an MCP server runs. The run goes on.
+    ///
+    /// # Errors
+    /// Returns an error if the user has no such chat or call, or if the call does not run.
+    pub async fn cancel_call(&self, owner: &Owner, chat: &ChatId, call: ToolCallId) -> Result<(), CallError> {
+        self.router.call(chat, request::CancelCall { owner: owner.clone(), call }).await
     }
 
     /// Reads a chat with all of its messages.

@@ -40,6 +40,12 @@ pub enum SubmitError {
     NotFound,
     #[error("{0}")]
     NothingToContinue(String),
+    #[error("There is no call with this id in the chat.")]
+    NoSuchCall,
+    #[error("Only a call that has failed can be made again; this one is {0}.")]
+    NotFailed(StateName),
+    #[error("A run of this chat is open; wait until it is over, or stop it.")]
+    RunOpen,
     #[error("The tool name {0} is taken by a tool of the server; give the browser tool another name.")]
     ToolNameTaken(String),
     #[error("This run has no tool {name}. It has: {}.", known.join(", "))]
@@ -91,6 +97,19 @@ pub enum AnswerError {
 pub enum ReadError {
     #[error("There is no chat with this id.")]
     NotFound,
+    #[error(transparent)]
+    #[serde(untagged)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// The reasons for which a call is not cancelled or made again.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum CallError {
+    #[error("There is no call with this id in a chat with that id.")]
+    NotFound,
+    #[error("The call does not run on the server: it is {0}.")]
+    NotRunning(StateName),
     #[error(transparent)]
     #[serde(untagged)]
     Unavailable(#[from] Unavailable),
@@ -155,7 +174,7 @@ macro_rules! request_error {
     )*};
 }
 
-request_error!(AnswerError, ReadError, SubmitError, SummaryError);
+request_error!(AnswerError, CallError, ReadError, SubmitError, SummaryError);
 
 #[cfg(test)]
 mod tests {

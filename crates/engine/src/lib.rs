@@ -48,7 +48,7 @@ pub use assistants::Assistants;
 pub use deployment_clock::Clock;
 pub use embedder::Embedder;
 pub use engine::{Engine, EngineParts};
-pub use errors::{AnswerError, ReadError, SubmitError, SummaryError, Unavailable};
+pub use errors::{AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable};
 pub use file_urls::FileUrls;
 pub use ids::Ids;
 pub use memories::MemoryService;

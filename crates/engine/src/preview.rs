@@ -74,6 +74,7 @@ pub async fn preview(
             tool_choice: None,
             plan: policies.assistant(record.assistant.as_deref()).plan,
             wants_plan: false,
+            retries: None,
         },
     };
     if let Some(run) = &run {

@@ -8,11 +8,11 @@ use std::collections::HashSet;
 use fermata_protocol::{
     FilePart, Plan, PlanMode, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
 };
-use fermata_tools::{Cancelled, ErrorPolicy, ToolSpec, Toolbox};
+use fermata_tools::{Cancelled, ToolSpec, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    FileUrls, Settings,
+    FileUrls, Rules, Settings,
     assistants::ClientSystem,
     call_settings::call_settings,
     content::{failure_text, tool_content, tool_result_text},
@@ -44,8 +44,8 @@ pub(crate) struct PromptContext<'a> {
     pub step_instructions: Option<String>,
     /// The settings of the call, by the AI SDK's names.
     pub call_settings: Map<String, Value>,
-    /// The consequences of failures, the model's own among them.
-    pub error_policy: &'a ErrorPolicy,
+    /// The rules, which say what follows failures.
+    pub rules: &'a Rules,
     /// The open run, which knows what has failed in it.
     pub run: Option<&'a Run>,
     /// The limit on the text of one output, in bytes.
@@ -82,7 +82,7 @@ impl<'a> PromptContext<'a> {
             hides_plan: of_run.plan != PlanMode::Off && !offers_plan,
             step_instructions: run.and_then(|run| run.step_instructions(limits)),
             call_settings: call_settings(&of_run.call_settings, model, limits.output_tokens),
-            error_policy: &policies.rules.error_policy,
+            rules: &policies.rules,
             run,
             output_limit: limits.model_output_bytes,
             file_urls,
@@ -162,7 +162,7 @@ pub(crate) fn prompt<'a>(
         tools: tools.collect(),
         tool_choice: context.tool_choice.clone(),
         settings: context.call_settings.clone(),
-        error_policy: context.error_policy.clone(),
+        error_policy: context.rules.error_policy.clone(),
     }
 }
 
@@ -223,9 +223,21 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         ToolState::OutputAvailable { output, .. } if context.fit.cleared.contains(&part.tool_call_id) => {
             vec![ModelContent::Text(cleared_text(part, output))]
         }
-        ToolState::OutputAvailable { output, .. } => tool_content(output, limit),
+        ToolState::OutputAvailable { output, .. } => {
+            let mut content = tool_content(output, limit);
+            let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.rules));
+            if let Some(hint) = hint {
+                match content.last_mut() {
+                    Some(ModelContent::Text(text)) => *text = format!("{text}\n{hint}"),
+                    Some(ModelContent::File { .. }) | None => {
+                        content.push(ModelContent::Text(hint.to_owned()))
+                    }
+                }
+            }
+            content
+        }
         ToolState::OutputError { error_text, .. } => {
-            let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.error_policy));
+            let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.rules));
             tool_result_text(failure_text(error_text, hint), limit)
         }
         ToolState::OutputDenied { error_text: Some(error_text), .. } => tool_result_text(error_text, limit),

@@ -5,12 +5,14 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use fermata_protocol::{Answer, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId, Summary};
+use fermata_protocol::{
+    Answer, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId, Summary, ToolCallId,
+};
 use fermata_tools::{Owner, Receipt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnswerError, ChatView, GrantedTool, ReadError, Reader, SubmitError, SummaryError, SummaryView,
+    AnswerError, CallError, ChatView, GrantedTool, ReadError, Reader, SubmitError, SummaryError, SummaryView,
     errors::RequestError,
     position::Position,
     summary::{SummaryPlan, WrittenSummary},
@@ -49,6 +51,7 @@ pub(crate) enum Request {
     Resume(Resume),
     Rejoin(Rejoin),
     Stop(Stop),
+    CancelCall(CancelCall),
     View(View),
     Delete(Delete),
     Grants(Grants),
@@ -70,6 +73,9 @@ pub struct Submission {
     /// The address that the post comes from, for the record of decisions; `None` if it is not known.
     #[serde(default)]
     pub address: Option<IpAddr>,
+    /// The failed call that is made again; the post has no messages then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<ToolCallId>,
 }
 
 // === impl Submission ===
@@ -111,6 +117,13 @@ pub(crate) struct Rejoin {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Stop {
     pub owner: Owner,
+}
+
+/// Cancels one running call; the run goes on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct CancelCall {
+    pub owner: Owner,
+    pub call: ToolCallId,
 }
 
 /// Reads the chat.
@@ -216,6 +229,7 @@ chat_request!(AnswerRequest -> Vec<Receipt>, AnswerError, if denied Err(AnswerEr
 chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None));
 chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None));
 chat_request!(Stop -> (), ReadError, if denied Ok(()));
+chat_request!(CancelCall -> (), CallError, if denied Err(CallError::NotFound));
 chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
@@ -266,7 +280,7 @@ impl ChatRequest for Box<Submission> {
 impl RemoteRequest for Box<Submission> {
     /// A message without an id would be in the chat twice.
     fn is_idempotent(&self) -> bool {
-        self.body.messages.iter().all(|message| message.id.is_some())
+        self.retries.is_none() && self.body.messages.iter().all(|message| message.id.is_some())
     }
 }
 

@@ -17,6 +17,7 @@ mod ending;
 mod event;
 mod gate;
 mod memory;
+mod own_calls;
 mod planning;
 mod reconcile;
 mod recovery;
@@ -53,6 +54,7 @@ use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, interrupted, shutting_down};
 pub(crate) use event::Event;
+pub(crate) use own_calls::RetriedCall;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
 pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
@@ -88,6 +90,8 @@ pub(crate) struct Run {
     awaiting_tools: BTreeMap<ToolCallId, Timestamp>,
     /// The position in the log at which each call got its outcome.
     settled_at: HashMap<ToolCallId, Position>,
+    /// The newest partial output of each call that runs, by its index in `calls`. Partial outputs are not saved by themselves.
+    reports: BTreeMap<usize, Value>,
     /// The newest `data-call` about each call, by its index in `calls`. It is never saved, because clients may be told again.
     shown_calls: BTreeMap<usize, CallStatus>,
     /// The newest `data-plan`. It is never saved, because clients may be told again.
@@ -125,6 +129,9 @@ pub(crate) struct RunSettings {
     /// `true` if the words of the user ask for a plan.
     #[serde(default)]
     pub wants_plan: bool,
+    /// The call with which the run begins in place of the model, because a person makes it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retries: Option<RetriedCall>,
 }
 
 /// The part of a run that is saved as one piece each time. The calls, the log and the message are saved apart, as they grow.
@@ -301,6 +308,7 @@ impl Run {
             awaiting_retry: BTreeSet::new(),
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
+            reports: BTreeMap::new(),
             shown_calls: BTreeMap::new(),
             shown_plan: None,
             shown_status: None,
@@ -325,6 +333,7 @@ impl Run {
             awaiting_retry: BTreeSet::new(),
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
+            reports: BTreeMap::new(),
             shown_calls: BTreeMap::new(),
             shown_plan: None,
             shown_status: None,
@@ -536,8 +545,9 @@ impl Deciding<'_> {
         self.run.state.step += 1;
         self.run.state.phase = Phase::Streaming;
         self.run.state.activity = Activity::Working;
+        self.run.open_step.has_checked_fallbacks = false;
         self.publish(UiChunk::StartStep);
-        self.effects.after.next = Next::AskModel;
+        self.ask_model();
     }
 }
 

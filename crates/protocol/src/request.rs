@@ -12,11 +12,13 @@ mod json;
 mod memories;
 mod openai;
 mod read;
+mod retry;
 mod settings;
 mod summaries;
 mod tools;
 
 pub use memories::{MemoryEditRequest, MemoryRequest};
+pub use retry::{RetryBody, RetryRequest};
 pub use summaries::{CompactRequest, SummaryRequest};
 
 pub use self::{

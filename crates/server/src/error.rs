@@ -13,7 +13,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::{
-    AnswerError, ReadError, SubmitError, SummaryError, Unavailable, memories::MemoryError, store::StoreError,
+    AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable, memories::MemoryError,
+    store::StoreError,
 };
 use fermata_protocol::{InvalidId, RequestError};
 use fermata_tools::StateName;
@@ -37,6 +38,8 @@ pub enum Code {
     NothingToCompact,
     NothingToUndo,
     RunOpen,
+    NotRunning,
+    NotFailed,
     AlreadyAnswered,
     WrongAnswer,
     Gone,
@@ -117,6 +120,8 @@ impl Code {
             Self::NothingToCompact => (StatusCode::CONFLICT, "nothing_to_compact"),
             Self::NothingToUndo => (StatusCode::CONFLICT, "nothing_to_undo"),
             Self::RunOpen => (StatusCode::CONFLICT, "run_open"),
+            Self::NotRunning => (StatusCode::CONFLICT, "not_running"),
+            Self::NotFailed => (StatusCode::CONFLICT, "not_failed"),
             Self::AlreadyAnswered => (StatusCode::CONFLICT, "already_answered"),
             Self::WrongAnswer => (StatusCode::CONFLICT, "wrong_answer"),
             Self::Gone => (StatusCode::GONE, "gone"),
@@ -162,6 +167,8 @@ impl Code {
             | Self::NothingToUndo
             | Self::TooManyMemories
             | Self::RunOpen
+            | Self::NotRunning
+            | Self::NotFailed
             | Self::AlreadyAnswered
             | Self::WrongAnswer
             | Self::Gone
@@ -343,7 +350,9 @@ impl From<SubmitError> for ApiError {
         let code = match error {
             SubmitError::Unavailable(unavailable) => return unavailable.into(),
             SubmitError::Invalid(_) => Code::InvalidRequest,
-            SubmitError::NotFound => Code::NotFound,
+            SubmitError::NotFound | SubmitError::NoSuchCall => Code::NotFound,
+            SubmitError::NotFailed(_) => Code::NotFailed,
+            SubmitError::RunOpen => Code::RunOpen,
             SubmitError::NothingToContinue(_) => Code::NothingToContinue,
             SubmitError::ToolNameTaken(_) => Code::ToolNameTaken,
             SubmitError::UnknownTool { .. } => Code::UnknownTool,
@@ -372,6 +381,17 @@ impl From<AnswerError> for ApiError {
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
         }
+    }
+}
+
+impl From<CallError> for ApiError {
+    fn from(error: CallError) -> Self {
+        let code = match error {
+            CallError::Unavailable(unavailable) => return unavailable.into(),
+            CallError::NotFound => Code::NotFound,
+            CallError::NotRunning(_) => Code::NotRunning,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The URL table.
 
 mod assistants;
+mod calls;
 mod chat;
 mod chats;
 mod demo;
@@ -86,6 +87,8 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(tool_result::post_under_api)) // POST   /api/chat/tool-result
         .routes(routes!(chat::stream)) //                GET    /api/chat/{id}/stream
         .routes(routes!(chat::stop)) //                  POST   /api/chat/{id}/stop
+        .routes(routes!(calls::cancel)) //               POST   /api/chat/{id}/calls/{call}/cancel
+        .routes(routes!(calls::retry)) //                POST   /api/chat/{id}/calls/{call}/retry
         .routes(routes!(chats::get, chats::delete)) //   GET    /api/chat/{id}, DELETE
         .routes(routes!(pending::list)) //               GET    /api/chat/{id}/pending
         .routes(routes!(grants::list)) //                GET    /api/chat/{id}/grants

@@ -65,6 +65,15 @@ pub struct Call {
     /// The lock that the call holds while it runs, set as soon as the call is queued for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resource: Option<ResourceKey>,
+    /// True if the output says that nothing was found.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_empty: bool,
+    /// The call that failed, in whose place the run has made this one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fallback_of: Option<ToolCallId>,
+    /// The last partial output of a call that was cancelled or has failed.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub last_report: Option<Value>,
     /// The time at which the call expires if it is still waiting for an answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub expires: Option<Timestamp>,
@@ -147,6 +156,9 @@ impl Call {
             has_passed: false,
             replies: Vec::new(),
             resource: None,
+            is_empty: false,
+            fallback_of: None,
+            last_report: None,
             expires: None,
             state: CallState::Validating,
             since: at,

@@ -42,5 +42,5 @@ pub use pattern::Pattern;
 pub use pending_calls::{PendingCall, PendingCalls};
 pub use policy::{ApprovalMode, ChainMode, Condition, DefaultPolicy, GateMode, Policy, Rule, RulePolicy};
 pub use resource::{NamedBy, Resource, ResourceKey, ResourcePart};
-pub use tool::{Tool, ToolSettings, ToolSpec, TypedTool, typed};
+pub use tool::{Fallback, Tool, ToolSettings, ToolSpec, TypedTool, typed};
 pub use toolbox::{PostedLimits, ToolRef, Toolbox, ToolboxError};

@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::Digest;
 
-use crate::{CallContext, Decision, ErrorType, MAX_RETRIES, Resource, RunBy, ToolError};
+use crate::{CallContext, Decision, ErrorStrategy, ErrorType, MAX_RETRIES, Resource, RunBy, ToolError};
 
 /// The description of a tool.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +43,21 @@ pub struct ToolSettings {
     pub timeout: Option<Duration>,
     /// True if a call may run again after a failure or a crash.
     pub repeatable: Option<bool>,
+    /// The reactions to failures of the tool, which go before those for all tools.
+    pub errors: Vec<(ErrorType, ErrorStrategy)>,
+    /// The dotted path of the part of an output that is empty if nothing was found.
+    pub empty: Option<String>,
+    /// The tool that is called in place of this one once a call of it has failed for good.
+    pub fallback: Option<Fallback>,
+}
+
+/// The tool that is called in place of one whose call has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// The name of the tool.
+    pub tool: String,
+    /// The input of the call; `None` for that of the call that has failed.
+    pub input: Option<Value>,
 }
 
 /// A tool that the server runs.
@@ -50,6 +65,12 @@ pub struct ToolSettings {
 pub trait Tool: Send + Sync {
     /// Returns the tool's description. It is called once.
     fn spec(&self) -> ToolSpec;
+
+    /// Returns the dotted path of the part of an output that is empty if nothing was found, such as `notes`; `None` if the tool cannot say
+    /// so. Such an output has the type [`ErrorType::EmptyResult`]: it is a success, and the model gets the advice for that type with it.
+    fn empty_at(&self) -> Option<&str> {
+        None
+    }
 
     /// Runs one call. The input fits the schema.
     ///
@@ -75,6 +96,8 @@ pub trait TypedTool: Send + Sync + 'static {
 
     /// True if a call may run again after a failure or a crash.
     const REPEATABLE: bool = false;
+    /// The dotted path of the part of an output that is empty if nothing was found.
+    const EMPTY_AT: Option<&'static str> = None;
 
     /// Returns the resource that only one call at a time may use.
     fn resource(&self) -> Option<Resource> {
@@ -126,6 +149,10 @@ impl<T: TypedTool> Tool for Typed<T> {
         }
     }
 
+    fn empty_at(&self) -> Option<&str> {
+        T::EMPTY_AT
+    }
+
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
         let input = serde_json::from_value(input).map_err(|error| {
             ToolError::new(ErrorType::InvalidFormat, format!("The input does not fit: {error}"))
@@ -171,7 +198,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 impl ToolSettings {
     /// Applies the settings to a tool's description.
     pub fn apply(&self, spec: &mut ToolSpec) {
-        let Self { resource, timeout, repeatable } = self;
+        let Self { resource, timeout, repeatable, errors: _, empty: _, fallback: _ } = self;
         if resource.is_some() {
             spec.resource.clone_from(resource);
         }

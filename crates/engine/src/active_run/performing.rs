@@ -85,7 +85,8 @@ impl ActiveRun {
     pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
         let Effects { before: _, commit, after } = effects;
         // The last two are for whoever has applied the event (`handle_tool`).
-        let AfterCommit { release, park, execute, publish, replies, next, may_retry: _, elicited: _ } = after;
+        let AfterCommit { release, cancel, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
+            after;
         self.log.stage(&publish);
         if !commit.is_empty() || !self.unsaved.is_empty() {
             self.save(&commit, next.ending()).await?;
@@ -96,6 +97,9 @@ impl ActiveRun {
         }
         for call in &release {
             self.release(call);
+        }
+        for call in &cancel {
+            self.tools.cancel(call);
         }
         for call in &park {
             self.park(call);
@@ -134,7 +138,8 @@ impl ActiveRun {
     fn execute(&mut self, id: &ToolCallId) {
         let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
         let Some(tool) = self.toolbox.find(&call.tool) else { return };
-        let executor = self.call_executor();
+        let error_policy = self.policies.rules.errors_of(&call.tool);
+        let executor = CallExecutor { error_policy, ..self.call_executor() };
         let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
         let context = self.tools.host(context);
         let input = call.effective_input().clone();

@@ -49,6 +49,8 @@ pub(super) struct RunningTools {
     tasks: TaskTracker,
     /// Created with the first of them: most runs that wait have none, and there may be a hundred thousand runs.
     channel: Option<Channel>,
+    /// The tokens with which single calls are cancelled.
+    calls: HashMap<ToolCallId, CancellationToken>,
     /// The calls that wait for the answer to a question.
     questions: HashMap<ElicitationId, oneshot::Sender<ElicitationReply>>,
 }
@@ -86,13 +88,15 @@ struct OpenQuestion {
 impl RunningTools {
     /// Returns no running tools; their tasks will be tracked by `tasks`.
     pub fn new(tasks: TaskTracker) -> Self {
-        Self { tasks, channel: None, questions: HashMap::new() }
+        Self { tasks, channel: None, calls: HashMap::new(), questions: HashMap::new() }
     }
 
     /// Adds to a call's context what the run's tools have in common.
     pub fn host(&mut self, context: CallContext) -> CallContext {
         let channel = self.channel.get_or_insert_with(Channel::new);
-        context.cancelled_by(channel.cancelled.child_token()).with_host(channel.host.clone())
+        let cancelled = channel.cancelled.child_token();
+        self.calls.insert(context.call.clone(), cancelled.clone());
+        context.cancelled_by(cancelled).with_host(channel.host.clone())
     }
 
     /// Runs a call. The lock is held until the tool has stopped, even if its outcome is no longer of interest.
@@ -109,6 +113,13 @@ impl RunningTools {
                 .await;
         };
         self.tasks.spawn(task.instrument(span));
+    }
+
+    /// Cancels the work of one call. Its outcome is of no interest any more.
+    pub fn cancel(&mut self, call: &ToolCallId) {
+        if let Some(cancelled) = self.calls.remove(call) {
+            cancelled.cancel();
+        }
     }
 
     /// Tells a call that its question is asked, and keeps the sender of the answer.
@@ -151,7 +162,12 @@ impl RunningTools {
         tokio::select! {
             biased;
             event = events.recv() => match event {
-                Some(event) => event,
+                Some(event) => {
+                    if let ToolEvent::Settled(call, _) = &event {
+                        self.calls.remove(call);
+                    }
+                    event
+                }
                 // The host holds a sender for as long as the channel lives.
                 None => std::future::pending().await,
             },

@@ -10,13 +10,13 @@ use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    AnswerError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
+    AnswerError, CallError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
     active_run::read_chunks,
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     context::context_usage,
     errors::RequestError,
     position::Position,
-    request::{Delete, EndGrant, Grants, Rejoin, Resume, Stop, View},
+    request::{CancelCall, Delete, EndGrant, Grants, Rejoin, Resume, Stop, View},
     run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
     run_log::Writer,
     store::{Change, StoreError},
@@ -102,6 +102,33 @@ impl Handle for Stop {
         }
         actor.leave_finished_run();
         Ok(())
+    }
+}
+
+impl Handle for CancelCall {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<(), CallError> {
+        actor.activate().await?;
+        if let ChatState::Active(active) = &mut actor.state
+            && active.run.is_running(&self.call)
+        {
+            active.apply(Event::CallCancelled(self.call.clone())).await?;
+            actor.leave_finished_run();
+            return Ok(());
+        }
+        let known = match actor
+            .active()
+            .and_then(|active| active.run.find_call(&AnswerTarget::Call(self.call.clone())))
+        {
+            Some(index) => actor.active().map(|active| active.run.calls[index].clone()),
+            None => {
+                let target = AnswerTarget::Call(self.call.clone());
+                actor.services.store.call(&actor.mailbox.chat, &target).await?
+            }
+        };
+        match known {
+            Some(call) => Err(CallError::NotRunning(call.state().name())),
+            None => Err(CallError::NotFound),
+        }
     }
 }
 

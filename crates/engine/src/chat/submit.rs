@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use fermata_protocol::{
-    ChatBody, MessageId, PlanMode, PostedMessage, Profile, Role, RunId, ToolChoice, Trigger, UiMessage,
-    UiPart,
+    AnswerTarget, ChatBody, MessageId, PlanMode, PostedMessage, Profile, Role, RunId, ToolCallId, ToolChoice,
+    Trigger, UiMessage, UiPart,
 };
-use fermata_tools::{Owner, PostedLimits, Toolbox, ToolboxError};
+use fermata_tools::{CallState, Owner, PostedLimits, Toolbox, ToolboxError};
 use jiff::Timestamp;
 
 use super::{ChatActor, ChatState, Handle};
@@ -16,7 +16,10 @@ use crate::{
     assistants::ClientSystem,
     post::{Keep, KnownMessages, Plan, named_messages, plan, plan_first},
     record::Record,
-    run::{Event, Run, RunRequest, RunSettings, claims_settled_call, client_view, reconcile_finished},
+    run::{
+        Event, RetriedCall, Run, RunRequest, RunSettings, claims_settled_call, client_view,
+        reconcile_finished,
+    },
     run_log::{Start, Writer},
     services::{OpenRun, PolicySnapshot},
     store::{Change, OwnerUsage, StoreError, json_bytes},
@@ -26,7 +29,7 @@ impl Handle for Box<Submission> {
     /// Starts or continues a run.
     async fn handle(&self, actor: &mut ChatActor) -> Result<Following, SubmitError> {
         let is_known = actor.record().is_some();
-        if !is_known && self.body.fermata.exists {
+        if !is_known && (self.body.fermata.exists || self.retries.is_some()) {
             return Err(SubmitError::NotFound);
         }
         let services = actor.services.clone();
@@ -36,6 +39,24 @@ impl Handle for Box<Submission> {
             policies.toolbox_of(settings.assistant.as_deref(), settings.remembers, settings.plan);
         let toolbox = check_tools(self, &of_assistant, &services.settings.limits)?;
         actor.activate().await?;
+        if let Some(call) = &self.retries {
+            if actor.active().is_some() {
+                return Err(SubmitError::RunOpen);
+            }
+            settings.retries = Some(actor.failed_call(call).await?);
+            let (open_run, _) = actor.make_room(&self.owner, Keep::All, &[]).await?;
+            let bytes = actor.chat_bytes();
+            let post = NewPost {
+                toolbox,
+                settings,
+                open_run,
+                keep: Keep::All,
+                add: Vec::new(),
+                bytes,
+                history: None,
+            };
+            return actor.start_run(self, policies, post).await;
+        }
         let known = if is_known { actor.known_messages(&self.body).await? } else { KnownMessages::default() };
         let plan = if is_known {
             plan(&self.body, &known, &*services.ids)?
@@ -130,6 +151,20 @@ impl ChatActor {
             }
         }
         Ok(known)
+    }
+
+    /// Returns a call of the chat that has failed, to be made again.
+    async fn failed_call(&mut self, call: &ToolCallId) -> Result<RetriedCall, SubmitError> {
+        let target = AnswerTarget::Call(call.clone());
+        let Some(call) = self.services.store.call(&self.mailbox.chat, &target).await? else {
+            return Err(SubmitError::NoSuchCall);
+        };
+        match call.state() {
+            CallState::Error { .. } => {
+                Ok(RetriedCall { tool: call.tool.clone(), input: call.effective_input().clone() })
+            }
+            other => Err(SubmitError::NotFailed(other.name())),
+        }
     }
 
     /// Makes room for messages that a post adds to those that it keeps: one more open run of the user, and no more bytes than the chat and the
@@ -233,7 +268,7 @@ impl ChatActor {
         post: NewPost,
     ) -> Result<Following, SubmitError> {
         let NewPost { toolbox, settings, open_run, keep, add, bytes, history } = post;
-        let Submission { owner, body, hold: _, address: _ } = submission;
+        let Submission { owner, body, hold: _, address: _, retries: _ } = submission;
         let services = self.services.clone();
         let profile = self.profile_of(submission);
         let hold = services.holds.of(submission, &*services.store).await?;
@@ -407,6 +442,7 @@ fn run_settings(
         tool_choice: body.tool_choice.clone(),
         plan: options.plan.unwrap_or(answering.plan),
         wants_plan: false,
+        retries: None,
     })
 }
 

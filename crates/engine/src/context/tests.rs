@@ -1,11 +1,11 @@
 use fermata_protocol::{MessageId, Summary};
-use fermata_tools::{ErrorPolicy, Toolbox};
+use fermata_tools::Toolbox;
 use proptest::prelude::*;
 use serde_json::Map;
 
 use super::*;
 use crate::{
-    FileUrls,
+    FileUrls, Rules,
     assistants::ClientSystem,
     model::{ModelContent, ModelMessage},
     prompt::{PromptContext, prompt},
@@ -47,7 +47,7 @@ fn build(fit: &Fit, messages: &[&UiMessage]) -> ModelRequest {
         hides_plan: false,
         step_instructions: None,
         call_settings: Map::new(),
-        error_policy: &ErrorPolicy::default(),
+        rules: &Rules::default(),
         run: None,
         output_limit: 1_000_000,
         file_urls: &FileUrls::Https,

@@ -37,6 +37,7 @@ impl Router {
             Request::Resume(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Rejoin(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Stop(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::CancelCall(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::View(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Delete(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Grants(request) => self.serve_here(&chat, request, &mut reply).await,

@@ -3,11 +3,12 @@
 //! Only clients that ask for it are sent this ([`Show::Call`]). The chunk is transient: it is not a part of the message.
 
 use fermata_protocol::{Show, UiChunk};
-use fermata_tools::{CallState, ErrorPolicy, ErrorStrategy, ErrorType, RunBy, StateName};
+use fermata_tools::{CallState, ErrorStrategy, ErrorType, RunBy, StateName};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{Deciding, Phase, Run};
+use crate::Rules;
 
 /// The status of a call for its client.
 #[derive(Debug, PartialEq, Serialize)]
@@ -55,16 +56,26 @@ enum WaitsFor {
 
 impl Run {
     /// Returns what has gone wrong with a call.
-    pub(super) fn trouble(&self, index: usize, error_policy: &ErrorPolicy) -> Trouble {
+    pub(super) fn trouble(&self, index: usize, rules: &Rules) -> Trouble {
         let call = self.call(index);
         let mut trouble = Trouble::default();
         if call.times_run() > 1 && !call.is_parked() {
             trouble.attempts = Some(call.times_run());
         }
-        if let CallState::Error { error_type, .. } = call.state() {
-            trouble.error_type = Some(*error_type);
+        let error_type = match call.state() {
+            CallState::Error { error_type, .. } => Some(*error_type),
+            CallState::Success { .. } if call.is_empty => Some(ErrorType::EmptyResult),
+            CallState::Validating
+            | CallState::AwaitingApproval
+            | CallState::Scheduled
+            | CallState::Executing
+            | CallState::Success { .. }
+            | CallState::Cancelled { .. } => None,
+        };
+        if let Some(error_type) = error_type {
+            trouble.error_type = Some(error_type);
             if call.run_by != Some(RunBy::Browser) {
-                let strategy = error_policy.of(*error_type);
+                let strategy = rules.errors_of(&call.tool).of(error_type);
                 // Without a second attempt, as for a tool that may not be repeated, the model goes on at once.
                 let is_left_to_model = strategy == ErrorStrategy::Retry && trouble.attempts.is_none();
                 trouble.strategy = Some(if is_left_to_model { ErrorStrategy::GoOn } else { strategy });
@@ -73,7 +84,7 @@ impl Run {
         trouble
     }
 
-    fn call_status(&self, index: usize, error_policy: &ErrorPolicy) -> CallStatus {
+    fn call_status(&self, index: usize, rules: &Rules) -> CallStatus {
         let call = self.call(index);
         let (mut waits_for, mut resource) = (None, None);
         match call.state() {
@@ -92,7 +103,7 @@ impl Run {
             | CallState::Error { .. }
             | CallState::Cancelled { .. } => {}
         }
-        let trouble = self.trouble(index, error_policy);
+        let trouble = self.trouble(index, rules);
         CallStatus { state: call.state().name(), waits_for, resource, trouble }
     }
 }
@@ -106,7 +117,7 @@ impl Deciding<'_> {
             return;
         }
         for index in self.run.step_indexes() {
-            let status = self.run.call_status(index, &self.context.rules.error_policy);
+            let status = self.run.call_status(index, self.context.rules);
             if self.run.shown_calls.get(&index) == Some(&status) {
                 continue;
             }

@@ -130,7 +130,7 @@ impl Deciding<'_> {
                 | Ending::CrashLoop
                 | Ending::ToolFailed { .. } => Cancelled::RunEnded,
             };
-            let text = cancelled.text();
+            let text = self.with_last_report(index, cancelled.text());
             self.change(index, CallState::Cancelled { cancelled });
             self.show_error(index, text);
         }
@@ -154,7 +154,7 @@ impl Deciding<'_> {
             if self.run.is_own(call)
                 && matches!(call.state(), CallState::Success { .. } | CallState::Error { .. })
             {
-                let mut about = json!(self.run.trouble(index, &self.context.rules.error_policy));
+                let mut about = json!(self.run.trouble(index, self.context.rules));
                 if let Some(ran_for) = call.ran_for() {
                     about["durationMs"] = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX).into();
                 }

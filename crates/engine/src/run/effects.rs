@@ -58,6 +58,8 @@ pub(crate) struct Commit {
 pub(crate) struct AfterCommit {
     /// Calls that no longer wait although nobody answered them.
     pub release: Vec<ToolCallId>,
+    /// Calls whose work ends, because a person has cancelled them.
+    pub cancel: Vec<ToolCallId>,
     /// Calls that wait for an answer from now on.
     pub park: Vec<ToolCallId>,
     /// Calls that run from now on, in the model's order.
@@ -104,8 +106,10 @@ impl Effects {
         self.commit.earlier.extend(earlier);
         self.commit.is_progress |= is_progress;
 
-        let AfterCommit { release, park, execute, publish, replies, may_retry, elicited, next } = after;
+        let AfterCommit { release, cancel, park, execute, publish, replies, may_retry, elicited, next } =
+            after;
         self.after.release.extend(release);
+        self.after.cancel.extend(cancel);
         self.after.park.extend(park);
         self.after.execute.extend(execute);
         self.after.publish.extend(publish);

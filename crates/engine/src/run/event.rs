@@ -49,6 +49,8 @@ pub(crate) enum Event {
     Elicits(ToolCallId, Elicitation),
     /// A question is no longer of interest to the call that asked it.
     Withdrawn(ElicitationId),
+    /// A person cancels a running call.
+    CallCancelled(ToolCallId),
     /// A call of the server or of an MCP server has ended.
     Settled(ToolCallId, Result<Value, ToolError>),
     /// Answers came that [`Run::validate`] has accepted.
@@ -141,6 +143,7 @@ impl Deciding<'_> {
                 self.effects.after.elicited = Some(self.on_elicitation(&call, question));
             }
             Event::Withdrawn(id) => self.on_withdrawal(&id),
+            Event::CallCancelled(call) => self.on_call_cancelled(&call),
             Event::Settled(call, outcome) => self.on_settled(&call, outcome),
             Event::Answered(answers, source) => self.on_answers(answers, source),
             Event::ApprovalsDenied(denied) => {

@@ -176,7 +176,9 @@ impl Deciding<'_> {
                     return self.fail_input(index, error_text);
                 }
                 let required = self.run.required_tool(self.context.limits);
-                let state = if required.is_some_and(|required| required != self.run.call(index).tool) {
+                let call = self.run.call(index);
+                let is_required = required.is_none_or(|required| required == call.tool);
+                let state = if !is_required && !self.run.is_made_by_run(call) {
                     CallState::Cancelled { cancelled: Cancelled::NotChosen }
                 } else if self.run.is_another_first(index, self.context) {
                     CallState::Cancelled { cancelled: Cancelled::NotFirst }

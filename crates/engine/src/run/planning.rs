@@ -70,7 +70,8 @@ impl Run {
             Some(ToolChoice::None | ToolChoice::Required | ToolChoice::Tool(_)) => return false,
             Some(ToolChoice::Auto) | None => {}
         }
-        let before = self.calls.iter().filter(|call| call.step < self.state.step && !self.is_of_plan(call));
+        let is_of_model = |call: &&Call| !self.is_of_plan(call) && !self.is_made_by_run(call);
+        let before = self.calls.iter().filter(|call| call.step < self.state.step).filter(is_of_model);
         let tools: BTreeSet<&str> = before.map(|call| call.tool.as_str()).collect();
         self.settings.wants_plan || tools.len() >= 2
     }

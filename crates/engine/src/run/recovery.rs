@@ -4,7 +4,7 @@
 
 use fermata_tools::{CallState, ToolError};
 
-use super::{Deciding, Ending, Next, Phase, is_at_work};
+use super::{Deciding, Ending, Phase, is_at_work};
 
 /// The error text of a call that ran while the process ended.
 const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";
@@ -16,7 +16,7 @@ impl Deciding<'_> {
         match self.run.state.phase {
             Phase::Streaming => {
                 self.skip_lost_positions();
-                self.effects.after.next = Next::AskModel;
+                self.ask_model();
             }
             Phase::Deciding | Phase::Working => {
                 self.skip_lost_positions();

@@ -70,7 +70,7 @@ impl Deciding<'_> {
                 text.collect::<String>()
             }
             CallState::Error { error_text, .. } => {
-                failure_text(error_text, self.run.hint(&call.id, &self.context.rules.error_policy))
+                failure_text(error_text, self.run.hint(&call.id, self.context.rules))
             }
             CallState::Cancelled { cancelled } => cancelled.text(),
             CallState::Validating

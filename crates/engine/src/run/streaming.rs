@@ -7,7 +7,7 @@ use fermata_tools::{Call, InputError, RunBy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Deciding, Ending, Next, Phase, Run};
+use super::{Deciding, Ending, Next, Phase, Run, own_calls::OwnCall};
 use crate::{
     context::context_usage,
     model::{ModelEvent, Usage},
@@ -27,6 +27,10 @@ pub(super) struct OpenStep {
     calls: Vec<usize>,
     /// The calls of a step that the model has ended, while their inputs are being checked and nothing is decided about them.
     checking: Vec<MadeCall>,
+    /// The calls that the run is about to make itself, while their inputs are checked.
+    pub(super) own: Vec<OwnCall>,
+    /// `true` if the calls in place of failed ones were checked, and the model is asked next.
+    pub(super) has_checked_fallbacks: bool,
     /// The compaction that is being made before the model is asked, as it was shown.
     compaction: Option<Compaction>,
     /// The changes that are not shown before the step calls the tool that it has to call.
@@ -84,9 +88,9 @@ impl OpenStep {
 // === impl Run ===
 
 impl Run {
-    /// Returns whether the model has ended its step and the inputs of its calls are being checked.
+    /// Returns whether the inputs of calls are being checked: of those of a step that the model has ended, or of the run's own.
     pub fn is_checking(&self) -> bool {
-        !self.open_step.checking.is_empty()
+        !self.open_step.checking.is_empty() || !self.open_step.own.is_empty()
     }
 
     fn next_part_id(&mut self, kind: &str) -> String {
@@ -295,6 +299,9 @@ impl Deciding<'_> {
 
     /// Decides about the step's calls, whose inputs were checked.
     pub(super) fn on_inputs_checked(&mut self, results: Vec<(ToolCallId, Result<(), InputError>)>) {
+        if !self.run.open_step.own.is_empty() {
+            return self.on_own_calls_checked(results);
+        }
         let mut made = std::mem::take(&mut self.run.open_step.checking);
         if made.is_empty() {
             return;

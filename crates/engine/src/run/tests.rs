@@ -101,6 +101,7 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
             tool_choice: None,
             plan: PlanMode::Off,
             wants_plan: false,
+            retries: None,
         },
     }
 }

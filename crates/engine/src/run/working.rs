@@ -6,19 +6,28 @@
 use std::time::Duration;
 
 use fermata_protocol::{ToolCallId, UiChunk};
-use fermata_tools::{CallState, Cancelled, ErrorPolicy, ErrorStrategy, ErrorType, RunBy, ToolError};
+use fermata_tools::{CallState, Cancelled, ErrorStrategy, ErrorType, RunBy, ToolError, ToolRef};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Deciding, Phase, Run,
+    Context, Deciding, Phase, Run,
     ending::Ending,
     gate::{expiry, too_many_wait},
     is_at_work, later,
     streaming::dynamic,
 };
+use crate::Rules;
+
+/// The length of a call's last report in the text for a call that has failed, in characters.
+const REPORT_CHARACTERS: usize = 1_000;
 
 impl Run {
+    /// Returns whether a server's or an MCP server's call runs.
+    pub fn is_running(&self, call: &ToolCallId) -> bool {
+        self.index_of(call).is_some_and(|index| is_at_work(self.call(index)))
+    }
+
     /// Returns whether calls wait for tools that are not available.
     pub fn waits_for_tools(&self) -> bool {
         !self.awaiting_tools.is_empty()
@@ -31,13 +40,42 @@ impl Run {
 
     /// Returns the hint that the model gets besides the error of a call that failed. A browser's call has none, because only its page could
     /// know one.
-    pub fn hint(&self, call: &ToolCallId, error_policy: &ErrorPolicy) -> Option<&'static str> {
+    pub fn hint(&self, call: &ToolCallId, rules: &Rules) -> Option<&'static str> {
         let call = &self.calls[self.index_of(call)?];
-        let CallState::Error { error_type, .. } = call.state() else { return None };
+        let error_type = match call.state() {
+            CallState::Error { error_type, .. } => *error_type,
+            CallState::Success { .. } if call.is_empty => ErrorType::EmptyResult,
+            CallState::Validating
+            | CallState::AwaitingApproval
+            | CallState::Scheduled
+            | CallState::Executing
+            | CallState::Success { .. }
+            | CallState::Cancelled { .. } => return None,
+        };
         if !call.runs_on_server() {
             return None;
         }
-        error_policy.of(*error_type).hint(*error_type)
+        if self.has_fallback(&call.id) {
+            return Some("Another tool was called in its place; the result follows.");
+        }
+        rules.errors_of(&call.tool).of(error_type).hint(error_type)
+    }
+
+    /// Returns whether an output says that nothing was found.
+    fn is_empty_output(&self, index: usize, output: &Value, context: &Context<'_>) -> bool {
+        let tool = &self.call(index).tool;
+        let own = context.toolbox.find(tool).and_then(ToolRef::tool).and_then(|tool| tool.empty_at());
+        let Some(path) = context.rules.empty_at(tool).or(own) else { return false };
+        // Of an MCP result it is the structured part.
+        let output = output.get("structuredContent").unwrap_or(output);
+        let part = path.split('.').try_fold(output, |value, key| value.get(key));
+        match part {
+            None | Some(Value::Null) => true,
+            Some(Value::String(text)) => text.trim().is_empty(),
+            Some(Value::Array(items)) => items.is_empty(),
+            Some(Value::Object(fields)) => fields.is_empty(),
+            Some(Value::Bool(_) | Value::Number(_)) => false,
+        }
     }
 
     /// Returns the reason of a person's denial of the call, if a person has denied it.
@@ -174,8 +212,30 @@ impl Deciding<'_> {
     /// Shows the partial output of a running call.
     pub(super) fn on_report(&mut self, call: &ToolCallId, output: Value) {
         if let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) {
+            self.run.reports.insert(index, output.clone());
             self.show_output(index, output, Some(true));
         }
+    }
+
+    /// Cancels a running call for a person. The run goes on.
+    pub(super) fn on_call_cancelled(&mut self, call: &ToolCallId) {
+        let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) else {
+            return;
+        };
+        self.withdraw_elicitations(index);
+        self.effects.after.cancel.push(call.clone());
+        let text = self.with_last_report(index, Cancelled::ByPerson.text());
+        self.change(index, CallState::Cancelled { cancelled: Cancelled::ByPerson });
+        self.show_error(index, text);
+    }
+
+    /// Returns the text for a call that ends without an output, with what it has reported last.
+    pub(super) fn with_last_report(&mut self, index: usize, text: String) -> String {
+        let Some(report) = self.run.reports.remove(&index) else { return text };
+        let shown = report.as_str().map_or_else(|| report.to_string(), str::to_owned);
+        let clipped: String = shown.chars().take(REPORT_CHARACTERS).collect();
+        self.call_mut(index).last_report = Some(report);
+        format!("{text}\nIt had reported: {clipped}")
     }
 
     /// Settles a call of the server or of an MCP server that has ended.
@@ -188,7 +248,13 @@ impl Deciding<'_> {
     pub(super) fn settle(&mut self, index: usize, outcome: Result<Value, ToolError>) {
         self.withdraw_elicitations(index);
         match outcome {
-            Ok(output) => self.succeed(index, output),
+            Ok(output) => {
+                self.call_mut(index).is_empty = self.run.is_empty_output(index, &output, self.context);
+                self.succeed(index, output);
+                if self.run.call(index).is_empty {
+                    self.end_run_if_fatal(index, ErrorType::EmptyResult);
+                }
+            }
             Err(error) => {
                 let error_type = error.error_type;
                 self.fail(index, error);
@@ -199,8 +265,8 @@ impl Deciding<'_> {
 
     /// Ends the run for a call that has failed, if the settings say so.
     pub(super) fn end_run_if_fatal(&mut self, index: usize, error_type: ErrorType) {
-        if self.context.rules.error_policy.of(error_type) == ErrorStrategy::FailRun {
-            let tool = self.run.call(index).tool.clone();
+        let tool = self.run.call(index).tool.clone();
+        if self.context.rules.errors_of(&tool).of(error_type) == ErrorStrategy::FailRun {
             self.end_run(Ending::ToolFailed { tool, error_type });
         }
     }
@@ -213,6 +279,7 @@ impl Deciding<'_> {
 
     pub(super) fn fail(&mut self, index: usize, error: ToolError) {
         let ToolError { error_type, text, retry_after: _ } = error;
+        let text = self.with_last_report(index, text);
         self.change(index, CallState::Error { error_type, error_text: text.clone() });
         self.show_error(index, text);
     }
@@ -242,12 +309,18 @@ impl Deciding<'_> {
         {
             return;
         }
+        if self.run.is_checking() {
+            return;
+        }
         if self.run.is_last_step(self.context.limits) {
             return self.end_run(Ending::StepLimit);
         }
         let (bytes, limit) = (self.run.chat_bytes(self.context), self.context.limits.chat_bytes);
         if bytes > limit {
             return self.end_run(Ending::ChatLimit { bytes, limit });
+        }
+        if self.check_fallbacks() {
+            return;
         }
         self.show_run();
         self.finish_step();

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fermata_protocol::PlanMode;
 use fermata_tools::{
-    ChainMode, DefaultPolicy, ErrorPolicy, GateMode, MAX_RETRIES, Pattern, Policy, Tool, ToolSettings,
-    ToolSpec, Toolbox, ToolboxError,
+    ChainMode, DefaultPolicy, ErrorPolicy, Fallback, GateMode, MAX_RETRIES, Pattern, Policy, Tool,
+    ToolSettings, ToolSpec, Toolbox, ToolboxError,
 };
 use tokio::sync::watch;
 
@@ -80,6 +80,24 @@ impl Rules {
     pub(crate) fn retries(&self, tool: &str) -> u32 {
         let repeatable = self.settings_for(tool).filter_map(|settings| settings.repeatable).last();
         if repeatable == Some(true) { MAX_RETRIES } else { 0 }
+    }
+
+    /// Returns the consequences of failures of a tool.
+    pub(crate) fn errors_of(&self, tool: &str) -> ErrorPolicy {
+        let own = self.settings_for(tool).flat_map(|settings| &settings.errors);
+        own.fold(self.error_policy.clone(), |policy, (error_type, strategy)| {
+            policy.with(*error_type, *strategy)
+        })
+    }
+
+    /// Returns the dotted path of the part of the tool's outputs that is empty if nothing was found, according to the settings alone.
+    pub(crate) fn empty_at<'a>(&'a self, tool: &'a str) -> Option<&'a str> {
+        self.settings_for(tool).filter_map(|settings| settings.empty.as_deref()).last()
+    }
+
+    /// Returns the tool that is called in place of one whose call has failed.
+    pub(crate) fn fallback_of<'a>(&'a self, tool: &'a str) -> Option<&'a Fallback> {
+        self.settings_for(tool).filter_map(|settings| settings.fallback.as_ref()).last()
     }
 
     fn settings_for<'a>(&'a self, tool: &'a str) -> impl Iterator<Item = &'a ToolSettings> {

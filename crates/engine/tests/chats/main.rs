@@ -6,6 +6,7 @@ mod attempts;
 mod clocks;
 mod consent;
 mod context;
+mod failures;
 mod heartbeat;
 mod holds;
 mod instances;

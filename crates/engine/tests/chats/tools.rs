@@ -34,7 +34,8 @@ fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
 pub async fn post_in(world: &World, chat: &str) -> StreamReader {
     let body = json!({"id": chat, "message": {"role": "user", "content": "go"}});
     let body = ChatBody::parse(body).unwrap();
-    let submission = Submission { owner: world.owner.clone(), body, hold: None, address: None };
+    let submission =
+        Submission { owner: world.owner.clone(), body, hold: None, address: None, retries: None };
     StreamReader::new(world.engine.submit(submission).await.unwrap().reader)
 }
 

@@ -394,7 +394,9 @@ impl World {
     pub async fn try_post(&self, body: Value, hold: Option<u64>) -> Result<Following, SubmitError> {
         let body = ChatBody::parse(body).unwrap();
         let hold = hold.map(Duration::from_secs);
-        self.engine.submit(Submission { owner: self.owner.clone(), body, hold, address: None }).await
+        self.engine
+            .submit(Submission { owner: self.owner.clone(), body, hold, address: None, retries: None })
+            .await
     }
 
     /// Posts a user message, with the browser tools `where` and `color`.

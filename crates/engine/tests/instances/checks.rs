@@ -278,8 +278,10 @@ impl World {
         let body = ChatBody::parse(body(&chat, 6, &json!({ "message": message }))).unwrap();
         let (owner, history) = (self.owner.clone(), self.history().clone());
         let post = async move {
-            let following =
-                instance.engine.submit(Submission { owner, body, hold: None, address: None }).await;
+            let following = instance
+                .engine
+                .submit(Submission { owner, body, hold: None, address: None, retries: None })
+                .await;
             let mut reader = following.map_err(|error| error.to_string())?.reader;
             let mut all = String::new();
             while let Some(bytes) = reader.next().await {

@@ -72,7 +72,9 @@ impl World {
         let body = ChatBody::parse(body).unwrap();
         let hold = hold.map(Duration::from_secs);
         let (engine, owner) = (instance.engine.clone(), self.owner.clone());
-        let work = async move { engine.submit(Submission { owner, body, hold, address: None }).await };
+        let work = async move {
+            engine.submit(Submission { owner, body, hold, address: None, retries: None }).await
+        };
         let (history, chat, requested_at) = (self.history().clone(), chat.clone(), Instant::now());
         let context = what.clone();
         self.request(instance, what, work, move |done| {

@@ -25,7 +25,7 @@ pub(super) struct ErrorsTable {
     internal: Option<ErrorStrategy>,
 }
 
-impl From<ErrorsTable> for ErrorPolicy {
+impl From<ErrorsTable> for Vec<(ErrorType, ErrorStrategy)> {
     fn from(table: ErrorsTable) -> Self {
         let strategies = [
             (ErrorType::RateLimit, table.rate_limit),
@@ -36,13 +36,14 @@ impl From<ErrorsTable> for ErrorPolicy {
             (ErrorType::InvalidFormat, table.invalid_format),
             (ErrorType::Internal, table.internal),
         ];
-        let mut policy = Self::default();
-        for (error_type, strategy) in strategies {
-            if let Some(strategy) = strategy {
-                policy = policy.with(error_type, strategy);
-            }
-        }
-        policy
+        strategies.into_iter().filter_map(|(error_type, strategy)| Some((error_type, strategy?))).collect()
+    }
+}
+
+impl From<ErrorsTable> for ErrorPolicy {
+    fn from(table: ErrorsTable) -> Self {
+        let set = Vec::from(table).into_iter();
+        set.fold(Self::default(), |policy, (error_type, strategy)| policy.with(error_type, strategy))
     }
 }
 

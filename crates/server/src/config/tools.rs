@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use fermata_tools::{Resource, ResourcePart, ToolSettings};
+use fermata_tools::{Fallback, Resource, ResourcePart, ToolSettings};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,
@@ -10,6 +10,7 @@ use serde::{
 };
 
 use super::{
+    errors::ErrorsTable,
     text::NonEmpty,
     value::{self, NonZeroDuration},
 };
@@ -27,6 +28,14 @@ pub(super) struct ToolsTable {
     timeout: Option<NonZeroDuration>,
     /// A call that failed, or was cut off, may run again.
     repeatable: Option<bool>,
+    /// What follows a failure of the tool, by its type. It goes before the table errors.
+    errors: Option<ErrorsTable>,
+    /// The part of an output, as a path with dots, that is empty if nothing was found. The model is then told what to do about it.
+    empty: Option<NonEmpty>,
+    /// The tool that is called with the same input once a call has failed for good. The rules apply to it.
+    fallback: Option<NonEmpty>,
+    /// The input for the fallback, in place of the same one.
+    fallback_input: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// The name of a resource, or the field of the input that has it.
@@ -47,11 +56,15 @@ struct ResourceTable {
 
 impl From<ToolsTable> for ToolSettings {
     fn from(table: ToolsTable) -> Self {
-        let ToolsTable { resource, timeout, repeatable } = table;
+        let ToolsTable { resource, timeout, repeatable, errors, empty, fallback, fallback_input } = table;
+        let input = fallback_input.map(serde_json::Value::Object);
         Self {
             resource: resource.map(|ResourceName(resource)| resource),
             timeout: timeout.map(|NonZeroDuration(timeout)| timeout),
             repeatable,
+            errors: errors.map(Vec::from).unwrap_or_default(),
+            empty: empty.map(|NonEmpty(path)| path),
+            fallback: fallback.map(|NonEmpty(tool)| Fallback { tool, input }),
         }
     }
 }

@@ -36,7 +36,12 @@ pub async fn post(
     client: Client,
     ApiJson { body, reservation: _reservation }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
-    let hold = match body.fermata.hold.as_deref().map(Duration::parse) {
+    submit(&app, Submission { owner, body, hold: None, address: client.address, retries: None }).await
+}
+
+/// Starts a run as a post asks for it, and streams it.
+pub(super) async fn submit(app: &App, mut submission: Submission) -> Result<Response, ApiError> {
+    submission.hold = match submission.body.fermata.hold.as_deref().map(Duration::parse) {
         None => None,
         Some(Ok(hold)) => Some(hold.0),
         Some(Err(reason)) => {
@@ -44,8 +49,7 @@ pub async fn post(
         }
     };
     // A run that its owner may not read must not start.
-    let guard = app.readers().enter(&owner)?;
-    let submission = Submission { owner, body, hold, address: client.address };
+    let guard = app.readers().enter(&submission.owner)?;
     let following = app.engine().submit(submission).await?;
     Ok(sse::stream(following, guard))
 }

@@ -37,6 +37,7 @@ impl TypedTool for SearchNotes {
     const DESCRIPTION: &'static str = "Searches the user's notes and returns those that contain the query.";
     const POLICY: Decision = Decision::Allow;
     const REPEATABLE: bool = true;
+    const EMPTY_AT: Option<&'static str> = Some("notes");
     type Input = Input;
 
     fn resource(&self) -> Option<Resource> {

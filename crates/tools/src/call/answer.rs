@@ -73,6 +73,7 @@ impl Call {
                 CallState::Cancelled {
                     cancelled:
                         Cancelled::Expired
+                        | Cancelled::ByPerson
                         | Cancelled::Stopped
                         | Cancelled::Superseded
                         | Cancelled::RunEnded

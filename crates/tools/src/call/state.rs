@@ -76,6 +76,8 @@ pub enum Cancelled {
     },
     /// The call's deadline passed before it was answered.
     Expired,
+    /// A person cancelled the call while it ran, and the run goes on.
+    ByPerson,
     /// The run was stopped.
     Stopped,
     /// The person sent a new message before the call had its outcome.
@@ -183,6 +185,7 @@ impl Cancelled {
         match self {
             Self::Denied { reason } => denial_text(reason.as_deref()),
             Self::Expired => "Expired: nobody answered in time, so the call has no result.".into(),
+            Self::ByPerson => "Cancelled: the user cancelled the call while it ran. It may have had its effect. Do not make it again unless asked.".into(),
             Self::Stopped => "Cancelled: the run was stopped before the call had a result.".into(),
             Self::Superseded => "Cancelled: the conversation went on before the call had a result.".into(),
             Self::RunEnded => "Cancelled: the run ended before the call had a result.".into(),

@@ -34,7 +34,8 @@ pub(super) fn print(effects: &Effects, out: &mut String) {
     // Nothing is left out with `..`, so that no new effect is missing from transcripts.
     let Effects { before, commit, after } = effects;
     let BeforeCommit { checks: _, lock_requests } = before;
-    let AfterCommit { release, park, execute, publish, replies, next, may_retry: _, elicited: _ } = after;
+    let AfterCommit { release, cancel, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
+        after;
     let ids = |calls: &[ToolCallId]| calls.iter().map(ToolCallId::as_str).collect::<Vec<_>>().join(" ");
     if !commit.is_empty() {
         out.push_str("save\n");
@@ -42,7 +43,7 @@ pub(super) fn print(effects: &Effects, out: &mut String) {
     for (call, key) in lock_requests {
         writeln!(out, "queue {call} for {}", key.name).unwrap();
     }
-    for (verb, calls) in [("release", release), ("park", park), ("execute", execute)] {
+    for (verb, calls) in [("release", release), ("cancel", cancel), ("park", park), ("execute", execute)] {
         if !calls.is_empty() {
             writeln!(out, "{verb} {}", ids(calls)).unwrap();
         }

@@ -198,7 +198,7 @@ fn settings_of_tools_keep_the_order_of_the_file() {
     assert_eq!(
         settings,
         [
-            ToolSettings { resource: Some(Resource::named("value")), timeout, repeatable: None },
+            ToolSettings { resource: Some(Resource::named("value")), timeout, ..ToolSettings::default() },
             ToolSettings { repeatable: Some(true), ..ToolSettings::default() },
             ToolSettings {
                 resource: Some(Resource::Input { field: "at.url".into(), part: ResourcePart::Host }),

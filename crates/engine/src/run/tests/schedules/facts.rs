@@ -198,7 +198,7 @@ impl Facts {
             hides_plan: false,
             step_instructions: None,
             call_settings: Map::new(),
-            error_policy: &scene.rules.error_policy,
+            rules: &scene.rules,
             run: Some(run),
             recollection: run.state.recollection.as_deref(),
             fit: &Fit::default(),

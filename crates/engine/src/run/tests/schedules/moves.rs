@@ -52,6 +52,10 @@ pub(super) enum Move {
     Reports {
         index: usize,
     },
+    /// A person cancels a call.
+    CancelsCall {
+        index: usize,
+    },
     Asks {
         index: usize,
     },
@@ -141,6 +145,7 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         8 => (index.clone(), 0..5usize).prop_map(|(index, how)| Move::AnswersQuestion { index, how }),
         18 => (index.clone(), 0..2 * ErrorType::ALL.len()).prop_map(|(index, how)| Move::Settles { index, how }),
         6 => index.clone().prop_map(|index| Move::Reports { index }),
+        4 => index.clone().prop_map(|index| Move::CancelsCall { index }),
         6 => index.clone().prop_map(|index| Move::Asks { index }),
         3 => index.clone().prop_map(|index| Move::Withdraws { index }),
         12 => Just(Move::LockIsGranted),
@@ -193,6 +198,13 @@ impl World {
             Move::Reports { index } => {
                 let Some(call) = self.job(index) else { return };
                 self.apply(Event::Reported(vec![(call, json!({"done": 1}))]));
+            }
+            Move::CancelsCall { index } => {
+                // Also calls that do not run, for which nothing follows.
+                let Some(call) = self.run.calls.iter().rev().nth(index).map(|call| call.id.clone()) else {
+                    return;
+                };
+                self.apply(Event::CallCancelled(call));
             }
             Move::Asks { index } => self.ask(index),
             Move::Withdraws { index } => {

@@ -281,7 +281,7 @@ impl World {
         self.check_inputs(&mut effects);
         self.enqueue_locks(&mut effects);
         // Every effect has to be performed here, too.
-        let AfterCommit { release, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
+        let AfterCommit { release, cancel, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
             &effects.after;
         let live = self.live.as_mut().unwrap();
         live.staged.extend(publish.iter().cloned());
@@ -293,6 +293,10 @@ impl World {
         let live = self.live.as_mut().unwrap();
         for call in release {
             assert!(live.pending_calls.remove(call), "{call} is not pending");
+        }
+        for call in cancel {
+            let job = live.jobs.iter().position(|job| job.call == *call).expect("a call that runs");
+            self.winding_up.push(live.jobs.remove(job));
         }
         for call in park {
             assert!(live.pending_calls.insert(call.clone()), "{call} is pending already");
@@ -501,6 +505,7 @@ fn source(event: &Event) -> &'static str {
         | Event::InputsChecked(_)
         | Event::LockTimedOut(..)
         | Event::Reported(_)
+        | Event::CallCancelled(_)
         | Event::Withdrawn(_)
         | Event::Followed { .. }
         | Event::ToolsChanged

@@ -1,0 +1,168 @@
+//! Calls that the run makes itself: the one in place of a call that has failed, and the one that a person makes again.
+//!
+//! They go through the checks, the rules and the states of any call. Until their inputs are checked, nothing of them is shown or saved; after a
+//! crash they are checked again.
+
+use fermata_protocol::{ToolCallId, UiChunk};
+use fermata_tools::{Call, CallState, InputError, ToolRef};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Deciding, Next, Phase, Run,
+    streaming::{MadeCall, dynamic},
+};
+use crate::step_collector::InvalidArguments;
+
+/// A call that the run is about to make.
+#[derive(Clone, Debug)]
+pub(super) struct OwnCall {
+    id: ToolCallId,
+    tool: String,
+    input: Value,
+    /// The call that failed, in whose place this one is made.
+    fallback_of: Option<ToolCallId>,
+}
+
+/// The call with which a run begins, because a person makes a failed one again.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct RetriedCall {
+    pub tool: String,
+    pub input: Value,
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Returns whether the call was made by the run and not by the model.
+    pub(super) fn is_made_by_run(&self, call: &Call) -> bool {
+        call.fallback_of.is_some() || (call.step == 1 && self.settings.retries.is_some())
+    }
+
+    /// Returns whether another call was made in place of this one.
+    pub(super) fn has_fallback(&self, call: &ToolCallId) -> bool {
+        self.calls.iter().any(|other| other.fallback_of.as_ref() == Some(call))
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// Asks the model for the step, unless the run makes its first call itself.
+    pub(super) fn ask_model(&mut self) {
+        let retried = self.run.settings.retries.clone().filter(|_| self.run.state.step == 1);
+        let Some(RetriedCall { tool, input }) = retried else {
+            self.effects.after.next = Next::AskModel;
+            return;
+        };
+        // The run exists from now on, also if the check takes its time.
+        self.effects.commit.run = true;
+        let id = ToolCallId::new(self.context.ids.next("call_"));
+        self.check_own_call(OwnCall { id, tool, input, fallback_of: None });
+        if self.effects.before.checks.is_empty() {
+            self.on_own_calls_checked(Vec::new());
+        }
+    }
+
+    /// Begins the checks of the calls in place of those of the step that have failed for good. Returns `false` if there are none.
+    pub(super) fn check_fallbacks(&mut self) -> bool {
+        // In the last step nothing is called.
+        let is_too_late = self.run.state.step + 1 >= self.context.limits.steps;
+        if is_too_late || self.run.open_step.has_checked_fallbacks {
+            return false;
+        }
+        for index in self.run.step_indexes() {
+            let call = self.run.call(index);
+            let has_failed = match call.state() {
+                CallState::Error { .. } => call.times_run() > 0,
+                CallState::Success { .. } => call.is_empty,
+                CallState::Validating
+                | CallState::AwaitingApproval
+                | CallState::Scheduled
+                | CallState::Executing
+                | CallState::Cancelled { .. } => false,
+            };
+            // One hop is enough, and a page knows itself what to do about its calls.
+            if !has_failed || call.fallback_of.is_some() || !call.runs_on_server() {
+                continue;
+            }
+            let Some(fallback) = self.context.rules.fallback_of(&call.tool) else { continue };
+            if fallback.tool == call.tool || self.context.toolbox.find(&fallback.tool).is_none() {
+                continue;
+            }
+            let own = OwnCall {
+                id: ToolCallId::new(self.context.ids.next("call_")),
+                tool: fallback.tool.clone(),
+                input: fallback.input.clone().unwrap_or_else(|| call.effective_input().clone()),
+                fallback_of: Some(call.id.clone()),
+            };
+            self.check_own_call(own);
+        }
+        !self.run.open_step.own.is_empty()
+    }
+
+    fn check_own_call(&mut self, own: OwnCall) {
+        if let Some(found) = self.context.toolbox.find(&own.tool) {
+            self.effects.before.checks.push((own.id.clone(), found.check_of(own.input.clone())));
+        }
+        self.run.open_step.own.push(own);
+    }
+
+    /// Makes the calls whose inputs were checked. A fallback whose input does not fit is none.
+    pub(super) fn on_own_calls_checked(&mut self, results: Vec<(ToolCallId, Result<(), InputError>)>) {
+        let own = std::mem::take(&mut self.run.open_step.own);
+        self.run.open_step.has_checked_fallbacks = true;
+        let error_of = |own: &OwnCall| {
+            let result = results.iter().find(|(id, _)| *id == own.id)?.1.as_ref();
+            let found: ToolRef<'_> = self.context.toolbox.find(&own.tool)?;
+            Some(found.validation_error(result.err()?).text)
+        };
+        let mut checked = Vec::new();
+        for own in own {
+            let error_text = match self.context.toolbox.find(&own.tool) {
+                Some(_) => error_of(&own),
+                None => Some(self.context.toolbox.unknown_tool(&own.tool).text),
+            };
+            if own.fallback_of.is_none() || error_text.is_none() {
+                checked.push((own, error_text));
+            }
+        }
+        if checked.is_empty() {
+            return;
+        }
+        if self.run.state.phase == Phase::Working {
+            self.show_run();
+            self.finish_step();
+            self.run.state.step += 1;
+            self.publish(UiChunk::StartStep);
+        }
+        let mut made = Vec::new();
+        for (OwnCall { id, tool, input, fallback_of }, error_text) in checked {
+            let run_by = self.context.toolbox.find(&tool).map(|found| found.spec().run_by);
+            let mut call = Call::new(id, self.run.state.step, tool, run_by, self.context.now);
+            call.fallback_of = fallback_of;
+            self.publish(UiChunk::ToolInputStart {
+                tool_call_id: call.id.clone(),
+                tool_name: call.tool.clone(),
+                input_encoding: None,
+                provider_executed: None,
+                provider_metadata: None,
+                tool_metadata: None,
+                dynamic: dynamic(&call),
+                title: None,
+            });
+            self.publish(UiChunk::ToolInputDelta {
+                tool_call_id: call.id.clone(),
+                input_text_delta: input.to_string(),
+            });
+            let input = match error_text {
+                None => Ok(input),
+                Some(error_text) => Err(InvalidArguments { received: input, error_text }),
+            };
+            made.push(MadeCall { index: self.run.calls.len(), is_bare: false, input });
+            self.run.calls.push(call);
+        }
+        self.decide_step(made);
+    }
+}

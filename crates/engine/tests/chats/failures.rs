@@ -1,0 +1,280 @@
+//! What follows a call that has failed, found nothing, or was cancelled: fallbacks, and calls that a person makes again.
+
+use fermata_engine::{CallError, Rules, Submission, SubmitError};
+use fermata_protocol::{ChatBody, ToolCallId, ToolState, UiMessage, UiPart};
+use fermata_tools::{
+    Decision, DefaultPolicy, ErrorStrategy, ErrorType, Fallback, Owner, Pattern, Policy, PolicyDecision,
+    ToolSettings, ToolSpec,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+use crate::world::{StreamReader, World, calls, decision, text};
+
+fn settings(settings: ToolSettings) -> Rules {
+    Rules { tools: vec![(Pattern::new("run"), settings)], ..Rules::default() }
+}
+
+fn falls_back(tool: &str, input: Option<Value>) -> Rules {
+    let fallback = Some(Fallback { tool: tool.into(), input });
+    settings(ToolSettings { fallback, ..ToolSettings::default() })
+}
+
+/// Returns the texts of the results that the model was told in its last request, in order.
+fn told(world: &World) -> Vec<String> {
+    let requests = world.model.requests.lock().unwrap();
+    let messages = serde_json::to_value(format!("{:?}", requests.last().unwrap().messages)).unwrap();
+    vec![messages.as_str().unwrap().to_owned()]
+}
+
+fn states(message: &UiMessage) -> Vec<String> {
+    let name = |state: &ToolState| match state {
+        ToolState::OutputAvailable { .. } => "output".to_owned(),
+        ToolState::OutputError { error_text, .. } => error_text.clone(),
+        ToolState::OutputDenied { .. } => "denied".into(),
+        other => format!("{other:?}"),
+    };
+    message
+        .parts
+        .iter()
+        .filter_map(UiPart::as_tool)
+        .map(|part| format!("{} {}", part.name.as_str(), name(&part.state)))
+        .collect()
+}
+
+fn failing() -> crate::world::ModelStep {
+    calls(&[("run", json!({"does": "fails"}))])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_has_failed_is_followed_by_its_fallback_in_a_step_of_its_own() {
+    let world = World::new();
+    world.engine.set_rules(falls_back("note", Some(json!({"as": "fallback"}))));
+    world.script([failing(), text("Well.")]);
+    let mut stream = world.post_text("go").await;
+    let call = stream.read_until("tool-approval-request").await;
+    assert!(
+        world.tool_log.lock().unwrap().iter().all(|line| !line.contains("fallback")),
+        "it is asked about first"
+    );
+    world.answer(decision(&call, true)).await.unwrap();
+    stream.read_to_end().await;
+    assert_eq!(world.model_calls(), 2, "the model is asked after the fallback");
+    let message = &world.messages().await[1];
+    assert_eq!(states(message), ["run the input says so", "note output"]);
+    let steps = message.parts.iter().filter(|part| **part == UiPart::StepStart).count();
+    assert_eq!(steps, 3);
+    assert!(told(&world)[0].contains("Another tool was called in its place"), "{:?}", told(&world));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_is_one_hop_and_never_gets_round_a_rule() {
+    // Its own fallback is not called.
+    let world = World::new();
+    let mut rules = falls_back("fails_too", None);
+    rules.tools = vec![(
+        Pattern::new("*"),
+        ToolSettings {
+            fallback: Some(Fallback { tool: "run".into(), input: None }),
+            ..ToolSettings::default()
+        },
+    )];
+    world.engine.set_rules(rules);
+    world.script([failing(), text("Well.")]);
+    world.post_text("go").await.read_to_end().await;
+    assert_eq!(
+        states(&world.messages().await[1]),
+        ["run the input says so"],
+        "a tool is not its own fallback"
+    );
+
+    // A rule denies it.
+    let world = World::new();
+    world.engine.set_rules(Rules { policy: Arc::new(NoNotes), ..falls_back("note", None) });
+    world.script([failing(), text("Well.")]);
+    world.post_text("go").await.read_to_end().await;
+    assert_eq!(states(&world.messages().await[1]), ["run the input says so", "note denied"]);
+    assert!(world.tool_log.lock().unwrap().iter().all(|line| !line.contains("note")));
+
+    // There is no such tool.
+    let world = World::new();
+    world.engine.set_rules(falls_back("nothing", None));
+    world.script([failing(), text("Well.")]);
+    world.post_text("go").await.read_to_end().await;
+    assert_eq!(states(&world.messages().await[1]), ["run the input says so"]);
+}
+
+struct NoNotes;
+
+impl Policy for NoNotes {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        let decided = DefaultPolicy.decide(owner, tool, input);
+        if tool.name == "note" { PolicyDecision { decision: Decision::Deny, ..decided } } else { decided }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_survives_a_restart() {
+    let world = World::new();
+    world.engine.set_rules(falls_back("note", None));
+    world.script([failing(), text("Well.")]);
+    let call = world.post_text("go").await.read_until("tool-approval-request").await;
+    let world = world.restarted();
+    world.answer(decision(&call, false)).await.unwrap();
+    if let Some(mut stream) = world.follow().await {
+        stream.read_to_end().await;
+    }
+    assert_eq!(states(&world.messages().await[1]), ["run the input says so", "note denied"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_output_without_anything_found_is_a_success_with_advice() {
+    let world = World::new();
+    let rules = settings(ToolSettings { empty: Some("input.found".into()), ..ToolSettings::default() });
+    world.engine.set_rules(rules.clone());
+    world.script([calls(&[("run", json!({"found": []})), ("run", json!({"found": [1]}))]), text("Nothing.")]);
+    let mut stream = world.post_text("go").await;
+    stream.read_to_end().await;
+    assert_eq!(states(&world.messages().await[1]), ["run output", "run output"]);
+    assert_eq!(told(&world)[0].matches("Say that nothing was found").count(), 1);
+    let calls_of = &stream.find("finish")["messageMetadata"]["calls"];
+    let types: Vec<&Value> = calls_of.as_object().unwrap().values().map(|call| &call["errorType"]).collect();
+    assert_eq!(types.iter().filter(|error_type| ***error_type == "empty_result").count(), 1, "{calls_of}");
+
+    // The operator may end the run then.
+    let world = World::new();
+    let errors = vec![(ErrorType::EmptyResult, ErrorStrategy::FailRun)];
+    let tool = ToolSettings { empty: Some("input.found".into()), errors, ..ToolSettings::default() };
+    world.engine.set_rules(settings(tool));
+    world.script([calls(&[("run", json!({"found": ""}))])]);
+    let mut stream = world.post_text("go").await;
+    assert!(stream.read_to_end().await.ends_with("error"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_set_for_a_tool_goes_before_what_is_set_for_all() {
+    let world = World::new();
+    let errors = vec![(ErrorType::Internal, ErrorStrategy::FailRun)];
+    world.engine.set_rules(settings(ToolSettings { errors, ..ToolSettings::default() }));
+    world.script([failing()]);
+    let mut stream = world.post_text("go").await;
+    assert!(stream.read_to_end().await.ends_with("error"), "{}", stream.types());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_call_is_cancelled_and_the_run_goes_on() {
+    let world = World::new();
+    world.script([
+        calls(&[
+            ("run", json!({"does": "reports", "as": "a"})),
+            ("run", json!({"does": "hangs", "as": "b"})),
+        ]),
+        text("Without it."),
+    ]);
+    let mut stream = world.post_text("go").await;
+    stream.read_until("tool-output-available").await;
+    let ids: Vec<String> = stream
+        .chunks
+        .iter()
+        .filter(|chunk| chunk["type"] == "tool-input-start")
+        .map(|chunk| chunk["toolCallId"].as_str().unwrap().to_owned())
+        .collect();
+    let cancel =
+        async |id: &str| world.engine.cancel_call(&world.owner, &world.chat, ToolCallId::new(id)).await;
+    for id in &ids {
+        cancel(id).await.unwrap();
+    }
+    assert!(matches!(cancel(&ids[0]).await, Err(CallError::NotRunning(_))), "twice");
+    assert!(matches!(cancel("nothing").await, Err(CallError::NotFound)));
+    let stranger = world.engine.cancel_call(&Owner::new("bob"), &world.chat, ToolCallId::new(&*ids[0])).await;
+    assert!(matches!(stranger, Err(CallError::NotFound)));
+    stream.read_to_end().await;
+    assert!(stream.text().ends_with("Without it."));
+    let states = states(&world.messages().await[1]);
+    assert!(
+        states[0].contains("the user cancelled the call")
+            && states[0].contains("It had reported: {\"progress\":"),
+        "{states:?}"
+    );
+    assert!(states[1].contains("the user cancelled the call"), "{states:?}");
+    assert!(told(&world)[0].contains("It had reported"));
+    assert!(matches!(cancel(&ids[0]).await, Err(CallError::NotRunning(_))), "the run is over");
+    assert!(world.tool_log.lock().unwrap().contains(&"was cancelled b".to_owned()), "its work has ended");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_is_not_cancelled() {
+    let world = World::new();
+    world.script([calls(&[("note", json!({}))]), text("ok")]);
+    let call = world.post_text("go").await.read_until("tool-approval-request").await;
+    let cancelled = world.engine.cancel_call(&world.owner, &world.chat, ToolCallId::new(&*call)).await;
+    assert!(matches!(cancelled, Err(CallError::NotRunning(_))));
+    assert_eq!(world.pending().await.len(), 1);
+}
+
+async fn retry(world: &World, call: &str) -> Result<StreamReader, SubmitError> {
+    let body = ChatBody::parse(json!({"id": world.chat.as_str(), "trigger": "regenerate-message"})).unwrap();
+    let retries = Some(ToolCallId::new(call));
+    let submission = Submission { owner: world.owner.clone(), body, hold: None, address: None, retries };
+    world.engine.submit(submission).await.map(|following| StreamReader::new(following.reader))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_makes_a_failed_call_again_in_a_run_of_its_own() {
+    let world = World::new();
+    world.script([calls(&[("run", json!({"does": "is limited"})), ("note", json!({}))]), text("Sorry.")]);
+    let mut first = world.post_text("go").await;
+    let asked = first.read_until("tool-approval-request").await;
+    assert!(matches!(retry(&world, &asked).await, Err(SubmitError::RunOpen)));
+    world.answer(decision(&asked, false)).await.unwrap();
+    first.read_to_end().await;
+    let failed = first.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned();
+    assert!(matches!(retry(&world, &asked).await, Err(SubmitError::NotFailed(_))), "it was denied");
+    assert!(matches!(retry(&world, "nothing").await, Err(SubmitError::NoSuchCall)));
+
+    world.script([text("It is limited still.")]);
+    let mut again = retry(&world, &failed).await.unwrap();
+    again.read_to_end().await;
+    assert_eq!(again.text().matches("It is limited still.").count(), 1, "{}", again.types());
+    let messages = world.messages().await;
+    assert_eq!(messages.len(), 3, "a message of its own follows");
+    assert_eq!(states(&messages[1])[0], "run slow down", "the outcome of the failed call stays");
+    assert_eq!(states(&messages[2]), ["run slow down"]);
+    assert_eq!(world.model_calls(), 3, "the call comes before the model");
+    assert_ne!(again.find("tool-input-start")["toolCallId"], failed.as_str());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_rules_apply_to_a_call_that_is_made_again() {
+    for decides in [true, false] {
+        let world = World::new();
+        world.script([failing(), text("Sorry.")]);
+        let mut first = world.post_text("go").await;
+        first.read_to_end().await;
+        let failed = first.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned();
+        world.engine.set_rules(Rules { policy: Arc::new(AskOrDeny(decides)), ..Rules::default() });
+        world.script([text("Well.")]);
+        let mut again = retry(&world, &failed).await.unwrap();
+        if decides {
+            let asked = again.read_until("tool-approval-request").await;
+            let world = world.restarted();
+            world.answer(decision(&asked, false)).await.unwrap();
+            if let Some(mut stream) = world.follow().await {
+                stream.read_to_end().await;
+            }
+            assert_eq!(states(&world.messages().await[2]), ["run denied"]);
+        } else {
+            again.read_to_end().await;
+            assert_eq!(states(&world.messages().await[2]), ["run denied"]);
+        }
+    }
+}
+
+struct AskOrDeny(bool);
+
+impl Policy for AskOrDeny {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        let decision = if self.0 { Decision::Ask } else { Decision::Deny };
+        PolicyDecision { decision, ..DefaultPolicy.decide(owner, tool, input) }
+    }
+}
