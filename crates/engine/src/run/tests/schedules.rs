@@ -12,7 +12,7 @@ mod world;
 use proptest::prelude::*;
 
 use self::{
-    moves::{chosen_tool, moves, planning},
+    moves::{beginning, moves},
     world::World,
 };
 
@@ -28,11 +28,10 @@ proptest! {
 
     #[test]
     fn every_schedule_keeps_the_invariants(
-        chosen in prop::option::weighted(0.25, chosen_tool()),
-        planning in planning(),
+        beginning in beginning(),
         schedule in prop::collection::vec(moves(), 1..40),
     ) {
-        let mut world = World::new(chosen, planning);
+        let mut world = World::new(beginning);
         for what in schedule {
             world.make_move(what);
         }

@@ -108,15 +108,33 @@ const PLANS: [&str; 3] = [
 const UPDATES: [&str; 3] =
     [r#"{"id":"s1","state":"done"}"#, r#"{"id":"s2","state":"done"}"#, r#"{"id":"s2","state":"skipped"}"#];
 
-/// A tool that the user has chosen for the message.
-pub(super) fn chosen_tool() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(&TOOLS[..CHOOSABLE])
+/// How a run begins.
+#[derive(Clone, Debug)]
+pub(super) struct Beginning {
+    /// The tool that the user has chosen for the message.
+    pub chosen: Option<&'static str>,
+    pub plan: PlanMode,
+    /// `true` if the words of the user ask for a plan.
+    pub wants_plan: bool,
+    /// The call that a person makes again.
+    pub retries: Option<RetriedCall>,
 }
 
-/// The use of plans, and whether the words of the user ask for one.
-pub(super) fn planning() -> impl Strategy<Value = (PlanMode, bool)> {
-    let mode = prop_oneof![2 => Just(PlanMode::Off), 1 => Just(PlanMode::Auto), 1 => Just(PlanMode::Ask)];
-    (mode, any::<bool>())
+pub(super) fn beginning() -> impl Strategy<Value = Beginning> {
+    let chosen = prop::sample::select(&TOOLS[..CHOOSABLE]).prop_map(Some);
+    let plan = prop_oneof![2 => Just(PlanMode::Off), 1 => Just(PlanMode::Auto), 1 => Just(PlanMode::Ask)];
+    // A tool that does not exist any more, and an input that does not fit any more, are among them.
+    let retried = (0..8usize, 0..5usize).prop_map(|(tool, input)| RetriedCall {
+        tool: TOOLS[tool].into(),
+        input: serde_json::from_str(INPUTS[input]).unwrap(),
+    });
+    let plain = Beginning { chosen: None, plan: PlanMode::Off, wants_plan: false, retries: None };
+    let of_model = plain.clone();
+    prop_oneof![
+        3 => chosen.prop_map(move |chosen| Beginning { chosen, ..plain.clone() }),
+        2 => retried.prop_map(move |retried| Beginning { retries: Some(retried), ..of_model.clone() }),
+        9 => (plan, any::<bool>()).prop_map(|(plan, wants_plan)| Beginning { chosen: None, plan, wants_plan, retries: None }),
+    ]
 }
 
 pub(super) fn moves() -> impl Strategy<Value = Move> {

@@ -13,9 +13,11 @@ use super::{
     super::*,
     facts::Facts,
     locks::{RecordedGuard, RecordedLocks, RecordedWaiter},
+    moves::Beginning,
 };
 use crate::{memories::MemoryNote, store::memories::MemoryId};
 use fermata_protocol::{Assembler, ElicitationId, MemoryKind};
+use fermata_tools::{Fallback, Pattern, ToolSettings};
 
 /// The tools of the process; one of them may be missing in the next.
 pub(super) const OWN: [&str; 5] = ["time", "note", "file", "again", "ledger"];
@@ -29,10 +31,7 @@ static TOOLBOXES: LazyLock<Vec<Toolbox>> =
 /// A run, the part of its surroundings that ends with the process, and the part that outlives it.
 pub(super) struct World {
     pub run: Run,
-    /// The tool that the user has chosen for the message.
-    chosen: Option<&'static str>,
-    /// The use of plans, and whether the words of the user ask for one.
-    planning: (PlanMode, bool),
+    beginning: Beginning,
     pub scene: Scene,
     pub now: Timestamp,
     /// `None` while the run has no actor.
@@ -113,13 +112,13 @@ struct Saved {
 // === impl World ===
 
 impl World {
-    pub fn new(chosen: Option<&'static str>, planning: (PlanMode, bool)) -> Self {
-        let scene = Scene::new(with_plans(planning.0, None));
+    pub fn new(beginning: Beginning) -> Self {
+        let mut scene = Scene::new(with_plans(beginning.plan, None));
+        scene.rules.tools = fallbacks();
         let next = (scene.rules.clone(), scene.toolbox.clone());
         let mut world = Self {
-            run: Run::new(request(chosen, planning)),
-            chosen,
-            planning,
+            run: Run::new(request(&beginning)),
+            beginning,
             scene,
             now: Timestamp::UNIX_EPOCH,
             live: None,
@@ -151,7 +150,7 @@ impl World {
             self.use_newest_rules();
             let Some(saved) = &self.saved else {
                 self.live = Some(Live::default());
-                self.run = Run::new(request(self.chosen, self.planning));
+                self.run = Run::new(request(&self.beginning));
                 self.apply(Event::Begun);
                 continue;
             };
@@ -164,7 +163,7 @@ impl World {
 
     /// Returns the tools of the run without one of [`OWN`].
     pub fn toolbox_without(&self, missing: Option<usize>) -> Toolbox {
-        with_plans(self.planning.0, missing)
+        with_plans(self.beginning.plan, missing)
     }
 
     /// Has a message of the user decide about all calls, as the active run does.
@@ -279,6 +278,9 @@ impl World {
 
     fn perform_until_failure(&mut self, mut effects: Effects) -> Result<(), Failure> {
         self.check_inputs(&mut effects);
+        for call in self.run.calls.iter().filter(|call| self.run.is_made_by_run(call)) {
+            self.facts.gates.entry(call.step).or_insert(self.scene.rules.gate);
+        }
         self.enqueue_locks(&mut effects);
         // Every effect has to be performed here, too.
         let AfterCommit { release, cancel, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
@@ -520,12 +522,24 @@ fn source(event: &Event) -> &'static str {
     }
 }
 
-fn request(chosen: Option<&str>, (plan, wants_plan): (PlanMode, bool)) -> RunRequest {
+/// The tools that are called in place of others: one that is asked about, one whose call may be denied, and one that may be missing.
+fn fallbacks() -> Vec<(Pattern, ToolSettings)> {
+    let fallbacks =
+        [("time", "note", None), ("again", "file", Some(json!({"n": 10}))), ("file", "ledger", None)];
+    let settings = |(tool, fallback, input): (&str, &str, Option<Value>)| {
+        let fallback = Some(Fallback { tool: fallback.into(), input });
+        (Pattern::new(tool), ToolSettings { fallback, ..ToolSettings::default() })
+    };
+    fallbacks.map(settings).to_vec()
+}
+
+fn request(beginning: &Beginning) -> RunRequest {
     let mut request = run_request(POSTED.into_iter().map(posted).collect());
     request.show = [Show::Call, Show::Memory, Show::Plan, Show::Run].into();
-    (request.settings.plan, request.settings.wants_plan) = (plan, wants_plan);
+    (request.settings.plan, request.settings.wants_plan) = (beginning.plan, beginning.wants_plan);
+    request.settings.retries = beginning.retries.clone();
     request.settings.remembers = true;
-    request.settings.tool_choice = chosen.map(|tool| ToolChoice::Tool(tool.to_owned()));
+    request.settings.tool_choice = beginning.chosen.map(|tool| ToolChoice::Tool(tool.to_owned()));
     request
 }
 
