@@ -49,6 +49,8 @@ pub struct Assistant {
     pub tools: ToolSelection,
     /// `true` if it knows what is remembered of the user, and may change it.
     pub remembers: bool,
+    /// `true` if it may ask the user with `ask_user`.
+    pub asks_user: bool,
     /// The use of plans, unless a post says otherwise.
     pub plan: PlanMode,
     /// Messages that a page may suggest for a beginning.
@@ -126,6 +128,7 @@ impl Assistant {
             other_models: Vec::new(),
             tools: ToolSelection::default(),
             remembers: false,
+            asks_user: false,
             plan: PlanMode::Off,
             suggestions: Vec::new(),
         }

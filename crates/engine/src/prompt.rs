@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use fermata_protocol::{
     FilePart, Plan, PlanMode, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
 };
-use fermata_tools::{Cancelled, ToolSpec, Toolbox};
+use fermata_tools::{Cancelled, ToolRef, ToolSpec, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     memories::Recollection,
     model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
     plan::{self, MAKE_PLAN, UPDATE_PLAN},
+    questions::{self, ASK_USER},
     run::{Run, RunSettings},
     services::PolicySnapshot,
     summary::Covered,
@@ -139,6 +140,9 @@ pub(crate) fn prompt<'a>(
     system.extend(context.step_instructions.clone());
     if context.offers_plan {
         system.push(plan::BLOCK.to_owned());
+    }
+    if context.toolbox.find(ASK_USER).is_some_and(ToolRef::is_of_run) {
+        system.push(questions::BLOCK.to_owned());
     }
     system.extend(context.recollection.and_then(Recollection::block));
     if context.client_system == ClientSystem::Append {

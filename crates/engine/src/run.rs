@@ -82,7 +82,8 @@ pub(crate) struct Run {
     /// All calls of the run, in the order the model made them.
     pub calls: Vec<Call>,
     assembler: Assembler,
-    /// The questions that calls of the run have asked the user. They are never saved, because a question ends with the process.
+    /// The questions that calls of the run have asked the user. They are never saved: the question of a tool ends with the process, and one
+    /// of the run itself follows from its call.
     elicited: Vec<Elicited>,
     /// The calls that ran when the process ended and that are about to run again.
     awaiting_retry: BTreeSet<ToolCallId>,
@@ -348,6 +349,7 @@ impl Run {
                 run.assembler.decide(&question.id, decided.approved, decided.reason.as_deref());
             }
         }
+        run.restore_questions();
         Ok(run)
     }
 
@@ -392,7 +394,7 @@ impl Run {
 
     /// Returns whether the run has something in this process that is not saved.
     pub fn is_pinned(&self) -> bool {
-        self.elicitations().next().is_some()
+        self.elicitations().any(|elicited| !self.is_own_question(elicited))
     }
 
     /// Returns whether the run can be dropped from memory: its readers were detached, and everything of it is saved.

@@ -94,6 +94,7 @@ fn assistant(
             without: without.flat_map(tools::names_of).map(|name| (*name).to_owned()).collect(),
         },
         remembers: groups.contains(&Builtin::Memory),
+        asks_user: groups.contains(&Builtin::AskUser),
         plan: settings.plan.unwrap_or(config.plan),
         suggestions: settings.suggestions.clone(),
     }

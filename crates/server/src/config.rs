@@ -241,8 +241,9 @@ settings! {
         /// The use of the instructions that pages post, as system or as messages with that role: append (after the operator's
         /// own), ignore, or refuse (422).
         client_system: ClientSystem = "append", "FERMATA_CLIENT_SYSTEM";
-        /// The groups of built-in tools: time (current_time), notes (search_notes, write_note) and memory (remember, recall, forget,
-        /// with all that an assistant then knows of its user). By default time and notes, and memory if the demo model answers.
+        /// The groups of built-in tools: time (current_time), notes (search_notes, write_note), memory (remember, recall, forget,
+        /// with all that an assistant then knows of its user) and ask_user (ask_user). By default time and notes, and all of them
+        /// if the demo model answers.
         builtin: Option<List<Builtin>>, "FERMATA_BUILTIN";
     }
     "Plans" {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use fermata_engine::{
     MemoryService,
     memories::{self, MemoryError, MemoryToolOutput},
+    questions::ASK_USER,
 };
 use fermata_protocol::MemoryKind;
 use fermata_store::Notes;
@@ -37,6 +38,7 @@ pub fn names_of(group: Builtin) -> &'static [&'static str] {
         Builtin::Time => &["current_time"],
         Builtin::Notes => &["search_notes", "write_note"],
         Builtin::Memory => &memories::TOOLS,
+        Builtin::AskUser => &[ASK_USER],
     }
 }
 

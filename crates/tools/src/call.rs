@@ -65,6 +65,9 @@ pub struct Call {
     /// The lock that the call holds while it runs, set as soon as the call is queued for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resource: Option<ResourceKey>,
+    /// True if the call is a question of the run itself, which waits for the user.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub asks_user: bool,
     /// True if the output says that nothing was found.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_empty: bool,
@@ -156,6 +159,7 @@ impl Call {
             has_passed: false,
             replies: Vec::new(),
             resource: None,
+            asks_user: false,
             is_empty: false,
             fallback_of: None,
             last_report: None,

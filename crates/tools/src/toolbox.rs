@@ -6,7 +6,7 @@ use fermata_protocol::PostedTool;
 use serde_json::Value;
 
 use crate::{
-    AnswerSchema, Check, ErrorType, InputError, Tool, ToolError, ToolSpec,
+    AnswerSchema, Check, ErrorType, InputError, RunBy, Tool, ToolError, ToolSpec,
     checker::Schema,
     registered_tool::RegisteredTool,
     schema::{self, SchemaFault},
@@ -186,6 +186,11 @@ impl<'a> ToolRef<'a> {
     /// Returns the tool's implementation; `None` for a browser's tool, and for one whose calls the run itself settles.
     pub fn tool(self) -> Option<&'a Arc<dyn Tool>> {
         self.0.tool.as_ref()
+    }
+
+    /// Returns whether the run itself settles the calls of this tool.
+    pub fn is_of_run(self) -> bool {
+        self.0.tool.is_none() && self.0.spec.run_by == RunBy::Server
     }
 
     /// Creates the error of a call whose input violates the schema.

@@ -85,8 +85,18 @@ impl ActiveRun {
     pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
         let Effects { before: _, commit, after } = effects;
         // The last two are for whoever has applied the event (`handle_tool`).
-        let AfterCommit { release, cancel, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
-            after;
+        let AfterCommit {
+            release,
+            cancel,
+            park,
+            ask,
+            execute,
+            publish,
+            replies,
+            next,
+            may_retry: _,
+            elicited: _,
+        } = after;
         self.log.stage(&publish);
         if !commit.is_empty() || !self.unsaved.is_empty() {
             self.save(&commit, next.ending()).await?;
@@ -103,6 +113,9 @@ impl ActiveRun {
         }
         for call in &park {
             self.park(call);
+        }
+        for question in &ask {
+            self.park_question(question);
         }
         for call in &execute {
             self.execute(call);

@@ -62,6 +62,8 @@ pub(crate) struct AfterCommit {
     pub cancel: Vec<ToolCallId>,
     /// Calls that wait for an answer from now on.
     pub park: Vec<ToolCallId>,
+    /// Questions of the run itself that wait for an answer from now on.
+    pub ask: Vec<ElicitationId>,
     /// Calls that run from now on, in the model's order.
     pub execute: Vec<ToolCallId>,
     /// The chunks that readers are shown, with their positions in the log. Every one of them is an entry of the log, so whoever reads from
@@ -106,11 +108,12 @@ impl Effects {
         self.commit.earlier.extend(earlier);
         self.commit.is_progress |= is_progress;
 
-        let AfterCommit { release, cancel, park, execute, publish, replies, may_retry, elicited, next } =
+        let AfterCommit { release, cancel, park, ask, execute, publish, replies, may_retry, elicited, next } =
             after;
         self.after.release.extend(release);
         self.after.cancel.extend(cancel);
         self.after.park.extend(park);
+        self.after.ask.extend(ask);
         self.after.execute.extend(execute);
         self.after.publish.extend(publish);
         self.after.replies.extend(replies);

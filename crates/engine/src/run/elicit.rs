@@ -4,12 +4,16 @@
 //! resumes the run, it withdraws the questions that are still open.
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
-use fermata_tools::{Elicitation, ElicitationRecord, ElicitationReply};
+use fermata_tools::{CallState, Elicitation, ElicitationRecord, ElicitationReply};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Deciding, Phase, Run, gate::expiry, is_at_work, later};
-use crate::Pending;
+use super::{
+    Deciding, Phase, Run,
+    gate::{expiry, too_many_wait},
+    is_at_work, later,
+};
+use crate::{Pending, questions};
 
 /// The kind of the data part that shows a question.
 const ELICITATION: &str = "data-elicitation";
@@ -69,6 +73,31 @@ impl Run {
         })
     }
 
+    /// Returns whether the run itself asks the question, so that it outlives the process.
+    pub(super) fn is_own_question(&self, elicited: &Elicited) -> bool {
+        self.call(elicited.asker).asks_user
+    }
+
+    /// Restores the questions of the run itself that wait for an answer.
+    pub(super) fn restore_questions(&mut self) {
+        for index in 0..self.calls.len() {
+            let call = &self.calls[index];
+            if let (true, CallState::Executing, Some(expires)) = (call.asks_user, call.state(), call.expires)
+            {
+                let question = Elicited {
+                    id: questions::id_of(call),
+                    asker: index,
+                    question: questions::form(call.effective_input()),
+                    state: ElicitState::Pending,
+                    since: call.since(),
+                    expires,
+                    expiry_ends: ExpiryEnds::Run,
+                };
+                self.elicited.push(question);
+            }
+        }
+    }
+
     /// Returns whether the call waits for an answer to a question that it has asked, or may have asked.
     pub(super) fn elicits(&self, index: usize) -> bool {
         let id = &self.call(index).id;
@@ -122,6 +151,30 @@ impl Deciding<'_> {
         Ok(id)
     }
 
+    /// Asks the user the questions of a call of `ask_user`.
+    pub(super) fn ask_user(&mut self, index: usize) {
+        if self.run.pending().count() + self.run.elicitations().count() >= self.context.limits.parked_calls {
+            return self.fail(index, too_many_wait(self.context));
+        }
+        self.change(index, CallState::Executing);
+        let call = self.call_mut(index);
+        call.asks_user = true;
+        let (id, question) = (questions::id_of(call), questions::form(call.effective_input()));
+        let expires = expiry(self.context);
+        self.call_mut(index).expires = Some(expires);
+        self.run.elicited.push(Elicited {
+            id: id.clone(),
+            asker: index,
+            question,
+            state: ElicitState::Pending,
+            since: self.context.now,
+            expires,
+            expiry_ends: ExpiryEnds::Run,
+        });
+        self.effects.after.ask.push(id);
+        self.show_elicitation(self.run.elicited.len() - 1);
+    }
+
     /// Withdraws the questions that nobody has answered in time and whose calls block a resource.
     pub(super) fn on_question_timed_out(&mut self) {
         let Some(first) = self.run.first_question_ends() else { return };
@@ -151,6 +204,18 @@ impl Deciding<'_> {
         self.run.elicited[index].state = ElicitState::Answered(action, content);
         self.effects.after.replies.push((self.run.elicited[index].id.clone(), reply));
         self.show_elicitation(index);
+        if self.run.is_own_question(&self.run.elicited[index]) {
+            let content = match &self.run.elicited[index].state {
+                ElicitState::Answered(ElicitAction::Accept, content) => {
+                    Some(content.clone().unwrap_or_else(|| json!({})))
+                }
+                ElicitState::Answered(ElicitAction::Decline | ElicitAction::Cancel, _)
+                | ElicitState::Pending
+                | ElicitState::Withdrawn(_) => None,
+            };
+            let output = questions::output(self.run.call(asker).effective_input(), content.as_ref());
+            self.settle(asker, Ok(output));
+        }
     }
 
     /// Withdraws a question whose tool no longer waits for the reply.
@@ -214,6 +279,9 @@ impl Deciding<'_> {
     pub(super) fn withdraw_orphans(&mut self) {
         for part in &self.run.snapshot().parts {
             if let Some((id, data)) = pending_question(part) {
+                if self.run.elicitations().any(|asked| asked.id.as_str() == id) {
+                    continue;
+                }
                 let mut data = data.clone();
                 data["state"] = ElicitState::Withdrawn(None).name().into();
                 self.publish(elicitation_chunk(id, data));

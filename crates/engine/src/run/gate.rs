@@ -7,12 +7,15 @@
 use fermata_protocol::{ApprovalId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
-    DecisionSource, ErrorType, GateMode, PolicyDecision, ToolError, ToolSpec,
+    DecisionSource, ErrorType, GateMode, PolicyDecision, ToolError, ToolRef, ToolSpec,
 };
 use serde_json::{Value, json};
 
 use super::{Activity, Context, Deciding, Phase, Run, later, streaming::MadeCall};
-use crate::step_collector::InvalidArguments;
+use crate::{
+    questions::{self, ASK_USER},
+    step_collector::InvalidArguments,
+};
 
 /// The reason of an approval request that `chain` causes.
 const CHAIN_ASKS: &str = "it is not the first call of the turn";
@@ -110,7 +113,7 @@ impl Run {
 
     /// Returns whether one of the calls from `first` on has run or may run before this one. Calls that make or update the plan do not count.
     fn chains(&self, index: usize, first: usize) -> bool {
-        let counts = |call: &&Call| !self.is_of_plan(call);
+        let counts = |call: &&Call| !self.is_of_plan(call) && call.tool != ASK_USER;
         counts(&&self.calls[index]) && self.calls[first..index].iter().filter(counts).any(has_run_or_may)
     }
 
@@ -172,7 +175,7 @@ impl Deciding<'_> {
             }
             Ok(input) => {
                 self.call_mut(index).input = input;
-                if let Some(error_text) = self.plan_error(index) {
+                if let Some(error_text) = self.plan_error(index).or_else(|| self.question_error(index)) {
                     return self.fail_input(index, error_text);
                 }
                 let required = self.run.required_tool(self.context.limits);
@@ -195,6 +198,20 @@ impl Deciding<'_> {
                 self.change(index, state);
             }
         }
+    }
+
+    /// Returns the reason why a call of `ask_user` asks nothing; `None` for good questions, and for a call of another tool.
+    fn question_error(&self, index: usize) -> Option<String> {
+        let call = self.run.call(index);
+        let is_question = |call: &Call| {
+            call.tool == ASK_USER && self.context.toolbox.find(&call.tool).is_some_and(ToolRef::is_of_run)
+        };
+        if !is_question(call) {
+            return None;
+        }
+        let earlier = self.run.calls[..index].iter().filter(|earlier| is_question(earlier));
+        let asked = earlier.filter(|earlier| !matches!(earlier.state(), CallState::Error { .. })).count();
+        questions::check(call.effective_input(), asked).err()
     }
 
     /// Applies the policy to a valid call, and returns the state that the call enters.

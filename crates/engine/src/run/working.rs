@@ -111,6 +111,9 @@ impl Deciding<'_> {
         if self.run.is_of_plan(call) {
             return self.settle_plan_call(index);
         }
+        if self.context.toolbox.find(&call.tool).is_some_and(ToolRef::is_of_run) {
+            return self.ask_user(index);
+        }
         let id = call.id.clone();
         let Some(found) = self.context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
             // The tool may have become unavailable while the call waited.

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use crate::{
     assistants::{Assistant, Assistants},
     consent::ConsentWords,
-    memories, plan,
+    memories, plan, questions,
 };
 
 /// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does
@@ -226,6 +226,10 @@ impl PolicySnapshot {
     pub fn toolbox_of(&self, name: Option<&str>, remembers: bool, plan: PlanMode) -> Toolbox {
         let tools = name.and_then(|name| self.other_tools.get(name)).unwrap_or(&self.default_tools);
         let tools = if remembers { &tools.all } else { &tools.without_memory };
-        if plan == PlanMode::Off { tools.clone() } else { tools.with_tools_of_run(plan::tools(plan)) }
+        let mut of_run = plan::tools(plan);
+        if self.assistant(name).asks_user {
+            of_run.push(questions::tool());
+        }
+        if of_run.is_empty() { tools.clone() } else { tools.with_tools_of_run(of_run) }
     }
 }

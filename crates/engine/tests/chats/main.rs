@@ -12,6 +12,7 @@ mod holds;
 mod instances;
 mod mailbox;
 mod memories;
+mod questions;
 mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../shared/mod.rs"]

@@ -40,6 +40,8 @@ pub enum Builtin {
     Notes,
     /// What is known of the owner in all chats: remember, recall and forget.
     Memory,
+    /// Questions to the user, with guesses: ask_user.
+    AskUser,
 }
 
 /// An assistant as a table of the file.
@@ -90,7 +92,7 @@ pub(super) fn read_instructions(settings: Option<&str>, path: &str) -> Result<St
 
 impl Builtin {
     /// All groups.
-    pub const ALL: [Self; 3] = [Self::Time, Self::Notes, Self::Memory];
+    pub const ALL: [Self; 4] = [Self::Time, Self::Notes, Self::Memory, Self::AskUser];
 }
 
 // === impl AssistantTable ===

@@ -40,6 +40,8 @@ async fn the_description_has_every_endpoint_of_the_contract() {
         "get /openapi.json",
         "get /readyz",
         "patch /api/memories/{id}",
+        "post /api/chat/{id}/calls/{call}/cancel",
+        "post /api/chat/{id}/calls/{call}/retry",
         "post /api/chat",
         "post /api/chat/tool-result",
         "post /api/chat/{id}/compact",

@@ -34,8 +34,18 @@ pub(super) fn print(effects: &Effects, out: &mut String) {
     // Nothing is left out with `..`, so that no new effect is missing from transcripts.
     let Effects { before, commit, after } = effects;
     let BeforeCommit { checks: _, lock_requests } = before;
-    let AfterCommit { release, cancel, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
-        after;
+    let AfterCommit {
+        release,
+        cancel,
+        park,
+        ask,
+        execute,
+        publish,
+        replies,
+        next,
+        may_retry: _,
+        elicited: _,
+    } = after;
     let ids = |calls: &[ToolCallId]| calls.iter().map(ToolCallId::as_str).collect::<Vec<_>>().join(" ");
     if !commit.is_empty() {
         out.push_str("save\n");
@@ -47,6 +57,9 @@ pub(super) fn print(effects: &Effects, out: &mut String) {
         if !calls.is_empty() {
             writeln!(out, "{verb} {}", ids(calls)).unwrap();
         }
+    }
+    for id in ask {
+        writeln!(out, "ask the user {id}").unwrap();
     }
     for (_, chunk) in publish {
         writeln!(out, "{}", line(chunk)).unwrap();

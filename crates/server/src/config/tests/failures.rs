@@ -31,6 +31,40 @@ An input that does not fit its schema is a failure of the type `invalid_format`,
 browser's tool is told to the model as its page has put it. A result of an MCP tool with `isError` has the type that its
 `structuredContent.errorType` or `_meta.errorType` names, and is `internal` otherwise.
 
+What `[tools.\"glob\"] errors` says goes before the table `errors`, for the tools under the glob.
+
+## Nothing was found
+
+An output may say that nothing was found. That is no failure: the call has its output, and the model is told it with the advice for
+`empty_result`. `search_notes` and `recall` say so themselves; for other tools, `empty` names the part of the (structured) output
+that is missing, null or empty then. `retry` is `go_on` for such an output.
+
+## Fallbacks
+
+```toml
+[tools.web_search]
+empty = \"results\"
+fallback = \"search_notes\"
+```
+
+Once a call has failed for good, after its retries, or has found nothing, the run makes one call of the `fallback` with the same input,
+or with `fallback_input`. It is shown in a step of its own, before the model is asked again, and it is a call like any other: rules
+may deny it or ask about it, and it waits for its resource. There is one hop at most. A tool that the assistant does not have, or that
+the input does not fit, is no fallback, nor is there one before the last step that `max_steps` allows.
+
+## Cancel, and try again
+
+`POST /api/chat/{id}/calls/{toolCallId}/cancel` ends one call that a tool of the server or of an MCP server runs: 204, and 409
+`not_running` for any other. The call is `cancelled`, and the run goes on. What a call has reported last is kept if it is cancelled,
+fails or exceeds its time, and the model is told.
+
+`POST /api/chat/{id}/calls/{toolCallId}/retry` makes a call again whose state is `error`. A new run begins with it and goes on with
+the model; the stream is that of `POST /api/chat`, and the rules apply anew. A body may have `fermata`, `tools`, `system` and
+`callSettings` as there. 409 `not_failed` for a call that has not failed, or was denied, stopped or cancelled; 409 `run_open` while a
+run of the chat is open.
+
+## What a page is told
+
 `finish` says what went wrong with a call: `messageMetadata.calls[\"<toolCallId>\"]` is `{durationMs?, errorType?, attempts?,
 strategy?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens. `attempts` is
 there if the call ran more than once, and `strategy` is what was done.

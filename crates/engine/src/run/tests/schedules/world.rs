@@ -283,8 +283,18 @@ impl World {
         }
         self.enqueue_locks(&mut effects);
         // Every effect has to be performed here, too.
-        let AfterCommit { release, cancel, park, execute, publish, replies, next, may_retry: _, elicited: _ } =
-            &effects.after;
+        let AfterCommit {
+            release,
+            cancel,
+            park,
+            ask,
+            execute,
+            publish,
+            replies,
+            next,
+            may_retry: _,
+            elicited: _,
+        } = &effects.after;
         let live = self.live.as_mut().unwrap();
         live.staged.extend(publish.iter().cloned());
         self.check_failure(true)?;
@@ -302,6 +312,10 @@ impl World {
         }
         for call in park {
             assert!(live.pending_calls.insert(call.clone()), "{call} is pending already");
+        }
+        for id in ask {
+            let asker = self.run.elicited.iter().find(|asked| asked.id == *id).unwrap().asker;
+            live.questions.insert(id.clone(), self.run.calls[asker].id.clone());
         }
         self.check_failure(false)?;
         for call in execute {

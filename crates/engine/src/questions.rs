@@ -1,0 +1,219 @@
+//! Questions that the model asks the user with `ask_user`: which ones it may ask, the form that a person is shown, and what the model is told.
+//!
+//! A question follows from the call that asks it, so it is saved with the call and outlives the process. This module decides without I/O.
+
+use std::collections::HashSet;
+
+use fermata_protocol::ElicitationId;
+use fermata_tools::{Call, Decision, Elicitation, RunBy, ToolSpec};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// The tool with which the model asks the user.
+pub const ASK_USER: &str = "ask_user";
+
+/// The block of the system message for assistants that may ask.
+pub(crate) const BLOCK: &str = "If something is not clear, begin from the most likely assumption and say so. Ask with ask_user only what changes the answer and \
+cannot be found out otherwise, and give your best guess with each question.";
+
+/// The number of questions in one call.
+const MAX_QUESTIONS: usize = 2;
+/// The number of calls in a run.
+const MAX_CALLS: usize = 2;
+/// What the model is told if it asks too much.
+const ENOUGH: &str = "Answer with your best assumption, and say what you have assumed.";
+/// The length of the name of a question, in bytes.
+const LONGEST_ID: usize = 64;
+
+/// The input of `ask_user`.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct AskUser {
+    /// One or two questions.
+    #[schemars(length(min = 1))]
+    questions: Vec<Question>,
+}
+
+/// A question with the guess that stands for its answer until the user gives another one.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Question {
+    /// A short name for the answer, such as size.
+    id: String,
+    /// The question.
+    #[schemars(length(min = 1, max = 1000))]
+    question: String,
+    /// The answers to choose from, if there are only a few.
+    #[serde(default)]
+    #[schemars(length(max = 50))]
+    choices: Option<Vec<String>>,
+    /// The most likely answer: one of the choices, if there are any.
+    #[schemars(length(max = 1000))]
+    guess: String,
+}
+
+/// Returns the tool, whose calls the run itself settles.
+pub(crate) fn tool() -> ToolSpec {
+    let settings =
+        schemars::generate::SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
+    let mut schema = settings.into_generator().into_root_schema_for::<AskUser>().to_value();
+    if let Some(schema) = schema.as_object_mut() {
+        for key in ["$schema", "title", "description"] {
+            schema.remove(key);
+        }
+    }
+    ToolSpec {
+        name: ASK_USER.into(),
+        description: "Asks the user, who sees your guesses and may change them. At most two questions in a call, and two calls for a message.".into(),
+        input_schema: schema,
+        run_by: RunBy::Server,
+        server: None,
+        policy: Decision::Allow,
+        resource: None,
+        timeout: None,
+        repeatable: false,
+    }
+}
+
+/// Checks an input that fits the schema. `before` is the number of earlier calls in the run.
+///
+/// # Errors
+/// Returns the text for the model if the questions are too many or cannot be asked.
+pub(crate) fn check(input: &Value, before: usize) -> Result<(), String> {
+    let AskUser { questions } =
+        AskUser::deserialize(input).map_err(|error| format!("The questions cannot be read: {error}."))?;
+    if questions.len() > MAX_QUESTIONS {
+        return Err(format!("At most {MAX_QUESTIONS} questions can be asked at a time. {ENOUGH}"));
+    }
+    if before >= MAX_CALLS {
+        return Err(format!("The user was asked {MAX_CALLS} times for this message already. {ENOUGH}"));
+    }
+    let mut ids = HashSet::new();
+    for Question { id, choices, guess, .. } in &questions {
+        if id.trim().is_empty() || id.len() > LONGEST_ID {
+            return Err(format!("The id of a question must have 1 to {LONGEST_ID} bytes."));
+        }
+        if !ids.insert(id) {
+            return Err(format!("Two questions have the id {id:?}. Give each an id of its own."));
+        }
+        let Some(choices) = choices else { continue };
+        let mut known = HashSet::new();
+        if choices.iter().any(|choice| choice.trim().is_empty() || !known.insert(choice)) {
+            return Err(format!("The choices of {id:?} must differ and must not be empty."));
+        }
+        if !choices.is_empty() && !choices.contains(guess) {
+            return Err(format!("The guess of {id:?} must be one of its choices."));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the id of the question of a call. It is the same in each process.
+pub(crate) fn id_of(call: &Call) -> ElicitationId {
+    ElicitationId::new(format!("elic_{}", call.id))
+}
+
+/// Returns the question of a call, as a form that is filled with the guesses.
+pub(crate) fn form(input: &Value) -> Elicitation {
+    let questions = AskUser::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
+    let message: Vec<&str> = questions.iter().map(|asked| asked.question.as_str()).collect();
+    let mut properties = Map::new();
+    for Question { id, question, choices, guess } in &questions {
+        let mut property = json!({ "type": "string", "title": question, "default": guess });
+        if let Some(choices) = choices.as_ref().filter(|choices| !choices.is_empty()) {
+            property["enum"] = json!(choices);
+        }
+        properties.insert(id.clone(), property);
+    }
+    Elicitation {
+        message: message.join("\n"),
+        requested_schema: json!({ "type": "object", "properties": properties }),
+        server: None,
+        other_candidates: Vec::new(),
+    }
+}
+
+/// Returns the output of a call. `content` is the form as the person has sent it; `None` if the person did not answer.
+pub(crate) fn output(input: &Value, content: Option<&Value>) -> Value {
+    let questions = AskUser::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
+    let (mut answers, mut assumed) = (Map::new(), Vec::new());
+    for Question { id, guess, .. } in questions {
+        match content.and_then(|content| content.get(&id)) {
+            Some(answer) => _ = answers.insert(id, answer.clone()),
+            None => {
+                answers.insert(id.clone(), guess.into());
+                assumed.push(id);
+            }
+        }
+    }
+    let mut output = json!({ "answers": answers });
+    if content.is_none() {
+        output["note"] = "The user did not answer. Go on with these guesses, and say so.".into();
+    } else if !assumed.is_empty() {
+        output["guessed"] = json!(assumed);
+    }
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(id: &str, choices: &[&str], guess: &str) -> Value {
+        json!({ "id": id, "question": format!("Which {id}?"), "choices": choices, "guess": guess })
+    }
+
+    fn asked(questions: &[Value]) -> Value {
+        json!({ "questions": questions })
+    }
+
+    #[test]
+    fn what_is_asked_too_much_is_to_be_assumed() {
+        let one = asked(&[question("size", &["S", "M"], "M")]);
+        assert_eq!(check(&one, 0), Ok(()));
+        assert_eq!(check(&one, 1), Ok(()));
+        assert!(check(&one, 2).unwrap_err().contains("best assumption"));
+        let three = asked(&["a", "b", "c"].map(|id| question(id, &[], "x")));
+        assert!(check(&three, 0).unwrap_err().contains("best assumption"));
+    }
+
+    #[test]
+    fn questions_that_cannot_be_asked_are_refused() {
+        for (questions, reason) in [
+            (vec![question("a", &[], "x"), question("a", &[], "x")], "\"a\""),
+            (vec![question(" ", &[], "x")], "1 to 64"),
+            (vec![question(&"x".repeat(65), &[], "x")], "1 to 64"),
+            (vec![question("a", &["x", "x"], "x")], "must differ"),
+            (vec![question("a", &["x", ""], "x")], "must not be empty"),
+            (vec![question("a", &["x"], "y")], "one of its choices"),
+        ] {
+            let error = check(&asked(&questions), 0).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+        assert!(check(&json!({}), 0).unwrap_err().starts_with("The questions cannot be read"));
+    }
+
+    #[test]
+    fn the_form_is_filled_with_the_guesses() {
+        let input = asked(&[question("size", &["S", "M"], "M"), question("color", &[], "red")]);
+        let Elicitation { message, requested_schema, .. } = form(&input);
+        assert_eq!(message, "Which size?\nWhich color?");
+        assert_eq!(
+            requested_schema["properties"]["size"],
+            json!({ "type": "string", "title": "Which size?", "default": "M", "enum": ["S", "M"] })
+        );
+        assert_eq!(requested_schema["properties"]["color"]["default"], "red");
+        assert_eq!(requested_schema["properties"]["color"].get("enum"), None);
+    }
+
+    #[test]
+    fn what_is_not_answered_is_as_guessed() {
+        let input = asked(&[question("size", &["S", "M"], "M"), question("color", &[], "red")]);
+        assert_eq!(
+            output(&input, Some(&json!({ "size": "S" }))),
+            json!({ "answers": { "size": "S", "color": "red" }, "guessed": ["color"] })
+        );
+        let declined = output(&input, None);
+        assert_eq!(declined["answers"], json!({ "size": "M", "color": "red" }));
+        assert!(declined["note"].as_str().unwrap().contains("did not answer"));
+    }
+}

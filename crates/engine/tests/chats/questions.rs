@@ -1,0 +1,137 @@
+//! Questions that the model asks the user with `ask_user`.
+
+use std::time::Duration;
+
+use fermata_engine::{Assistants, Hold};
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitAction, ElicitationId};
+use serde_json::{Value, json};
+
+use crate::world::{StreamReader, World, calls, text};
+
+fn asking(world: &World) {
+    let mut assistants = Assistants::answered_by(world.model.clone());
+    assistants.default.asks_user = true;
+    world.engine.set_assistants(assistants);
+}
+
+fn size() -> Value {
+    json!({"questions": [{"id": "size", "question": "Which size?", "choices": ["S", "M", "L"], "guess": "M"}]})
+}
+
+async fn asked(world: &World) -> (StreamReader, String) {
+    asking(world);
+    world.script([calls(&[("ask_user", size())]), text("Very well.")]);
+    let mut stream = world.post_text("a shirt").await;
+    stream.read_until("data-elicitation").await;
+    let data = &stream.find("data-elicitation")["data"];
+    assert_eq!(data["requestedSchema"]["properties"]["size"]["default"], "M");
+    let id = data["elicitationId"].as_str().unwrap().to_owned();
+    (stream, id)
+}
+
+fn reply(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
+    let kind = AnswerKind::Elicited { action, content };
+    Answer { of: AnswerTarget::Elicitation(ElicitationId::new(id)), kind }
+}
+
+fn last_request(world: &World) -> String {
+    format!("{:?}", world.model.requests.lock().unwrap().last().unwrap().messages)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_goes_to_the_model_and_is_given_once() {
+    let world = World::new();
+    let (mut stream, id) = asked(&world).await;
+    assert!(!stream.types().contains("tool-approval-request"));
+    assert_eq!(world.pending().await, [format!("{id} asks Which size?")]);
+    let wrong = world.answer(reply(&id, ElicitAction::Accept, Some(json!({"size": "XXL"})))).await;
+    assert!(wrong.unwrap_err().contains("does not fit"), "only a choice is an answer");
+    let answer = reply(&id, ElicitAction::Accept, Some(json!({"size": "L"})));
+    world.answer(answer.clone()).await.unwrap();
+    stream.read_to_end().await;
+    assert_eq!(stream.text().matches("Very well.").count(), 1);
+    assert!(last_request(&world).contains(r#"\"size\":\"L\""#), "{}", last_request(&world));
+    let states: Vec<&Value> = stream
+        .chunks
+        .iter()
+        .filter(|chunk| chunk["type"] == "data-elicitation")
+        .map(|chunk| &chunk["data"]["state"])
+        .collect();
+    assert_eq!(states, ["pending", "accepted"]);
+    assert!(world.answer(reply(&id, ElicitAction::Decline, None)).await.is_err(), "late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_answer_has_the_guesses() {
+    for action in [ElicitAction::Decline, ElicitAction::Cancel] {
+        let world = World::new();
+        let (mut stream, id) = asked(&world).await;
+        world.answer(reply(&id, action, None)).await.unwrap();
+        stream.read_to_end().await;
+        assert!(last_request(&world).contains("did not answer"), "{}", last_request(&world));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_outlives_a_restart_and_the_end_of_its_stream() {
+    for (hold, restarts) in
+        [(Hold::default(), true), (Hold::For(Duration::ZERO), true), (Hold::For(Duration::ZERO), false)]
+    {
+        let world = World::with_hold(hold);
+        let (mut stream, id) = asked(&world).await;
+        if hold == Hold::For(Duration::ZERO) {
+            stream.read_to_end().await;
+        }
+        drop(stream);
+        let world = if restarts { world.restarted() } else { world };
+        asking(&world);
+        assert_eq!(world.pending().await, [format!("{id} asks Which size?")], "the same question");
+        world.answer(reply(&id, ElicitAction::Accept, Some(json!({"size": "S"})))).await.unwrap();
+        if let Some(mut stream) = world.follow().await {
+            stream.read_to_end().await;
+        }
+        assert!(world.pending().await.is_empty());
+        assert!(last_request(&world).contains(r#"\"size\":\"S\""#), "{}", last_request(&world));
+        let message = format!("{:?}", world.messages().await[1]);
+        assert!(message.contains("accepted") && !message.contains("pending"), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn too_many_questions_are_to_be_assumed_and_nobody_is_asked() {
+    let world = World::new();
+    asking(&world);
+    let three: Vec<Value> =
+        ["a", "b", "c"].map(|id| json!({"id": id, "question": "?", "guess": "x"})).to_vec();
+    world.script([calls(&[("ask_user", json!({"questions": three}))]), text("My best guess.")]);
+    let mut stream = world.post_text("go").await;
+    stream.read_to_end().await;
+    assert!(!stream.types().contains("data-elicitation"));
+    assert!(last_request(&world).contains("best assumption"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_message_and_a_stop_withdraw_the_question() {
+    for stops in [true, false] {
+        let world = World::new();
+        let (mut stream, id) = asked(&world).await;
+        if stops {
+            world.engine.stop(&world.owner, &world.chat).await.unwrap();
+        } else {
+            world.post_text("never mind").await.read_to_end().await;
+        }
+        stream.read_to_end().await;
+        assert!(world.answer(reply(&id, ElicitAction::Accept, Some(json!({"size": "S"})))).await.is_err());
+        assert!(world.pending().await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assistant_without_the_group_has_no_such_tool() {
+    let world = World::new();
+    world.script([calls(&[("ask_user", size())]), text("No.")]);
+    let mut stream = world.post_text("go").await;
+    stream.read_to_end().await;
+    assert!(!stream.types().contains("data-elicitation"));
+    assert!(last_request(&world).contains("There is no tool named"));
+}
