@@ -1,11 +1,12 @@
-//! Questions that the model asks the user with `ask_user`: which ones it may ask, the form that a person is shown, and what the model is told.
+//! Questions of the run itself: those that the model asks the user with `ask_user`, and what follows the failure of a call. This is which
+//! ones may be asked, the form that a person is shown, and what the model is told.
 //!
 //! A question follows from the call that asks it, so it is saved with the call and outlives the process. This module decides without I/O.
 
 use std::collections::HashSet;
 
 use fermata_protocol::ElicitationId;
-use fermata_tools::{Call, Decision, Elicitation, RunBy, ToolSpec};
+use fermata_tools::{AskedFailure, Call, Decision, Elicitation, RunBy, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -152,6 +153,47 @@ pub(crate) fn output(input: &Value, content: Option<&Value>) -> Value {
         output["guessed"] = json!(assumed);
     }
     output
+}
+
+/// What a person has chosen after the failure of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureChoice {
+    Retry,
+    GoOn,
+    Stop,
+}
+
+/// Returns the id of the question about the failure of a call. It is the same in each process, and another one for each attempt.
+pub(crate) fn id_about_failure(call: &Call) -> ElicitationId {
+    ElicitationId::new(format!("elic_{}_{}", call.id, call.times_run()))
+}
+
+/// Returns the question what follows the failure of a call.
+pub(crate) fn about_failure(call: &Call, failure: &AskedFailure) -> Elicitation {
+    let AskedFailure { error_type, text } = failure;
+    let tool = &call.tool;
+    Elicitation {
+        message: format!("{tool} failed ({error_type}): {text}\nTry it again, go on without it, or stop?"),
+        requested_schema: json!({
+            "type": "object",
+            "properties": {
+                "choice": { "type": "string", "title": "What now?", "enum": ["retry", "go_on", "stop"], "default": "go_on" }
+            },
+            "required": ["choice"],
+        }),
+        server: None,
+        other_candidates: Vec::new(),
+    }
+}
+
+/// Returns what a person has chosen. `content` is the form as the person has sent it; without an answer the run goes on.
+pub(crate) fn choice(content: Option<&Value>) -> FailureChoice {
+    match content.and_then(|content| content["choice"].as_str()) {
+        Some("retry") => FailureChoice::Retry,
+        Some("stop") => FailureChoice::Stop,
+        // The form was checked against its schema.
+        Some(_) | None => FailureChoice::GoOn,
+    }
 }
 
 #[cfg(test)]

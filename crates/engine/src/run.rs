@@ -394,7 +394,7 @@ impl Run {
 
     /// Returns whether the run has something in this process that is not saved.
     pub fn is_pinned(&self) -> bool {
-        self.elicitations().any(|elicited| !self.is_own_question(elicited))
+        self.elicitations().any(|elicited| !Self::is_own_question(elicited))
     }
 
     /// Returns whether the run can be dropped from memory: its readers were detached, and everything of it is saved.

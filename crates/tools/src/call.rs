@@ -11,7 +11,7 @@ use serde_json::Value;
 pub use answer::{Receipt, Refusal, ValidAnswer};
 pub use state::{CallState, Cancelled, StateName, Transition};
 
-use crate::{Decision, Owner, PolicyDecision, ResourceKey};
+use crate::{Decision, ErrorType, Owner, PolicyDecision, ResourceKey};
 
 mod answer;
 mod state;
@@ -68,6 +68,9 @@ pub struct Call {
     /// True if the call is a question of the run itself, which waits for the user.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub asks_user: bool,
+    /// The failure that the person is, or was, asked about.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub asked_about: Option<AskedFailure>,
     /// True if the output says that nothing was found.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_empty: bool,
@@ -95,6 +98,15 @@ pub struct ApprovalRequest {
     /// True if the gate waits for the decision. It is false for a request that is shown only because a stock client needs one to post
     /// the message again.
     pub required: bool,
+}
+
+/// A failure of which the person decides what follows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedFailure {
+    /// The type of the failure.
+    pub error_type: ErrorType,
+    /// The description of the failure.
+    pub text: String,
 }
 
 /// A person's reply to a question that a running call asked.
@@ -160,6 +172,7 @@ impl Call {
             replies: Vec::new(),
             resource: None,
             asks_user: false,
+            asked_about: None,
             is_empty: false,
             fallback_of: None,
             last_report: None,

@@ -26,8 +26,8 @@ mod toolbox;
 
 pub use audit::{AuditAction, AuditEvent, input_hash};
 pub use call::{
-    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, ElicitationRecord, Receipt, Refusal,
-    RunBy, StateName, Transition, ValidAnswer,
+    ApprovalDecision, ApprovalRequest, AskedFailure, Call, CallState, Cancelled, ElicitationRecord, Receipt,
+    Refusal, RunBy, StateName, Transition, ValidAnswer,
 };
 pub use checker::{AnswerSchema, Check, Checker, InputError};
 pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};

@@ -4,16 +4,21 @@
 //! resumes the run, it withdraws the questions that are still open.
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
-use fermata_tools::{CallState, Elicitation, ElicitationRecord, ElicitationReply};
+use fermata_tools::{
+    AskedFailure, CallState, Elicitation, ElicitationRecord, ElicitationReply, ErrorStrategy, ToolError,
+};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Deciding, Phase, Run,
+    Deciding, Ending, Phase, Run,
     gate::{expiry, too_many_wait},
     is_at_work, later,
 };
-use crate::{Pending, questions};
+use crate::{
+    Pending,
+    questions::{self, FailureChoice},
+};
 
 /// The kind of the data part that shows a question.
 const ELICITATION: &str = "data-elicitation";
@@ -25,11 +30,23 @@ pub(crate) struct Elicited {
     /// The index in [`Run::calls`] of the call that asks.
     pub asker: usize,
     pub question: Elicitation,
+    pub source: QuestionSource,
     pub state: ElicitState,
     pub since: Timestamp,
     pub expires: Timestamp,
     /// The scope of the expiry.
     pub expiry_ends: ExpiryEnds,
+}
+
+/// The party that asks a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum QuestionSource {
+    /// A tool that waits for the reply in this process.
+    Tool,
+    /// The model, with `ask_user`. The run waits for the reply, so the question outlives the process.
+    AskUser,
+    /// The run, about the failure of a call. The question outlives the process, too.
+    Failure,
 }
 
 /// The thing that ends when nobody has answered a question in time.
@@ -74,28 +91,40 @@ impl Run {
     }
 
     /// Returns whether the run itself asks the question, so that it outlives the process.
-    pub(super) fn is_own_question(&self, elicited: &Elicited) -> bool {
-        self.call(elicited.asker).asks_user
+    pub(super) fn is_own_question(elicited: &Elicited) -> bool {
+        match elicited.source {
+            QuestionSource::Tool => false,
+            QuestionSource::AskUser | QuestionSource::Failure => true,
+        }
+    }
+
+    /// Returns the question that the run itself asks about a call, if there is one.
+    fn own_question(&self, index: usize) -> Option<Elicited> {
+        let call = self.call(index);
+        let (CallState::Executing, Some(expires)) = (call.state(), call.expires) else { return None };
+        let (id, question, source) = match &call.asked_about {
+            Some(failure) => (
+                questions::id_about_failure(call),
+                questions::about_failure(call, failure),
+                QuestionSource::Failure,
+            ),
+            None if call.asks_user => {
+                (questions::id_of(call), questions::form(call.effective_input()), QuestionSource::AskUser)
+            }
+            None => return None,
+        };
+        let (since, state, expiry_ends) = (call.since(), ElicitState::Pending, ExpiryEnds::Run);
+        Some(Elicited { id, asker: index, question, source, state, since, expires, expiry_ends })
+    }
+
+    /// Returns the id of the question that the run itself asks about a call, if it waits for an answer.
+    pub(super) fn own_question_id(&self, index: usize) -> Option<ElicitationId> {
+        self.own_question(index).map(|elicited| elicited.id)
     }
 
     /// Restores the questions of the run itself that wait for an answer.
     pub(super) fn restore_questions(&mut self) {
-        for index in 0..self.calls.len() {
-            let call = &self.calls[index];
-            if let (true, CallState::Executing, Some(expires)) = (call.asks_user, call.state(), call.expires)
-            {
-                let question = Elicited {
-                    id: questions::id_of(call),
-                    asker: index,
-                    question: questions::form(call.effective_input()),
-                    state: ElicitState::Pending,
-                    since: call.since(),
-                    expires,
-                    expiry_ends: ExpiryEnds::Run,
-                };
-                self.elicited.push(question);
-            }
-        }
+        self.elicited = (0..self.calls.len()).filter_map(|index| self.own_question(index)).collect();
     }
 
     /// Returns whether the call waits for an answer to a question that it has asked, or may have asked.
@@ -142,6 +171,7 @@ impl Deciding<'_> {
             id: id.clone(),
             asker,
             question,
+            source: QuestionSource::Tool,
             state: ElicitState::Pending,
             since: self.context.now,
             expires,
@@ -157,21 +187,35 @@ impl Deciding<'_> {
             return self.fail(index, too_many_wait(self.context));
         }
         self.change(index, CallState::Executing);
-        let call = self.call_mut(index);
-        call.asks_user = true;
-        let (id, question) = (questions::id_of(call), questions::form(call.effective_input()));
-        let expires = expiry(self.context);
-        self.call_mut(index).expires = Some(expires);
-        self.run.elicited.push(Elicited {
-            id: id.clone(),
-            asker: index,
-            question,
-            state: ElicitState::Pending,
-            since: self.context.now,
-            expires,
-            expiry_ends: ExpiryEnds::Run,
-        });
-        self.effects.after.ask.push(id);
+        self.call_mut(index).asks_user = true;
+        self.ask_own_question(index);
+    }
+
+    /// Asks a person what follows the failure of a call. Returns `false` if nobody is asked.
+    pub(super) fn ask_about_failure(&mut self, index: usize, error: &ToolError) -> bool {
+        let call = self.run.call(index);
+        let strategy = self.context.rules.errors_of(&call.tool).of(error.error_type);
+        let is_own = call.asks_user || self.run.is_of_plan(call);
+        let waiting = self.run.pending().count() + self.run.elicitations().count();
+        if strategy != ErrorStrategy::AskPerson
+            || is_own
+            || call.times_run() == 0
+            || self.context.rules.fallback_of(&call.tool).is_some()
+            || waiting >= self.context.limits.parked_calls
+        {
+            return false;
+        }
+        let failure = AskedFailure { error_type: error.error_type, text: error.text.clone() };
+        self.call_mut(index).asked_about = Some(failure);
+        self.ask_own_question(index);
+        true
+    }
+
+    fn ask_own_question(&mut self, index: usize) {
+        self.call_mut(index).expires = Some(expiry(self.context));
+        let Some(question) = self.run.own_question(index) else { return };
+        self.effects.after.ask.push(question.id.clone());
+        self.run.elicited.push(question);
         self.show_elicitation(self.run.elicited.len() - 1);
     }
 
@@ -204,17 +248,41 @@ impl Deciding<'_> {
         self.run.elicited[index].state = ElicitState::Answered(action, content);
         self.effects.after.replies.push((self.run.elicited[index].id.clone(), reply));
         self.show_elicitation(index);
-        if self.run.is_own_question(&self.run.elicited[index]) {
-            let content = match &self.run.elicited[index].state {
-                ElicitState::Answered(ElicitAction::Accept, content) => {
-                    Some(content.clone().unwrap_or_else(|| json!({})))
-                }
-                ElicitState::Answered(ElicitAction::Decline | ElicitAction::Cancel, _)
-                | ElicitState::Pending
-                | ElicitState::Withdrawn(_) => None,
-            };
-            let output = questions::output(self.run.call(asker).effective_input(), content.as_ref());
-            self.settle(asker, Ok(output));
+        let content = match &self.run.elicited[index].state {
+            ElicitState::Answered(ElicitAction::Accept, content) => {
+                Some(content.clone().unwrap_or_else(|| json!({})))
+            }
+            ElicitState::Answered(ElicitAction::Decline | ElicitAction::Cancel, _)
+            | ElicitState::Pending
+            | ElicitState::Withdrawn(_) => None,
+        };
+        match self.run.elicited[index].source {
+            QuestionSource::Tool => {}
+            QuestionSource::AskUser => {
+                let output = questions::output(self.run.call(asker).effective_input(), content.as_ref());
+                self.settle(asker, Ok(output));
+            }
+            QuestionSource::Failure => self.on_choice(asker, questions::choice(content.as_ref())),
+        }
+    }
+
+    /// Does what a person has chosen after the failure of a call.
+    fn on_choice(&mut self, index: usize, choice: FailureChoice) {
+        let Some(AskedFailure { error_type, text }) = self.run.call(index).asked_about.clone() else {
+            return;
+        };
+        self.call_mut(index).expires = None;
+        match choice {
+            FailureChoice::Retry => {
+                self.call_mut(index).asked_about = None;
+                self.run.awaiting_retry.insert(self.run.call(index).id.clone());
+                self.start_or_queue(index);
+            }
+            FailureChoice::GoOn => self.fail(index, ToolError::new(error_type, text)),
+            FailureChoice::Stop => {
+                self.fail(index, ToolError::new(error_type, text));
+                self.end_run(Ending::Stopped);
+            }
         }
     }
 

@@ -5,7 +5,6 @@
 use fermata_tools::{CallState, ToolError};
 
 use super::{Deciding, Ending, Phase, is_at_work};
-use crate::questions;
 
 /// The error text of a call that ran while the process ended.
 const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";
@@ -26,8 +25,8 @@ impl Deciding<'_> {
                     let call = self.run.call(index);
                     if *call.state() == CallState::Scheduled && call.has_passed {
                         self.start_or_queue(index);
-                    } else if call.asks_user && !call.state().is_final() {
-                        self.effects.after.ask.push(questions::id_of(call));
+                    } else if let Some(question) = self.run.own_question_id(index) {
+                        self.effects.after.ask.push(question);
                     } else if is_at_work(call) {
                         let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
                         let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));

@@ -58,7 +58,12 @@ impl Run {
         if self.has_fallback(&call.id) {
             return Some("Another tool was called in its place; the result follows.");
         }
-        rules.errors_of(&call.tool).of(error_type).hint(error_type)
+        let strategy = match rules.errors_of(&call.tool).of(error_type) {
+            // The person has decided already.
+            ErrorStrategy::AskPerson if call.asked_about.is_some() => ErrorStrategy::GoOn,
+            strategy => strategy,
+        };
+        strategy.hint(error_type)
     }
 
     /// Returns whether an output says that nothing was found.
@@ -258,6 +263,7 @@ impl Deciding<'_> {
                     self.end_run_if_fatal(index, ErrorType::EmptyResult);
                 }
             }
+            Err(error) if self.ask_about_failure(index, &error) => {}
             Err(error) => {
                 let error_type = error.error_type;
                 self.fail(index, error);

@@ -1,7 +1,10 @@
 //! What follows a call that has failed, found nothing, or was cancelled: fallbacks, and calls that a person makes again.
 
 use fermata_engine::{CallError, Rules, Submission, SubmitError};
-use fermata_protocol::{ChatBody, ToolCallId, ToolState, UiMessage, UiPart};
+use fermata_protocol::{
+    Answer, AnswerKind, AnswerTarget, ChatBody, ElicitAction, ElicitationId, ToolCallId, ToolState,
+    UiMessage, UiPart,
+};
 use fermata_tools::{
     Decision, DefaultPolicy, ErrorStrategy, ErrorType, Fallback, Owner, Pattern, Policy, PolicyDecision,
     ToolSettings, ToolSpec,
@@ -277,4 +280,69 @@ impl Policy for AskOrDeny {
         let decision = if self.0 { Decision::Ask } else { Decision::Deny };
         PolicyDecision { decision, ..DefaultPolicy.decide(owner, tool, input) }
     }
+}
+
+/// A chat in which a call has failed of which a person decides, and the id of the question.
+async fn asked_about_failure(world: &World) -> (StreamReader, String) {
+    let errors = vec![(ErrorType::Internal, ErrorStrategy::AskPerson)];
+    world.engine.set_rules(settings(ToolSettings { errors, ..ToolSettings::default() }));
+    world.script([failing(), text("Well.")]);
+    let mut stream = world.post_text("go").await;
+    stream.read_until("data-elicitation").await;
+    let id = stream.find("data-elicitation")["data"]["elicitationId"].as_str().unwrap().to_owned();
+    (stream, id)
+}
+
+fn chosen(id: &str, choice: Option<&str>) -> Answer {
+    let (action, content) = match choice {
+        Some(choice) => (ElicitAction::Accept, Some(json!({ "choice": choice }))),
+        None => (ElicitAction::Decline, None),
+    };
+    let of = AnswerTarget::Elicitation(ElicitationId::new(id));
+    Answer { of, kind: AnswerKind::Elicited { action, content } }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_decides_what_follows_a_failure() {
+    for choice in [Some("go_on"), None] {
+        let world = World::new();
+        let (mut stream, id) = asked_about_failure(&world).await;
+        assert!(!stream.types().contains("tool-output-error"), "the call has no outcome yet");
+        let bad = chosen(&id, Some("dance"));
+        assert!(world.answer(bad).await.is_err());
+        world.answer(chosen(&id, choice)).await.unwrap();
+        stream.read_to_end().await;
+        assert_eq!(states(&world.messages().await[1]), ["run the input says so"]);
+        assert!(stream.text().ends_with("Well."));
+    }
+
+    let world = World::new();
+    let (mut stream, id) = asked_about_failure(&world).await;
+    world.answer(chosen(&id, Some("stop"))).await.unwrap();
+    stream.read_to_end().await;
+    assert_eq!(world.model_calls(), 1, "the model is not asked again");
+    assert_eq!(states(&world.messages().await[1]), ["run the input says so"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_may_let_a_call_run_again_and_the_question_outlives_a_restart() {
+    let world = World::new();
+    let (stream, id) = asked_about_failure(&world).await;
+    drop(stream);
+    let world = world.restarted();
+    let errors = vec![(ErrorType::Internal, ErrorStrategy::AskPerson)];
+    world.engine.set_rules(settings(ToolSettings { errors, ..ToolSettings::default() }));
+    assert_eq!(world.pending().await.len(), 1);
+    world.answer(chosen(&id, Some("retry"))).await.unwrap();
+    let mut stream = world.follow().await.unwrap();
+    // It fails again, which is another question.
+    while world.pending().await.is_empty() || world.pending().await[0].starts_with(&format!("{id} ")) {
+        tokio::task::yield_now().await;
+    }
+    let second = world.pending().await[0].split(' ').next().unwrap().to_owned();
+    assert!(world.answer(chosen(&id, Some("stop"))).await.is_err(), "the first question is over");
+    world.engine.set_rules(Rules { policy: Arc::new(AskOrDeny(false)), ..Rules::default() });
+    world.answer(chosen(&second, Some("retry"))).await.unwrap();
+    stream.read_to_end().await;
+    assert_eq!(states(&world.messages().await[1]), ["run denied"], "a retry never gets round a rule");
 }

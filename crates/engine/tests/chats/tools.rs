@@ -190,8 +190,8 @@ async fn the_settings_say_what_follows_a_failure() {
         let error = stream.chunks.iter().find(|chunk| chunk["type"] == "error").cloned();
         (requests.get(1).map(|request| format!("{:?}", request.messages)), error)
     };
-    let (prompt, error) = run_with(ErrorStrategy::AskPerson).await;
-    assert!(prompt.unwrap().contains("ask whether to try again later") && error.is_none());
+    let (prompt, error) = run_with(ErrorStrategy::GoOn).await;
+    assert!(prompt.unwrap().contains("tell the user to try later") && error.is_none());
     let (prompt, error) = run_with(ErrorStrategy::FailRun).await;
     assert_eq!(prompt, None, "the model is not asked again");
     assert!(error.unwrap()["errorText"].as_str().unwrap().contains("rate_limit"));

@@ -24,12 +24,18 @@ auth = \"fail_run\"
 | --- | --- |
 | `retry` | The call runs again, twice at most, if its tool is repeatable. If it still fails, or may not be repeated, it is `go_on`. |
 | `go_on` | The model is told the error, with the advice below. |
-| `ask_person` | The model is told the error, and to ask the user before it goes on. |
+| `ask_person` | A person is asked what is to be done, before the call has its outcome. |
 | `fail_run` | The run ends with `error`, which names the tool and the type. Nothing after it is done. |
 
 An input that does not fit its schema is a failure of the type `invalid_format`, and counts as one for `fail_run`. A failure of a
 browser's tool is told to the model as its page has put it. A result of an MCP tool with `isError` has the type that its
 `structuredContent.errorType` or `_meta.errorType` names, and is `internal` otherwise.
+
+With `ask_person` the call waits, and the question is an elicitation (`data-elicitation`) whose form has `choice`, one of `retry`,
+`go_on` and `stop`. `retry` runs the call again, also of a tool that is not repeatable, unless the newest rules deny it; `go_on` tells
+the model the error, as declining does; `stop` ends the run. The question waits as long as a call does, also across a restart, and the
+call keeps no resource from others meanwhile. An input that does not fit, a call that did not run, and the program loop in Rust have no
+such question: the model is then told to ask the user. A tool with a fallback is not asked about.
 
 What `[tools.\"glob\"] errors` says goes before the table `errors`, for the tools under the glob.
 

@@ -446,7 +446,7 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
         ),
         (
             "[assistants.a]\nbuiltin = [\"tme\"]\n",
-            "fermata.toml:2: builtin: \"tme\" is not known; use time, notes or memory",
+            "fermata.toml:2: builtin: \"tme\" is not known; use time, notes, memory or ask_user",
         ),
         (
             "[assistants.a]\ninstructions_file = \"no/such.md\"\n",

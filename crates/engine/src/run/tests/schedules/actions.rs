@@ -44,7 +44,15 @@ impl World {
     pub fn answer_question(&mut self, index: usize, how: usize) {
         let asked = self.run.elicited.iter().rev().nth(index);
         let Some(of) = asked.map(|elicited| AnswerTarget::Elicitation(elicited.id.clone())) else { return };
+        let is_about_failure = self.run.elicited.iter().any(|asked| {
+            AnswerTarget::Elicitation(asked.id.clone()) == of
+                && asked.source == elicit::QuestionSource::Failure
+        });
+        let choice = |choice: &str| (ElicitAction::Accept, Some(json!({ "choice": choice })));
         let (action, content) = match how {
+            0 if is_about_failure => choice("go_on"),
+            1 if is_about_failure => choice("retry"),
+            2 if is_about_failure => choice("stop"),
             0 | 1 => (ElicitAction::Accept, Some(json!({"size": 1}))),
             2 => (ElicitAction::Accept, Some(json!({"size": "big"}))),
             3 => (ElicitAction::Decline, None),
@@ -76,6 +84,11 @@ impl World {
                 live.pending_calls.remove(&self.run.calls[*index].id),
                 "an answered call was not pending"
             );
+        }
+        for (index, _, content) in &valid.elicitations {
+            if content.as_ref().is_some_and(|content| content["choice"] == "retry") {
+                self.facts.person_retries(&self.run.calls[self.run.elicited[*index].asker].id);
+            }
         }
         let about: Vec<_> = valid
             .calls

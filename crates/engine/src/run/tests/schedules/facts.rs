@@ -83,7 +83,8 @@ impl Facts {
             let waiters = live.waiters.iter().filter(|(id, _)| *id == call.id).count();
             let parked = usize::from(live.pending_calls.contains(&call.id));
             let absent = usize::from(world.run.awaiting_tools.contains_key(&call.id));
-            assert_eq!(jobs + waiters + parked + absent, 1, "who settles {call:?}?");
+            let asked = usize::from(call.asked_about.is_some());
+            assert_eq!(jobs + waiters + parked + absent + asked, 1, "who settles {call:?}?");
         }
         let is_open =
             |id: &ToolCallId| world.run.calls.iter().any(|call| call.id == *id && !call.state().is_final());
@@ -138,6 +139,11 @@ impl Facts {
         ran.push(actor);
         let most = if matches!(call.tool.as_str(), "again" | "ledger") { 3 } else { 1 };
         assert!(ran.len() <= most, "{} runs too often", call.id);
+    }
+
+    /// A person lets a call run again, as often as a person likes.
+    pub fn person_retries(&mut self, call: &ToolCallId) {
+        self.ran.remove(call);
     }
 
     /// Checks that outcomes and the permissions of browsers to run calls are saved before readers are shown them.
