@@ -242,7 +242,12 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         }
         ToolState::OutputError { error_text, .. } => {
             let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.rules));
-            tool_result_text(failure_text(error_text, hint), limit)
+            let mut text = error_text.clone();
+            // What a person has cancelled says so itself.
+            if let Some(run) = context.run.filter(|run| run.has_failed(&part.tool_call_id)) {
+                text = run.with_last_report(&part.tool_call_id, text);
+            }
+            tool_result_text(failure_text(&text, hint), limit)
         }
         ToolState::OutputDenied { error_text: Some(error_text), .. } => tool_result_text(error_text, limit),
         // A history that a client has sent has the reason in the approval, if at all.

@@ -130,7 +130,8 @@ impl Deciding<'_> {
                 | Ending::CrashLoop
                 | Ending::ToolFailed { .. } => Cancelled::RunEnded,
             };
-            let text = self.with_last_report(index, cancelled.text());
+            self.keep_last_report(index);
+            let text = self.run.with_last_report(&self.run.call(index).id, cancelled.text());
             self.change(index, CallState::Cancelled { cancelled });
             self.show_error(index, text);
         }

@@ -28,6 +28,21 @@ impl Run {
         self.index_of(call).is_some_and(|index| is_at_work(self.call(index)))
     }
 
+    /// Returns whether the call is one of the run and has failed.
+    pub fn has_failed(&self, call: &ToolCallId) -> bool {
+        let call = self.index_of(call).map(|index| self.call(index));
+        call.is_some_and(|call| matches!(call.state(), CallState::Error { .. }))
+    }
+
+    /// Returns the text for a call that has ended without an output, with what it has reported last.
+    pub fn with_last_report(&self, call: &ToolCallId, text: String) -> String {
+        let report = self.index_of(call).and_then(|index| self.call(index).last_report.as_ref());
+        let Some(report) = report else { return text };
+        let shown = report.as_str().map_or_else(|| report.to_string(), str::to_owned);
+        let clipped: String = shown.chars().take(REPORT_CHARACTERS).collect();
+        format!("{text}\nIt had reported: {clipped}")
+    }
+
     /// Returns whether calls wait for tools that are not available.
     pub fn waits_for_tools(&self) -> bool {
         !self.awaiting_tools.is_empty()
@@ -232,18 +247,17 @@ impl Deciding<'_> {
         };
         self.withdraw_elicitations(index);
         self.effects.after.cancel.push(call.clone());
-        let text = self.with_last_report(index, Cancelled::ByPerson.text());
+        self.keep_last_report(index);
+        let text = self.run.with_last_report(call, Cancelled::ByPerson.text());
         self.change(index, CallState::Cancelled { cancelled: Cancelled::ByPerson });
         self.show_error(index, text);
     }
 
-    /// Returns the text for a call that ends without an output, with what it has reported last.
-    pub(super) fn with_last_report(&mut self, index: usize, text: String) -> String {
-        let Some(report) = self.run.reports.remove(&index) else { return text };
-        let shown = report.as_str().map_or_else(|| report.to_string(), str::to_owned);
-        let clipped: String = shown.chars().take(REPORT_CHARACTERS).collect();
-        self.call_mut(index).last_report = Some(report);
-        format!("{text}\nIt had reported: {clipped}")
+    /// Keeps what a call has reported last, if it ends without an output.
+    pub(super) fn keep_last_report(&mut self, index: usize) {
+        if let Some(report) = self.run.reports.remove(&index) {
+            self.call_mut(index).last_report = Some(report);
+        }
     }
 
     /// Settles a call of the server or of an MCP server that has ended.
@@ -288,7 +302,7 @@ impl Deciding<'_> {
 
     pub(super) fn fail(&mut self, index: usize, error: ToolError) {
         let ToolError { error_type, text, retry_after: _ } = error;
-        let text = self.with_last_report(index, text);
+        self.keep_last_report(index);
         self.change(index, CallState::Error { error_type, error_text: text.clone() });
         self.show_error(index, text);
     }

@@ -1,5 +1,7 @@
 //! Questions that the model asks the user with `ask_user`.
 
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
+
 use std::time::Duration;
 
 use fermata_engine::{Assistants, Hold};
