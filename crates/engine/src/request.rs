@@ -229,13 +229,38 @@ chat_request!(AnswerRequest -> Vec<Receipt>, AnswerError, if denied Err(AnswerEr
 chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None));
 chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None));
 chat_request!(Stop -> (), ReadError, if denied Ok(()));
-chat_request!(CancelCall -> (), CallError, if denied Err(CallError::NotFound));
 chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound));
 chat_request!(PlanSummary -> Option<(String, SummaryPlan)>, SummaryError, if denied Err(SummaryError::NotFound));
 chat_request!(CorrectSummary -> SummaryView, SummaryError, if denied Err(SummaryError::NotFound));
+
+impl From<CancelCall> for Request {
+    fn from(request: CancelCall) -> Self {
+        Self::CancelCall(request)
+    }
+}
+
+impl ChatRequest for CancelCall {
+    type Reply = ();
+    type Error = CallError;
+
+    fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    fn denied() -> Result<(), CallError> {
+        Err(CallError::NotFound)
+    }
+}
+
+impl RemoteRequest for CancelCall {
+    /// The second time, the call does not run any more.
+    fn is_idempotent(&self) -> bool {
+        false
+    }
+}
 
 impl From<Box<SaveSummary>> for Request {
     fn from(request: Box<SaveSummary>) -> Self {

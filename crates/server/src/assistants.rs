@@ -20,11 +20,11 @@ use crate::{
 /// # Errors
 /// Returns an error if a model cannot be built.
 pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assistants, BuildError> {
-    // Who tries the demo is to see everything.
+    // Who tries the demo is to see everything. Its pages bring a tool of the name ask_user along.
     let is_demo = own_model.is_none() && matches!(config.provider()?, Provider::Demo(_));
     let builtin = match &config.builtin {
         Some(groups) => groups.to_vec(),
-        None if is_demo => Builtin::ALL.to_vec(),
+        None if is_demo => vec![Builtin::Time, Builtin::Notes, Builtin::Memory],
         None => vec![Builtin::Time, Builtin::Notes],
     };
     let main = match own_model {

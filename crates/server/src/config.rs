@@ -242,8 +242,8 @@ settings! {
         /// own), ignore, or refuse (422).
         client_system: ClientSystem = "append", "FERMATA_CLIENT_SYSTEM";
         /// The groups of built-in tools: time (current_time), notes (search_notes, write_note), memory (remember, recall, forget,
-        /// with all that an assistant then knows of its user) and ask_user (ask_user). By default time and notes, and all of them
-        /// if the demo model answers.
+        /// with all that an assistant then knows of its user) and ask_user (ask_user). By default time and notes, and memory if
+        /// the demo model answers.
         builtin: Option<List<Builtin>>, "FERMATA_BUILTIN";
     }
     "Plans" {

@@ -86,8 +86,10 @@ impl Run {
         let tool = &self.call(index).tool;
         let own = context.toolbox.find(tool).and_then(ToolRef::tool).and_then(|tool| tool.empty_at());
         let Some(path) = context.rules.empty_at(tool).or(own) else { return false };
-        // Of an MCP result it is the structured part.
-        let output = output.get("structuredContent").unwrap_or(output);
+        // Of an MCP result it is the structured part. A text, or a result without that part, says nothing about it.
+        let is_mcp_result = output.get("content").is_some_and(Value::is_array);
+        let structured = if is_mcp_result { output.get("structuredContent") } else { Some(output) };
+        let Some(output) = structured.filter(|output| output.is_object()) else { return false };
         let part = path.split('.').try_fold(output, |value, key| value.get(key));
         match part {
             None | Some(Value::Null) => true,

@@ -1,6 +1,6 @@
 //! Calls on their way to their outcome: parked, queued for a resource, run, reported, failed.
 
-use fermata_tools::{ChainMode, ErrorPolicy, ErrorStrategy, ErrorType};
+use fermata_tools::{ChainMode, ErrorPolicy, ErrorStrategy, ErrorType, Pattern, ToolSettings};
 
 use super::*;
 
@@ -190,4 +190,30 @@ fn a_call_whose_tool_does_not_come_back_fails() {
         save
         tool-output-error call_1 The tool note is not there any more, so the call did not run.
     "#]]);
+}
+
+#[test]
+fn only_a_structured_output_can_say_that_nothing_was_found() {
+    let mcp = |structured: Value| json!({"content": [{"type": "text", "text": "x"}], "structuredContent": structured});
+    for (output, is_empty) in [
+        (json!({"notes": []}), true),
+        (json!({"notes": null}), true),
+        (json!({"notes": " "}), true),
+        (json!({"notes": {}}), true),
+        (json!({}), true),
+        (json!({"notes": [1]}), false),
+        (json!({"notes": false}), false),
+        (json!({"notes": 0}), false),
+        (mcp(json!({"notes": []})), true),
+        (mcp(json!({"notes": ["a"]})), false),
+        (json!({"content": [{"type": "text", "text": "plain words"}]}), false),
+        (json!("plain words"), false),
+        (json!([]), false),
+        (Value::Null, false),
+    ] {
+        let empty = ToolSettings { empty: Some("notes".into()), ..ToolSettings::default() };
+        let mut play = Play::with(|rules| Rules { tools: vec![(Pattern::new("time"), empty)], ..rules });
+        play.calls(&[("time", "{}")]).settle("call_1", Ok(output.clone()));
+        assert_eq!(play.run.calls[0].is_empty, is_empty, "{output}");
+    }
 }
