@@ -10,19 +10,9 @@ use serde_json::Value;
 
 use super::{
     Deciding, Next, Phase, Run,
-    streaming::{MadeCall, dynamic},
+    streaming::{MadeCall, OwnCall, dynamic},
 };
 use crate::step_collector::InvalidArguments;
-
-/// A call that the run is about to make.
-#[derive(Clone, Debug)]
-pub(super) struct OwnCall {
-    id: ToolCallId,
-    tool: String,
-    input: Value,
-    /// The call that failed, in whose place this one is made.
-    fallback_of: Option<ToolCallId>,
-}
 
 /// The call with which a run begins, because a person makes a failed one again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use fermata_tools::{Call, InputError, RunBy};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Deciding, Ending, Next, Phase, Run, own_calls::OwnCall};
+use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
     context::context_usage,
     model::{ModelEvent, Usage},
@@ -46,6 +46,16 @@ pub(super) struct MadeCall {
     pub is_bare: bool,
     /// The call's input, or the arguments that are not valid and the reason.
     pub input: Result<Value, InvalidArguments>,
+}
+
+/// A call that the run is about to make itself.
+#[derive(Clone, Debug)]
+pub(super) struct OwnCall {
+    pub id: ToolCallId,
+    pub tool: String,
+    pub input: Value,
+    /// The call that failed, in whose place this one is made.
+    pub fallback_of: Option<ToolCallId>,
 }
 
 /// The history being compacted, as a client is shown it.
