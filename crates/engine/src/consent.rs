@@ -1,6 +1,6 @@
 //! Consent in words: a message such as "yes" decides about the calls that wait for a person.
 //!
-//! This module knows words only. Whether a message may decide anything is for the plan of the post ([`crate::post`]).
+//! This module knows words only. Whether a message may decide anything is for the plan of the post (`post.rs`).
 
 use unicode_normalization::UnicodeNormalization;
 
