@@ -5,11 +5,12 @@
 //! host. It is passed on as the parser wrote it, because parsers disagree about odd spellings. Names are not resolved: the provider has to
 //! check the addresses of public names.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use url::{Host, Url};
 
-use crate::model::{ModelContent, ModelMessage};
+use crate::{
+    model::{ModelContent, ModelMessage},
+    public_hosts::is_public_host,
+};
 
 /// The files that a model gets by URL. Data URLs are always passed on, because nothing has to be fetched for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,7 +59,7 @@ impl FileUrls {
         let scheme = || FileUrlRefusal::Scheme(parsed.scheme().to_owned());
         let Some(host) = parsed.host() else { return Err(scheme()) };
         let is_allowed = match (self, parsed.scheme()) {
-            (Self::Https, "https") if is_private(&host) => {
+            (Self::Https, "https") if !is_public_host(&host) => {
                 return Err(FileUrlRefusal::Private(host.to_string()));
             }
             (Self::Https, "https") => true,
@@ -134,41 +135,6 @@ pub fn parse_host(text: &str) -> Option<String> {
 fn is_data(url: &str) -> bool {
     // A data URL may be megabytes, which no parser needs to copy.
     url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"))
-}
-
-/// Returns whether a host can be reached only from inside the network of the provider that fetches from it.
-fn is_private(host: &Host<&str>) -> bool {
-    const PRIVATE_SUFFIXES: [&str; 8] =
-        ["localhost", "local", "internal", "intranet", "home", "lan", "corp", "home.arpa"];
-    match host {
-        Host::Domain(name) => {
-            let name = name.strip_suffix('.').unwrap_or(name);
-            let has_suffix =
-                |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.'));
-            // A name without a dot is looked up in the network's own domain.
-            !name.contains('.') || PRIVATE_SUFFIXES.iter().any(has_suffix)
-        }
-        Host::Ipv4(address) => is_private_v4(*address),
-        Host::Ipv6(address) => is_private_v6(*address),
-    }
-}
-
-/// Returns whether an address is not routed over the Internet, by the blocks of IANA's registry of special-purpose addresses.
-fn is_private_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_documentation()
-        || matches!((a, b, c), (0 | 224..=255, _, _) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _))
-}
-
-fn is_private_v6(address: Ipv6Addr) -> bool {
-    let [a, b, ..] = address.segments();
-    // Among the global addresses, the blocks that carry an address of version 4 and those for documentation count as private. The addresses
-    // that are not global include loopback, link-local and unique local addresses, and those that are mapped to version 4.
-    let is_global = (0x2000..=0x3fff).contains(&a);
-    !is_global || a == 0x2002 || a == 0x3fff || (a == 0x2001 && (b < 0x0200 || b == 0x0db8))
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod position;
 mod post;
 pub mod preview;
 mod prompt;
+pub mod public_hosts;
 pub mod questions;
 mod record;
 mod request;
