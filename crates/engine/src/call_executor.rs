@@ -103,6 +103,7 @@ mod tests {
         fn spec(&self) -> ToolSpec {
             ToolSpec {
                 name: "look".into(),
+                title: None,
                 description: String::new(),
                 input_schema: json!({"type": "object"}),
                 run_by: RunBy::Server,

@@ -171,6 +171,7 @@ pub(crate) fn tools(mode: PlanMode) -> Vec<ToolSpec> {
     };
     let spec = |name: &str, description: &str, input_schema: Value, policy: Decision| ToolSpec {
         name: name.into(),
+        title: None,
         description: description.into(),
         input_schema,
         run_by: RunBy::Server,

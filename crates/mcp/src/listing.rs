@@ -91,17 +91,20 @@ impl ToolListing {
 
 /// Returns the tool with only the fields that are used. Tools are kept in memory as long as their server is configured.
 fn stripped(tool: Tool) -> Tool {
-    let mut description = tool.description.or(tool.title.map(Into::into)).unwrap_or_default().into_owned();
+    let title = tool.title.or_else(|| tool.annotations.as_ref()?.title.clone());
+    let mut description = tool.description.or(title.clone().map(Into::into)).unwrap_or_default().into_owned();
     if description.len() > MAX_DESCRIPTION {
         description.truncate(description.floor_char_boundary(MAX_DESCRIPTION));
         description.push('…');
     }
-    let stripped = Tool::new(tool.name, description, tool.input_schema);
+    let mut stripped = Tool::new(tool.name, description, tool.input_schema);
+    stripped.title = title;
     match tool.annotations {
         Some(annotations) => {
             let mut hints = ToolAnnotations::new();
             hints.read_only_hint = annotations.read_only_hint;
             hints.destructive_hint = annotations.destructive_hint;
+            hints.idempotent_hint = annotations.idempotent_hint;
             stripped.with_annotations(hints)
         }
         None => stripped,
@@ -165,8 +168,8 @@ mod tests {
     #[test]
     fn only_the_used_fields_of_a_tool_are_kept() {
         let full = json!({"name": "a", "title": "A", "inputSchema": {}, "outputSchema": {"type": "object"},
-            "annotations": {"title": "x", "readOnlyHint": true, "openWorldHint": true}, "_meta": {"x": "y"}});
-        let kept = json!({"name": "a", "description": "A", "inputSchema": {}, "annotations": {"readOnlyHint": true}});
+            "annotations": {"title": "x", "readOnlyHint": true, "idempotentHint": true, "openWorldHint": true}, "_meta": {"x": "y"}});
+        let kept = json!({"name": "a", "title": "A", "description": "A", "inputSchema": {}, "annotations": {"readOnlyHint": true, "idempotentHint": true}});
         assert_eq!(json!(stripped(serde_json::from_value(full).unwrap())), kept);
     }
 }

@@ -61,6 +61,7 @@ impl McpTool {
         schema.entry("type").or_insert_with(|| "object".into());
         let spec = ToolSpec {
             name,
+            title: listed.title.clone(),
             description: listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default().into(),
             input_schema: Value::Object(schema),
             run_by: RunBy::Mcp,

@@ -78,9 +78,16 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
     }
     let rules = config.policy.iter().map(|written| written.rule.clone()).collect();
     let mut policy = RulePolicy { approval: ApprovalMode::Default, rules };
-    let default_decision = policy.decide(&call.owner, &spec, &call.input);
+    // A tool of the server may have an opinion about its input.
+    let own_tool =
+        if origin == Origin::Server && input_error.is_none() { toolbox.find(&call.tool) } else { None };
+    let decide = |policy: &RulePolicy| match own_tool {
+        Some(tool) => tool.decide(policy, &call.owner, &call.input),
+        None => policy.decide(&call.owner, &spec, &call.input),
+    };
+    let default_decision = decide(&policy);
     policy.approval = config.approval;
-    let policy_decision = policy.decide(&call.owner, &spec, &call.input);
+    let policy_decision = decide(&policy);
     let report = Report {
         config,
         call,
@@ -116,6 +123,7 @@ fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSp
     };
     let spec = ToolSpec {
         name: call.tool.clone(),
+        title: None,
         description: String::new(),
         input_schema: json!({"type": "object"}),
         run_by,
@@ -155,7 +163,8 @@ impl fmt::Display for Report<'_> {
             DecisionSource::Default
             | DecisionSource::Rule(_)
             | DecisionSource::Chain
-            | DecisionSource::Always => {
+            | DecisionSource::Always
+            | DecisionSource::Tool => {
                 self.write_source(f, "by", self.policy_decision)?;
             }
         }
@@ -193,8 +202,12 @@ impl Report<'_> {
             DecisionSource::Default
             | DecisionSource::Auto
             | DecisionSource::Chain
-            | DecisionSource::Always => None,
+            | DecisionSource::Always
+            | DecisionSource::Tool => None,
         };
+        if policy_decision.by == DecisionSource::Tool {
+            return writeln!(f, "{role}: the tool itself, because of this input");
+        }
         let Some((number, written)) = rule else {
             return writeln!(f, "{role}: the tool's own default, as no rule matches");
         };
@@ -225,7 +238,8 @@ impl Report<'_> {
             DecisionSource::Default
             | DecisionSource::Auto
             | DecisionSource::Chain
-            | DecisionSource::Always => self.config.policy.len(),
+            | DecisionSource::Always
+            | DecisionSource::Tool => self.config.policy.len(),
         };
         for (index, WrittenRule { rule, written }) in self.config.policy[..before].iter().enumerate() {
             let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);

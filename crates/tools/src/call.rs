@@ -11,7 +11,9 @@ use serde_json::Value;
 pub use answer::{Receipt, Refusal, ValidAnswer};
 pub use state::{CallState, Cancelled, StateName, Transition};
 
-use crate::{Decision, ErrorType, Owner, PolicyDecision, ResourceKey};
+use crate::{
+    Decision, DecisionSource, ErrorType, Owner, Permission, PolicyDecision, Presentation, ResourceKey,
+};
 
 mod answer;
 mod state;
@@ -44,6 +46,9 @@ pub struct Call {
     /// The input as a person edited it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edited: Option<Value>,
+    /// What the call's tool says of it.
+    #[serde(skip_serializing_if = "Presentation::is_empty", default)]
+    pub presentation: Presentation,
     /// The policy's decision about the call.
     #[serde(rename = "ruling", skip_serializing_if = "Option::is_none", default)]
     pub policy_decision: Option<PolicyDecision>,
@@ -164,6 +169,7 @@ impl Call {
             run_by,
             input: Value::Null,
             edited: None,
+            presentation: Presentation::default(),
             policy_decision: None,
             approval_request: None,
             approval_decision: None,
@@ -255,6 +261,17 @@ impl Call {
         self.edited.as_ref().unwrap_or(&self.input)
     }
 
+    /// Returns how the call was let through.
+    pub fn permission(&self) -> Permission {
+        let by = self.policy_decision.as_ref().map(|policy_decision| policy_decision.by);
+        match &self.approval_decision {
+            _ if self.edited.is_some() => Permission::Edited,
+            Some(_) => Permission::Person,
+            None if by == Some(DecisionSource::Always) => Permission::Always,
+            None => Permission::Rule,
+        }
+    }
+
     /// Returns whether the call waits for a person or for the browser.
     pub fn awaits_answer(&self) -> bool {
         self.awaits_approval() || self.is_parked()
@@ -316,7 +333,7 @@ mod tests {
             policy_decision: Some(PolicyDecision {
                 decision: Decision::Ask,
                 reason: Some("careful".into()),
-                by: crate::DecisionSource::Rule(3),
+                by: DecisionSource::Rule(3),
             }),
             approval_request: Some(ApprovalRequest { id: ApprovalId::new("q"), required: true }),
             approval_decision: Some(decided),

@@ -175,6 +175,7 @@ mod tests {
     fn spec(run_by: RunBy, description: &str) -> ToolSpec {
         ToolSpec {
             name: "t".into(),
+            title: None,
             description: description.into(),
             input_schema: json!({"type": "object"}),
             run_by,

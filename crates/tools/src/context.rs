@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::Owner;
+use crate::{Owner, Permission};
 
 /// The context of a running call. It is cheap to clone.
 #[derive(Clone)]
@@ -23,6 +23,8 @@ pub struct CallContext {
     pub chat: ChatId,
     /// The call's id.
     pub call: ToolCallId,
+    /// How the call was let through.
+    pub permission: Permission,
     /// A token that is cancelled when the run is stopped or the call's time is over. Work in other tasks should watch it.
     pub cancelled: CancellationToken,
     pub(crate) host: Arc<dyn ToolHost>,
@@ -99,13 +101,28 @@ impl CallContext {
     /// Creates a context with a [`NoHost`] and a token that is never cancelled.
     pub fn new(owner: Owner, chat: ChatId, call: ToolCallId) -> Self {
         let (cancelled, pauses) = (CancellationToken::new(), watch::Sender::new(0));
-        Self { owner, chat, call, cancelled, host: Arc::new(NoHost), pauses, waits_for: Arc::default() }
+        Self {
+            owner,
+            chat,
+            call,
+            permission: Permission::default(),
+            cancelled,
+            host: Arc::new(NoHost),
+            pauses,
+            waits_for: Arc::default(),
+        }
     }
 
     /// Replaces the host.
     #[must_use]
     pub fn with_host(self, host: Arc<dyn ToolHost>) -> Self {
         Self { host, ..self }
+    }
+
+    /// Sets how the call was let through.
+    #[must_use]
+    pub fn permitted_by(self, permission: Permission) -> Self {
+        Self { permission, ..self }
     }
 
     /// Replaces the cancellation token.
@@ -170,11 +187,12 @@ impl Drop for Waiting {
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owner, chat, call, cancelled, host: _, pauses: _, waits_for: _ } = self;
+        let Self { owner, chat, call, permission, cancelled, host: _, pauses: _, waits_for: _ } = self;
         f.debug_struct("CallContext")
             .field("owner", owner)
             .field("chat", chat)
             .field("call", call)
+            .field("permission", permission)
             .field("cancelled", &cancelled.is_cancelled())
             .finish_non_exhaustive()
     }

@@ -41,6 +41,23 @@ pub enum DecisionSource {
     Chain,
     /// A person's earlier "always" in the chat.
     Always,
+    /// The tool itself, about this input ([`crate::Tool::confirm`]).
+    Tool,
+}
+
+/// How a call was let through, for the tool that runs it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Permission {
+    /// A rule, the tool's default or the approval mode allowed it; nobody was asked.
+    #[default]
+    Rule,
+    /// A person's earlier "always" in the chat allowed it.
+    Always,
+    /// A person approved it.
+    Person,
+    /// A person approved it with an input that they had edited.
+    Edited,
 }
 
 // === impl Decision ===

@@ -29,6 +29,7 @@ impl RegisteredTool {
     pub fn of_browser(tool: &PostedTool) -> Self {
         let spec = ToolSpec {
             name: tool.name.clone(),
+            title: None,
             description: tool.description.clone().unwrap_or_default(),
             input_schema: tool.input_schema.clone(),
             run_by: RunBy::Browser,

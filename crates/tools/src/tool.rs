@@ -4,11 +4,13 @@ use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use schemars::JsonSchema;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use sha2::Digest;
 
-use crate::{CallContext, Decision, ErrorStrategy, ErrorType, MAX_RETRIES, Resource, RunBy, ToolError};
+use crate::{
+    CallContext, Confirm, Decision, ErrorStrategy, ErrorType, MAX_RETRIES, Resource, RunBy, ToolError,
+};
 
 /// The description of a tool.
 #[derive(Clone, Debug, Serialize)]
@@ -16,6 +18,9 @@ use crate::{CallContext, Decision, ErrorStrategy, ErrorType, MAX_RETRIES, Resour
 pub struct ToolSpec {
     /// The name that the model calls: `[A-Za-z0-9_-]{1,64}`.
     pub name: String,
+    /// The title that people see; `None` if the name has to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The description for the model.
     pub description: String,
     /// The JSON Schema of the input, an object schema.
@@ -72,6 +77,20 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Returns a call with this input in words, such as `Write the note “milk”`; `None` if the tool's title has to do. The input fits the
+    /// schema. Must return at once.
+    fn describe(&self, _input: &Value) -> Option<String> {
+        None
+    }
+
+    /// Returns whether a person has to be asked about a call with this input, before the rules are asked. The input fits the schema.
+    ///
+    /// It is called whenever the rules are: when the model has made the call, when a person has edited the input, and before the call runs.
+    /// Must return at once, and must not change anything.
+    fn confirm(&self, _input: &Value) -> Confirm {
+        Confirm::default()
+    }
+
     /// Runs one call. The input fits the schema.
     ///
     /// The output may have any form that `fermata_engine` can turn into a prompt: text, JSON, MCP content, or the AI SDK's tool result
@@ -94,6 +113,8 @@ pub trait TypedTool: Send + Sync + 'static {
     /// The type of the input.
     type Input: DeserializeOwned + JsonSchema + Send;
 
+    /// The title that people see.
+    const TITLE: Option<&'static str> = None;
     /// True if a call may run again after a failure or a crash.
     const REPEATABLE: bool = false;
     /// The dotted path of the part of an output that is empty if nothing was found.
@@ -107,6 +128,16 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Returns the time limit of a call; `None` for the server's limit.
     fn timeout(&self) -> Option<Duration> {
         None
+    }
+
+    /// Returns a call with this input in words: see [`Tool::describe`].
+    fn describe(&self, _input: &Self::Input) -> Option<String> {
+        None
+    }
+
+    /// Returns whether a person has to be asked about a call with this input: see [`Tool::confirm`].
+    fn confirm(&self, _input: &Self::Input) -> Confirm {
+        Confirm::default()
     }
 
     /// Runs one call.
@@ -138,6 +169,7 @@ impl<T: TypedTool> Tool for Typed<T> {
         }
         ToolSpec {
             name: T::NAME.into(),
+            title: T::TITLE.map(Into::into),
             description: T::DESCRIPTION.into(),
             input_schema: schema,
             run_by: RunBy::Server,
@@ -151,6 +183,15 @@ impl<T: TypedTool> Tool for Typed<T> {
 
     fn empty_at(&self) -> Option<&str> {
         T::EMPTY_AT
+    }
+
+    fn describe(&self, input: &Value) -> Option<String> {
+        self.tool.describe(&T::Input::deserialize(input).ok()?)
+    }
+
+    fn confirm(&self, input: &Value) -> Confirm {
+        // A call with an input that does not fit fails when it runs.
+        T::Input::deserialize(input).map(|input| self.tool.confirm(&input)).unwrap_or_default()
     }
 
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {

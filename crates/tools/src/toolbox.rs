@@ -1,13 +1,19 @@
 //! The tools of a run, by name.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use fermata_protocol::PostedTool;
 use serde_json::Value;
 
 use crate::{
-    AnswerSchema, Check, ErrorType, InputError, RunBy, Tool, ToolError, ToolSpec,
+    AnswerSchema, ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Owner,
+    Policy, PolicyDecision, Presentation, RunBy, Tool, ToolError, ToolSpec,
     checker::Schema,
+    presentation,
     registered_tool::RegisteredTool,
     schema::{self, SchemaFault},
 };
@@ -84,6 +90,9 @@ impl Toolbox {
         for tool in tools {
             let mut spec = tool.spec();
             adjust(&mut spec);
+            if let Some(title) = &mut spec.title {
+                presentation::clip(title, presentation::LONGEST_TITLE);
+            }
             if server.contains_key(&spec.name) {
                 errors.push(ToolboxError::NameTaken(spec.name));
                 continue;
@@ -191,6 +200,54 @@ impl<'a> ToolRef<'a> {
     /// Returns whether the run itself settles the calls of this tool.
     pub fn is_of_run(self) -> bool {
         self.0.tool.is_none() && self.0.spec.run_by == RunBy::Server
+    }
+
+    /// Returns the decision about a call with this input: the stricter one of the tool's own and the policy's.
+    pub fn decide(self, policy: &dyn Policy, owner: &Owner, input: &Value) -> PolicyDecision {
+        let spec = self.spec();
+        match self.confirm(input) {
+            Confirm::ByPolicy(_) => policy.decide(owner, spec, input),
+            Confirm::Allow => {
+                policy.decide(owner, &ToolSpec { policy: Decision::Allow, ..spec.clone() }, input)
+            }
+            Confirm::Ask(_) => {
+                let by_policy = policy.decide(owner, spec, input);
+                if by_policy.decision == Decision::Deny || policy.approval() == ApprovalMode::Auto {
+                    return by_policy;
+                }
+                let reason = if by_policy.decision == Decision::Ask { by_policy.reason } else { None };
+                PolicyDecision { decision: Decision::Ask, reason, by: DecisionSource::Tool }
+            }
+            Confirm::Deny(reason) => {
+                PolicyDecision { decision: Decision::Deny, reason: Some(reason), by: DecisionSource::Tool }
+            }
+        }
+    }
+
+    /// Returns how a call with this input is presented to a person. Texts that are too long are cut.
+    pub fn presentation(self, input: &Value) -> Presentation {
+        let title = self.spec().title.clone();
+        let Some(tool) = self.tool() else { return Presentation { title, ..Presentation::default() } };
+        let mut description = catch_unwind(AssertUnwindSafe(|| tool.describe(input))).unwrap_or_default();
+        if let Some(description) = &mut description {
+            presentation::clip(description, presentation::LONGEST_DESCRIPTION);
+        }
+        let mut details = match self.confirm(input) {
+            Confirm::ByPolicy(details) => details,
+            Confirm::Ask(details) => Some(details),
+            Confirm::Allow | Confirm::Deny(_) => None,
+        };
+        if let Some(details) = &mut details {
+            details.clip();
+        }
+        Presentation { title, description, details }
+    }
+
+    /// Returns what the tool itself says about a call with this input. A tool that panics has the call denied.
+    fn confirm(self, input: &Value) -> Confirm {
+        let Some(tool) = self.tool() else { return Confirm::default() };
+        catch_unwind(AssertUnwindSafe(|| tool.confirm(input)))
+            .unwrap_or_else(|_| Confirm::Deny("The tool failed when it was asked about this input.".into()))
     }
 
     /// Creates the error of a call whose input violates the schema.

@@ -154,7 +154,7 @@ impl ActiveRun {
         let error_policy = self.policies.rules.errors_of(&call.tool);
         let executor = CallExecutor { error_policy, ..self.call_executor() };
         let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
-        let context = self.tools.host(context);
+        let context = self.tools.host(context.permitted_by(call.permission()));
         let input = call.effective_input().clone();
         let times_run_before = u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1);
         let Some(execution) = executor.execution(tool, input, context, times_run_before) else { return };

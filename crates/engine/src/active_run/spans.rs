@@ -1,7 +1,8 @@
 //! Spans of model calls and tool calls, and the metrics of tool calls.
 //!
 //! Each model call has a span. Each tool call has one too, from the model's request for the call to its outcome, with an event for each
-//! state. Names and attributes follow OpenTelemetry's conventions for generative AI. Inputs and outputs are in the record, never in a span.
+//! state. Names and attributes follow OpenTelemetry's conventions for generative AI. Inputs and outputs are in the record, never in a span;
+//! the call in the words of its tool, which may have a part of the input, is logged at the level `debug` only.
 
 use std::collections::HashMap;
 
@@ -38,7 +39,10 @@ impl CallSpans {
             )
         });
         let state = call.state().name();
-        span.in_scope(|| tracing::debug!(%state, since = %call.since(), "the call has entered a state"));
+        let description = call.presentation.description.as_deref();
+        span.in_scope(
+            || tracing::debug!(%state, since = %call.since(), description, "the call has entered a state"),
+        );
         if state.is_final() {
             if let Some(error_type) = call.state().error_type() {
                 span.record("error.type", error_type.as_str());

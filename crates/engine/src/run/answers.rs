@@ -60,8 +60,9 @@ impl Deciding<'_> {
     /// Applies a person's edit of the input. The call waits with the edited input until the person's decision counts.
     fn edit(&mut self, index: usize, input: Value) {
         if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
-            self.call_mut(index).policy_decision =
-                Some(self.context.rules.policy.decide(self.context.owner, found.spec(), &input));
+            let policy = &*self.context.rules.policy;
+            self.call_mut(index).policy_decision = Some(found.decide(policy, self.context.owner, &input));
+            self.call_mut(index).presentation = found.presentation(&input);
         }
         self.call_mut(index).edited = Some(input);
         self.audit(AuditAction::Edited, index, None);

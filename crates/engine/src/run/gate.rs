@@ -27,13 +27,13 @@ const LONGEST_SHOWN_SCHEMA: usize = 16_000;
 const RAN_BEFORE: &str = "The call had begun to run before that, and may have had its effect.";
 
 impl Run {
-    /// Returns the decision about a call: first the policy counts, then what the run's tools have returned, then what a person has allowed
+    /// Returns the decision about a call: first the policy and the tool itself count, then what the run's tools have returned, then what a person has allowed
     /// for always. Nothing outvotes a denial. A grant does not answer a question because of `chain`, nor one that a rule asks, unless the
     /// rule says otherwise.
-    fn policy_decision(&self, index: usize, tool: &ToolSpec, context: &Context<'_>) -> PolicyDecision {
+    fn policy_decision(&self, index: usize, tool: ToolRef<'_>, context: &Context<'_>) -> PolicyDecision {
         let input = self.call(index).effective_input();
         let policy = &context.rules.policy;
-        let policy_decision = policy.decide(context.owner, tool, input);
+        let policy_decision = tool.decide(&**policy, context.owner, input);
         let is_asked_by_rule =
             policy_decision.decision == Decision::Ask && !policy.honors_grants(&policy_decision);
         if policy_decision.decision == Decision::Deny || is_asked_by_rule {
@@ -46,7 +46,8 @@ impl Run {
                 by: DecisionSource::Chain,
             };
         }
-        let is_granted = context.grants.get(&tool.name).is_some_and(|grant| grant.covers(tool));
+        let spec = tool.spec();
+        let is_granted = context.grants.get(&spec.name).is_some_and(|grant| grant.covers(spec));
         if policy_decision.decision == Decision::Ask && is_granted {
             return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
         }
@@ -65,7 +66,7 @@ impl Run {
         }
         let Some(found) = context.toolbox.find(&call.tool) else { return false };
         let policy = &context.rules.policy;
-        let policy_decision = policy.decide(context.owner, found.spec(), call.effective_input());
+        let policy_decision = found.decide(&**policy, context.owner, call.effective_input());
         policy_decision.decision == Decision::Ask && policy.honors_grants(&policy_decision)
     }
 
@@ -79,11 +80,12 @@ impl Run {
     ) -> Option<PolicyDecision> {
         let call = self.call(index);
         let policy_decision = match context.toolbox.find(&call.tool) {
-            Some(found) => context.newest.decide(context.owner, found.spec(), input),
+            Some(found) => found.decide(&*context.newest, context.owner, input),
             None => context.newest.decide(
                 context.owner,
                 &ToolSpec {
                     name: call.tool.clone(),
+                    title: None,
                     description: String::new(),
                     input_schema: Value::Null,
                     run_by: call.run_by?,
@@ -178,15 +180,22 @@ impl Deciding<'_> {
                 if let Some(error_text) = self.plan_error(index).or_else(|| self.question_error(index)) {
                     return self.fail_input(index, error_text);
                 }
+                if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
+                    let presentation = found.presentation(self.run.call(index).effective_input());
+                    self.call_mut(index).presentation = presentation;
+                }
                 let required = self.run.required_tool(self.context.limits);
                 let call = self.run.call(index);
                 let is_required = required.is_none_or(|required| required == call.tool);
+                let mut refused_by_tool = None;
                 let state = if !is_required && !self.run.is_made_by_run(call) {
                     CallState::Cancelled { cancelled: Cancelled::NotChosen }
                 } else if self.run.is_another_first(index, self.context) {
                     CallState::Cancelled { cancelled: Cancelled::NotFirst }
                 } else {
-                    self.apply_policy(index)
+                    let state = self.apply_policy(index);
+                    refused_by_tool = self.refusal_by_tool(index);
+                    state
                 };
                 let is_full = state == CallState::AwaitingApproval && self.run.is_full(self.context);
                 if self.run.call(index).runs_on_server() {
@@ -194,6 +203,9 @@ impl Deciding<'_> {
                 }
                 if is_full {
                     return self.fail(index, too_many_wait(self.context));
+                }
+                if let Some(error) = refused_by_tool {
+                    return self.fail(index, error);
                 }
                 self.change(index, state);
             }
@@ -218,7 +230,7 @@ impl Deciding<'_> {
     fn apply_policy(&mut self, index: usize) -> CallState {
         let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };
-        let policy_decision = self.run.policy_decision(index, found.spec(), self.context);
+        let policy_decision = self.run.policy_decision(index, found, self.context);
         let state = match policy_decision.decision {
             Decision::Deny => CallState::Cancelled {
                 cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
@@ -229,6 +241,15 @@ impl Deciding<'_> {
         self.effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
         self.call_mut(index).policy_decision = Some(policy_decision);
         state
+    }
+
+    /// Returns the failure of a call whose tool itself has refused the input. Neither a person nor a rule has denied it.
+    fn refusal_by_tool(&self, index: usize) -> Option<ToolError> {
+        let PolicyDecision { decision, reason, by } = self.run.call(index).policy_decision.as_ref()?;
+        if (*decision, *by) != (Decision::Deny, DecisionSource::Tool) {
+            return None;
+        }
+        Some(ToolError::new(ErrorType::Denied, reason.clone().unwrap_or_default()))
     }
 
     /// Settles a call that is about to run as denied, if the newest rules deny it. Returns whether they do.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{
     Deciding, Next, Phase, Run,
-    streaming::{MadeCall, OwnCall, dynamic},
+    streaming::{MadeCall, OwnCall},
 };
 use crate::step_collector::InvalidArguments;
 
@@ -129,29 +129,13 @@ impl Deciding<'_> {
         }
         let mut made = Vec::new();
         for (OwnCall { id, tool, input, fallback_of }, error_text) in checked {
-            let run_by = self.context.toolbox.find(&tool).map(|found| found.spec().run_by);
-            let mut call = Call::new(id, self.run.state.step, tool, run_by, self.context.now);
-            call.fallback_of = fallback_of;
-            self.publish(UiChunk::ToolInputStart {
-                tool_call_id: call.id.clone(),
-                tool_name: call.tool.clone(),
-                input_encoding: None,
-                provider_executed: None,
-                provider_metadata: None,
-                tool_metadata: None,
-                dynamic: dynamic(&call),
-                title: None,
-            });
-            self.publish(UiChunk::ToolInputDelta {
-                tool_call_id: call.id.clone(),
-                input_text_delta: input.to_string(),
-            });
+            self.begin_call(id.clone(), tool, fallback_of);
+            self.publish(UiChunk::ToolInputDelta { tool_call_id: id, input_text_delta: input.to_string() });
             let input = match error_text {
                 None => Ok(input),
                 Some(error_text) => Err(InvalidArguments { received: input, error_text }),
             };
-            made.push(MadeCall { index: self.run.calls.len(), is_bare: false, input });
-            self.run.calls.push(call);
+            made.push(MadeCall { index: self.run.calls.len() - 1, is_bare: false, input });
         }
         self.decide_step(made);
     }

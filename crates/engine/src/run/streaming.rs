@@ -3,7 +3,7 @@
 //! The [`StepCollector`] assembles the step, and this module turns its changes into chunks.
 
 use fermata_protocol::{DataChunk, Show, SummaryReason, ToolCallId, UiChunk};
-use fermata_tools::{Call, InputError, RunBy};
+use fermata_tools::{Call, InputError, RunBy, ToolRef};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -214,9 +214,18 @@ impl Deciding<'_> {
     }
 
     fn start_call(&mut self, tool: String) {
-        let run_by = self.context.toolbox.find(&tool).map(|found| found.spec().run_by);
         let id = ToolCallId::new(self.context.ids.next("call_"));
-        let call = Call::new(id, self.run.state.step, tool, run_by, self.context.now);
+        self.run.open_step.calls.push(self.run.calls.len());
+        self.begin_call(id, tool, None);
+    }
+
+    /// Adds a call without its input to the step, and shows that it begins.
+    pub(super) fn begin_call(&mut self, id: ToolCallId, tool: String, fallback_of: Option<ToolCallId>) {
+        let spec = self.context.toolbox.find(&tool).map(ToolRef::spec);
+        let run_by = spec.map(|spec| spec.run_by);
+        let mut call = Call::new(id, self.run.state.step, tool, run_by, self.context.now);
+        call.fallback_of = fallback_of;
+        call.presentation.title = spec.and_then(|spec| spec.title.clone());
         self.publish(UiChunk::ToolInputStart {
             tool_call_id: call.id.clone(),
             tool_name: call.tool.clone(),
@@ -225,9 +234,8 @@ impl Deciding<'_> {
             provider_metadata: None,
             tool_metadata: None,
             dynamic: dynamic(&call),
-            title: None,
+            title: call.presentation.title.clone(),
         });
-        self.run.open_step.calls.push(self.run.calls.len());
         self.run.calls.push(call);
     }
 

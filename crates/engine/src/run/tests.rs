@@ -52,6 +52,7 @@ impl Tool for FakeTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.0.into(),
+            title: None,
             description: String::new(),
             input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
             run_by: RunBy::Server,

@@ -190,7 +190,7 @@ impl Run {
                     plan::check(input, context.toolbox).map_err(Rejected::BadInput)?;
                 }
                 // A person has read what they wrote, so the edit is the approval: only a denial counts.
-                let own = context.rules.policy.decide(context.owner, found.spec(), input);
+                let own = found.decide(&*context.rules.policy, context.owner, input);
                 let denial = match own.decision {
                     Decision::Deny => Some(own),
                     Decision::Ask | Decision::Allow => self.newest_denial(index, input, context),

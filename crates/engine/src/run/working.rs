@@ -6,9 +6,11 @@
 use std::time::Duration;
 
 use fermata_protocol::{ToolCallId, UiChunk};
-use fermata_tools::{CallState, Cancelled, ErrorStrategy, ErrorType, RunBy, ToolError, ToolRef};
+use fermata_tools::{
+    CallState, Cancelled, ErrorStrategy, ErrorType, Presentation, RunBy, ToolError, ToolRef,
+};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::{
     Context, Deciding, Phase, Run,
@@ -322,7 +324,7 @@ impl Deciding<'_> {
             provider_metadata: None,
             tool_metadata: None,
             dynamic: dynamic(call),
-            title: None,
+            title: call.presentation.title.clone(),
         };
         self.publish(chunk);
     }
@@ -364,15 +366,23 @@ impl Deciding<'_> {
 
     pub(super) fn show_input(&mut self, index: usize) {
         let call = self.run.call(index);
+        let Presentation { title, description, details } = &call.presentation;
+        let mut metadata = Map::new();
+        if let Some(description) = description {
+            metadata.insert("description".into(), json!(description));
+        }
+        if let Some(details) = details {
+            metadata.insert("details".into(), json!(details));
+        }
         let chunk = UiChunk::ToolInputAvailable {
             tool_call_id: call.id.clone(),
             tool_name: call.tool.clone(),
             input: call.effective_input().clone(),
             provider_executed: None,
             provider_metadata: None,
-            tool_metadata: None,
+            tool_metadata: if metadata.is_empty() { None } else { Some(Value::Object(metadata)) },
             dynamic: dynamic(call),
-            title: None,
+            title: title.clone(),
         };
         self.publish(chunk);
     }

@@ -231,7 +231,7 @@ impl ResponseContext<'_> {
         let check = tool.check_of(call.input.clone());
         self.params.checker.check_here(&check).map_err(|error| tool.validation_error(&error))?;
         let policy = &self.params.policy;
-        let policy_decision = policy.decide(&self.params.owner, tool.spec(), &call.input);
+        let policy_decision = tool.decide(&**policy, &self.params.owner, &call.input);
         match policy_decision.decision {
             Decision::Deny => Err(denied(policy_decision.reason.as_deref())),
             Decision::Ask if policy.approval() != ApprovalMode::Auto => {

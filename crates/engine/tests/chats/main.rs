@@ -4,6 +4,7 @@ mod answers;
 mod assistants;
 mod attempts;
 mod clocks;
+mod confirm;
 mod consent;
 mod context;
 mod failures;

@@ -33,6 +33,7 @@ impl Tool for Echo {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.0.into(),
+            title: None,
             description: "Returns its input.".into(),
             input_schema: json!({"type": "object"}),
             run_by: RunBy::Server,

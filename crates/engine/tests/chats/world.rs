@@ -26,7 +26,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, RunId, ToolCallId, UiMessage,
 };
 use fermata_tools::{
-    CallContext, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
+    CallContext, CallDetails, Confirm, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool,
+    ToolError, ToolSpec,
 };
 use futures::{
     FutureExt, StreamExt,
@@ -134,6 +135,7 @@ impl Tool for ScriptedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.name.into(),
+            title: None,
             description: "Does what its input says.".into(),
             input_schema: json!({"type": "object"}),
             run_by: RunBy::Server,
@@ -142,6 +144,22 @@ impl Tool for ScriptedTool {
             resource: self.resource.clone(),
             timeout: None,
             repeatable: false,
+        }
+    }
+
+    fn describe(&self, input: &Value) -> Option<String> {
+        input["described"].as_str().map(str::to_owned)
+    }
+
+    fn confirm(&self, input: &Value) -> Confirm {
+        let details = || CallDetails::Run { text: format!("run {}", input["as"]) };
+        match input["confirm"].as_str() {
+            Some("allow") => Confirm::Allow,
+            Some("ask") => Confirm::Ask(details()),
+            Some("deny") => Confirm::Deny("the input says so".into()),
+            Some("details") => Confirm::ByPolicy(Some(details())),
+            Some("panics") => panic!("the input says so"),
+            _ => Confirm::default(),
         }
     }
 
@@ -158,6 +176,7 @@ impl Tool for ScriptedTool {
                 log("was cancelled");
                 std::future::pending::<()>().await;
             }
+            Some("says how it was let through") => log(&format!("{:?}", context.permission)),
             Some("waits") => tokio::time::sleep(Duration::from_secs(5)).await,
             Some("cleans up") => {
                 context.cancelled.cancelled().await;
@@ -524,7 +543,7 @@ impl StreamReader {
             .unwrap_or_else(|| panic!("no {kind} in {}", self.types()))
     }
 
-    async fn read_more(&mut self) -> bool {
+    pub async fn read_more(&mut self) -> bool {
         let Some(bytes) = self.reader.next().await else { return false };
         for line in std::str::from_utf8(&bytes).unwrap().lines() {
             match line.strip_prefix("data: ") {

@@ -177,6 +177,7 @@ impl Tool for ScriptedTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.kind.name.into(),
+            title: None,
             description: "Does what its input says.".into(),
             input_schema: json!({"type": "object"}),
             run_by: RunBy::Server,

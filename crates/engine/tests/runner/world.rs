@@ -145,6 +145,7 @@ impl TestTool {
     {
         let spec = ToolSpec {
             name: name.into(),
+            title: None,
             description: format!("does {name}"),
             input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
             run_by: RunBy::Server,

@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 use fermata_engine::Pending as EnginePending;
 use fermata_protocol::{ApprovalId, ToolCallId};
-use fermata_tools::StateName;
+use fermata_tools::{CallDetails, Presentation, StateName};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -22,6 +22,16 @@ pub struct Pending {
     #[schema(value_type = String)]
     tool_call_id: ToolCallId,
     tool: String,
+    /// The tool's title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    /// The call in the words of its tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// What the call would do: `kind` (edit, run, send or info), `text`, and for an edit the text `before` and `after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    details: Option<CallDetails>,
     /// The input that the call would run with.
     input: Value,
     kind: Kind,
@@ -88,6 +98,7 @@ impl From<EnginePending> for Pending {
     fn from(pending: EnginePending) -> Self {
         match pending {
             EnginePending::Call(call) => {
+                let Presentation { title, description, details } = call.presentation.clone();
                 let (kind, reason) = if call.awaits_approval() {
                     (Kind::Approval, call.approval_reason().map(str::to_owned))
                 } else {
@@ -103,6 +114,9 @@ impl From<EnginePending> for Pending {
                     id: call.id.to_string(),
                     tool_call_id: call.id,
                     tool: call.tool,
+                    title,
+                    description,
+                    details,
                     expires: call.expires,
                     message: None,
                     server: None,
@@ -119,6 +133,10 @@ impl From<EnginePending> for Pending {
                 id: id.to_string(),
                 tool_call_id: call.id,
                 tool: call.tool,
+                title: call.presentation.title,
+                description: call.presentation.description,
+                // They are for the approval.
+                details: None,
                 expires: Some(expires),
                 message: Some(question.message),
                 server: question.server,

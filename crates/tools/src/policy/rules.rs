@@ -152,7 +152,9 @@ impl Policy for RulePolicy {
             DecisionSource::Rule(number) => {
                 number.checked_sub(1).and_then(|index| self.rules.get(index)).is_some_and(|rule| rule.always)
             }
-            DecisionSource::Auto | DecisionSource::Chain | DecisionSource::Always => false,
+            DecisionSource::Auto | DecisionSource::Chain | DecisionSource::Always | DecisionSource::Tool => {
+                false
+            }
         }
     }
 }
@@ -166,6 +168,7 @@ mod tests {
     fn tool(name: &str, run_by: RunBy, policy: Decision) -> ToolSpec {
         ToolSpec {
             name: name.into(),
+            title: None,
             description: String::new(),
             input_schema: json!({"type": "object"}),
             run_by,

@@ -18,6 +18,7 @@ fn tables(toml: &str) -> Config {
 fn policy_decision(config: &Config, name: &str, input: &serde_json::Value) -> (Decision, DecisionSource) {
     let spec = ToolSpec {
         name: name.into(),
+        title: None,
         description: String::new(),
         input_schema: json!({"type": "object"}),
         run_by: RunBy::Server,

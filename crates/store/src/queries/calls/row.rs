@@ -237,9 +237,11 @@ fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
 pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
     match by {
         DecisionSource::Rule(index) => Ok(format!("{RULE}{index}")),
-        DecisionSource::Default | DecisionSource::Auto | DecisionSource::Chain | DecisionSource::Always => {
-            name(&by)
-        }
+        DecisionSource::Default
+        | DecisionSource::Auto
+        | DecisionSource::Chain
+        | DecisionSource::Always
+        | DecisionSource::Tool => name(&by),
     }
 }
 

@@ -1,0 +1,111 @@
+//! What a tool says of itself and of one input: how a call is presented to a person, and whether the person has to be asked about it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The limit on a tool's title, in bytes.
+pub(crate) const LONGEST_TITLE: usize = 200;
+/// The limit on the description of a call, in bytes.
+pub(crate) const LONGEST_DESCRIPTION: usize = 300;
+/// The limit on each text of the details, in bytes.
+pub(crate) const LONGEST_DETAIL: usize = 64 * 1024;
+
+/// How a call is presented to a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Presentation {
+    /// The title of the tool.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub title: Option<String>,
+    /// The call in words, such as `Write the note “milk”`.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub description: Option<String>,
+    /// What the call would do.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub details: Option<CallDetails>,
+}
+
+/// What a call would do, for the person who is asked about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum CallDetails {
+    /// The call changes a text.
+    Edit {
+        /// What is changed, such as the path of a file.
+        text: String,
+        /// The text before the call; empty if the call creates it.
+        before: String,
+        /// The text after the call; empty if the call deletes it.
+        after: String,
+    },
+    /// The call runs a command.
+    Run {
+        /// The command.
+        text: String,
+    },
+    /// The call sends something to somebody else.
+    Send {
+        /// What is sent, and to whom.
+        text: String,
+    },
+    /// Anything else that the person should know.
+    Info {
+        /// The text.
+        text: String,
+    },
+}
+
+/// A tool's own answer to the question whether a person has to be asked about an input. It comes before the rules, which may be stricter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Confirm {
+    /// The tool leaves the question to the rules, and to its own policy if none of them matches.
+    ByPolicy(Option<CallDetails>),
+    /// Nobody has to be asked about this input, unless a rule says so.
+    Allow,
+    /// A person has to be asked about this input. Neither a rule that allows the call nor an earlier "always" replaces the answer; only the
+    /// approval mode `auto` does.
+    Ask(CallDetails),
+    /// The call must not run with this input, for this reason. Nobody is asked.
+    Deny(String),
+}
+
+// === impl Presentation ===
+
+impl Presentation {
+    /// Returns whether there is nothing to present but the tool's name and the input.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+// === impl CallDetails ===
+
+impl CallDetails {
+    /// Cuts each text that is too long.
+    pub(crate) fn clip(&mut self) {
+        match self {
+            Self::Edit { text, before, after } => {
+                for text in [text, before, after] {
+                    clip(text, LONGEST_DETAIL);
+                }
+            }
+            Self::Run { text } | Self::Send { text } | Self::Info { text } => clip(text, LONGEST_DETAIL),
+        }
+    }
+}
+
+// === impl Confirm ===
+
+impl Default for Confirm {
+    fn default() -> Self {
+        Self::ByPolicy(None)
+    }
+}
+
+/// Cuts a text that has more than this many bytes.
+pub(crate) fn clip(text: &mut String, limit: usize) {
+    if text.len() > limit {
+        text.truncate(text.floor_char_boundary(limit));
+        text.push('…');
+    }
+}
