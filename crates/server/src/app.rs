@@ -70,6 +70,8 @@ pub enum BuildError {
     ClusterKey(#[from] NoClusterKey),
     #[error(transparent)]
     Tools(#[from] fermata_tools::ToolboxError),
+    #[error("the client for the web cannot be built: {0}")]
+    Web(#[from] reqwest::Error),
     #[error("the metrics recorder cannot be installed: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),
 }
@@ -182,7 +184,9 @@ impl AppBuilder<'_> {
         let database = fermata_store::open(config.database_url.as_str(), &options).await?;
         let peers = peer_transport(config, &database).await?;
         let memories = memory_service(config, &database, config.embedder()?);
-        let mut tools = tools::all(database.notes.clone(), note_limits(config), memories.clone());
+        let search_url = config.search_url.as_ref();
+        let mut tools =
+            tools::all(database.notes.clone(), note_limits(config), memories.clone(), search_url)?;
         tools.extend(added);
         let engine = Engine::new(EngineParts {
             assistants,
@@ -265,7 +269,6 @@ async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
     hub
 }
 
-/// Returns the limits on notes.
 /// Returns the service for memories in this database.
 pub(crate) fn memory_service(
     config: &Config,
@@ -282,6 +285,7 @@ pub(crate) fn memory_service(
     MemoryService::new(database.store.clone(), clock, ids, embedder, limits)
 }
 
+/// Returns the limits on notes.
 pub(crate) fn note_limits(config: &Config) -> NoteLimits {
     NoteLimits { bytes: config.max_note.0, per_owner: config.notes_per_owner.get() }
 }

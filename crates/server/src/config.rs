@@ -242,9 +242,11 @@ settings! {
         /// own), ignore, or refuse (422).
         client_system: ClientSystem = "append", "FERMATA_CLIENT_SYSTEM";
         /// The groups of built-in tools: time (current_time), notes (search_notes, write_note), memory (remember, recall, forget,
-        /// with all that an assistant then knows of its user) and ask_user (ask_user). By default time and notes, and memory if
-        /// the demo model answers.
+        /// with all that an assistant then knows of its user), ask_user (ask_user) and web (fetch_url, and web_search with a
+        /// search_url). By default time and notes, and memory if the demo model answers.
         builtin: Option<List<Builtin>>, "FERMATA_BUILTIN";
+        /// The URL of a SearXNG, whose search.formats must contain json. The tool web_search, in the group web, searches with it.
+        search_url: Option<Url>, "FERMATA_SEARCH_URL";
     }
     "Plans" {
         /// The use of plans, if neither an assistant nor a post says otherwise: off, auto (the model first makes a plan if the

@@ -21,6 +21,9 @@ pub enum DryRunError {
     /// The database in memory, for the server's own tools, cannot be created.
     #[error(transparent)]
     Store(#[from] fermata_store::OpenError),
+    /// The client for the web cannot be built.
+    #[error(transparent)]
+    Web(#[from] reqwest::Error),
     /// The call is said to be of a tool of the server, which has no such tool.
     #[error("the server has no tool {name}; it has {known}")]
     NoSuchTool {
@@ -66,7 +69,8 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
     let options = OpenOptions { migrate: true, connections: 1 };
     let database = fermata_store::open("sqlite::memory:", &options).await?;
     let memories = memory_service(config, &database, None);
-    let tools = tools::all(database.notes.clone(), note_limits(config), memories);
+    let tools =
+        tools::all(database.notes.clone(), note_limits(config), memories, config.search_url.as_ref())?;
     let (toolbox, _) = Toolbox::new(tools, |_| {});
     let (spec, origin) = spec(config, call, &toolbox)?;
     let mut input_error = None;

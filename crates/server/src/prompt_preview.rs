@@ -33,6 +33,9 @@ pub enum PreviewError {
     /// A model of the settings cannot be built.
     #[error(transparent)]
     Model(#[from] fermata_providers::BuildError),
+    /// The client for the web cannot be built.
+    #[error(transparent)]
+    Web(#[from] reqwest::Error),
 }
 
 /// The report about a chat, as it is printed.
@@ -54,7 +57,7 @@ pub async fn report(config: &Config, chat: &ChatId) -> Result<String, PreviewErr
     let parts = PreviewParts {
         assistants: assistants::build(config, None)?,
         rules: config.rules(),
-        tools: tools::all(database.notes.clone(), note_limits(config), memories),
+        tools: tools::all(database.notes.clone(), note_limits(config), memories, config.search_url.as_ref())?,
         settings: settings(config),
     };
     let preview = preview::preview(&*database.store, parts, chat).await;

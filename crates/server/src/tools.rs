@@ -1,10 +1,13 @@
 //! The server's own tools. Each has a file, and a line in [`all`].
 
 mod current_time;
+mod fetch_url;
 mod forget;
 mod recall;
 mod remember;
 mod search_notes;
+mod web;
+mod web_search;
 mod write_note;
 
 use std::sync::Arc;
@@ -21,7 +24,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::config::Builtin;
+use self::web::WebClient;
+use crate::config::{Builtin, Url};
 
 /// The limits on notes.
 #[derive(Clone, Copy, Debug)]
@@ -39,19 +43,34 @@ pub fn names_of(group: Builtin) -> &'static [&'static str] {
         Builtin::Notes => &["search_notes", "write_note"],
         Builtin::Memory => &memories::TOOLS,
         Builtin::AskUser => &[ASK_USER],
+        Builtin::Web => &["fetch_url", "web_search"],
     }
 }
 
-/// Returns all tools.
-pub fn all(notes: Notes, limits: NoteLimits, memories: MemoryService) -> Vec<Arc<dyn Tool>> {
-    vec![
+/// Returns all tools. The web is searched only with the URL of a SearXNG.
+///
+/// # Errors
+/// Returns an error if no client for the web can be built.
+pub fn all(
+    notes: Notes,
+    limits: NoteLimits,
+    memories: MemoryService,
+    search_url: Option<&Url>,
+) -> reqwest::Result<Vec<Arc<dyn Tool>>> {
+    let mut tools = vec![
         typed(current_time::CurrentTime),
         typed(search_notes::SearchNotes { notes: notes.clone() }),
         typed(write_note::WriteNote { notes, limits }),
         typed(remember::Remember { memories: memories.clone() }),
         typed(recall::Recall { memories: memories.clone() }),
         typed(forget::Forget { memories }),
-    ]
+        typed(fetch_url::FetchUrl { web: WebClient::new()? }),
+    ];
+    if let Some(url) = search_url {
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
+        tools.push(typed(web_search::WebSearch { url: url.0.clone(), client }));
+    }
+    Ok(tools)
 }
 
 /// The kind of a memory, as a model says it.
@@ -105,6 +124,11 @@ fn output(output: &MemoryToolOutput) -> Result<Value, ToolError> {
 /// calls of its step wrote.
 fn notes_of_owner() -> Resource {
     Resource::per_owner("notes")
+}
+
+/// Returns the resource of the tools for the web. Only one call at a time makes requests for an owner.
+fn web_of_owner() -> Resource {
+    Resource::per_owner("web")
 }
 
 /// Logs a failure of the database, and returns the error for the model, which does not contain the cause.

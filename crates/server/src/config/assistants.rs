@@ -42,6 +42,8 @@ pub enum Builtin {
     Memory,
     /// Questions to the user, with guesses: ask_user.
     AskUser,
+    /// The web: fetch_url, and web_search if search_url is set.
+    Web,
 }
 
 /// An assistant as a table of the file.
@@ -92,7 +94,7 @@ pub(super) fn read_instructions(settings: Option<&str>, path: &str) -> Result<St
 
 impl Builtin {
     /// All groups.
-    pub const ALL: [Self; 4] = [Self::Time, Self::Notes, Self::Memory, Self::AskUser];
+    pub const ALL: [Self; 5] = [Self::Time, Self::Notes, Self::Memory, Self::AskUser, Self::Web];
 }
 
 // === impl AssistantTable ===

@@ -23,6 +23,7 @@ pub struct Input {
 #[async_trait]
 impl TypedTool for CurrentTime {
     const NAME: &'static str = "current_time";
+    const TITLE: Option<&'static str> = Some("Tell the time");
     const DESCRIPTION: &'static str = "Tells the current date and time, in UTC or in a given time zone.";
     const POLICY: Decision = Decision::Allow;
     const REPEATABLE: bool = true;

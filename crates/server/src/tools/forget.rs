@@ -29,6 +29,7 @@ pub struct Input {
 #[async_trait]
 impl TypedTool for Forget {
     const NAME: &'static str = FORGET;
+    const TITLE: Option<&'static str> = Some("Forget");
     const DESCRIPTION: &'static str =
         "Forgets one thing that is remembered about the user. The id comes from recall or remember.";
     const POLICY: Decision = Decision::Allow;

@@ -37,6 +37,7 @@ pub struct Input {
 #[async_trait]
 impl TypedTool for Remember {
     const NAME: &'static str = REMEMBER;
+    const TITLE: Option<&'static str> = Some("Remember");
     const DESCRIPTION: &'static str = "Remembers something about the user for all later chats. Use it for what the user would not want to \
         say again, and never for secrets.";
     const POLICY: Decision = Decision::Allow;

@@ -34,6 +34,7 @@ const LONGEST_QUERY: usize = 1_000;
 #[async_trait]
 impl TypedTool for SearchNotes {
     const NAME: &'static str = "search_notes";
+    const TITLE: Option<&'static str> = Some("Search the notes");
     const DESCRIPTION: &'static str = "Searches the user's notes and returns those that contain the query.";
     const POLICY: Decision = Decision::Allow;
     const REPEATABLE: bool = true;
@@ -42,6 +43,10 @@ impl TypedTool for SearchNotes {
 
     fn resource(&self) -> Option<Resource> {
         Some(super::notes_of_owner())
+    }
+
+    fn describe(&self, input: &Input) -> Option<String> {
+        Some(format!("Search the notes for “{}”", input.query))
     }
 
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use fermata_store::{Notes, WriteNoteError};
-use fermata_tools::{CallContext, Decision, ErrorType, Resource, ToolError, TypedTool};
+use fermata_tools::{CallContext, CallDetails, Confirm, Decision, ErrorType, Resource, ToolError, TypedTool};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -32,12 +32,22 @@ pub struct Input {
 #[async_trait]
 impl TypedTool for WriteNote {
     const NAME: &'static str = "write_note";
+    const TITLE: Option<&'static str> = Some("Write a note");
     const DESCRIPTION: &'static str = "Writes a note for the user. The user is asked before it is written.";
     const POLICY: Decision = Decision::Ask;
     type Input = Input;
 
     fn resource(&self) -> Option<Resource> {
         Some(super::notes_of_owner())
+    }
+
+    fn describe(&self, input: &Input) -> Option<String> {
+        Some(format!("Write the note “{}”", input.title))
+    }
+
+    fn confirm(&self, input: &Input) -> Confirm {
+        let (text, after) = (input.title.clone(), input.body.clone());
+        Confirm::ByPolicy(Some(CallDetails::Edit { text, before: String::new(), after }))
     }
 
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {

@@ -447,7 +447,7 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
         ),
         (
             "[assistants.a]\nbuiltin = [\"tme\"]\n",
-            "fermata.toml:2: builtin: \"tme\" is not known; use time, notes, memory or ask_user",
+            "fermata.toml:2: builtin: \"tme\" is not known; use time, notes, memory, ask_user or web",
         ),
         (
             "[assistants.a]\ninstructions_file = \"no/such.md\"\n",
