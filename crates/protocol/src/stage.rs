@@ -30,6 +30,9 @@ pub struct RunStatus {
     pub stage: Stage,
     /// True if a call waits for a person's decision.
     pub requires_confirm: bool,
+    /// The words that approve all calls that wait, if a message that is one of them does so now. They are not saved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confirm_words: Vec<String>,
     /// The tool of the last call that got its outcome in the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_tool: Option<String>,

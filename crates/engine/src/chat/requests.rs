@@ -181,7 +181,7 @@ impl Handle for View {
         let mut status = None;
         if show.contains(&Show::Run) {
             status = Some(match actor.active() {
-                Some(active) => active.run.status(),
+                Some(active) => active.status(),
                 // A run that another version of the server has ended may have left its status.
                 None => RunStatus { stage: Stage::Idle, requires_confirm: false, ..record.status.clone() },
             });

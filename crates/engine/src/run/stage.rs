@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{Deciding, Phase, Run};
 use crate::{
+    consent::ConsentWords,
     content::{failure_text, tool_content},
     model::ModelContent,
 };
@@ -28,12 +29,22 @@ pub(crate) struct LastOutcome {
 // === impl Run ===
 
 impl Run {
+    /// Returns what the run is doing, with the words in which the user can decide about its calls now.
+    pub fn status_with_words(&self, consent: &ConsentWords) -> RunStatus {
+        let mut status = self.status();
+        if self.can_be_decided_in_words() {
+            status.confirm_words.clone_from(&consent.confirm);
+        }
+        status
+    }
+
     /// Returns what the run is doing.
     pub fn status(&self) -> RunStatus {
         let last = self.state.last_outcome.as_ref();
         RunStatus {
             stage: self.stage(),
             requires_confirm: self.calls.iter().any(Call::awaits_approval),
+            confirm_words: Vec::new(),
             last_tool: last.map(|last| last.tool.clone()),
             last_result: last.map(|last| last.result.clone()),
         }
@@ -100,7 +111,7 @@ impl Deciding<'_> {
         if !self.run.state.show.contains(&Show::Run) {
             return;
         }
-        let status = RunStatus { stage, ..self.run.status() };
+        let status = RunStatus { stage, ..self.run.status_with_words(&self.context.rules.consent) };
         if self.run.shown_status.as_ref() != Some(&status) {
             self.publish_transient("data-run", json!(status));
             self.run.shown_status = Some(status);

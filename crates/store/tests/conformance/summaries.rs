@@ -95,6 +95,7 @@ async fn the_status_of_a_run_is_kept_and_listed_for_a_client_that_asks(store: An
         let status = RunStatus {
             stage,
             requires_confirm: stage == Stage::ToolCall,
+            confirm_words: Vec::new(),
             last_tool: Some("a\0b".into()),
             last_result: Some("\u{0} \u{1a} \u{1f980}".into()),
         };

@@ -72,7 +72,10 @@ impl Facts {
         for call in run.step_calls() {
             assert_eq!(shown_state(&live.log, &call.id), Some(json!(call.state().name())), "{call:?}");
         }
-        assert_eq!(shown_status(&live.log), Some(json!(run.status())));
+        let mut shown = shown_status(&live.log).expect("the run has shown its status");
+        let has_words = shown.as_object_mut().is_some_and(|shown| shown.remove("confirmWords").is_some());
+        assert_eq!(has_words, run.can_be_decided_in_words(), "the words are told when they count");
+        assert_eq!(shown, json!(run.status()));
     }
 
     /// Each open call is settled by exactly one thing that it waits for.
