@@ -10,7 +10,16 @@ export interface CallStatus {
   waitsFor?: 'person' | 'page' | 'gate' | 'resource';
   /** The name of the resource that the call waits for. */
   resource?: string;
+  /** The type of the failure, if the call has failed. */
+  errorType?: string;
+  /** How often the call has begun to run, if that was more than once. */
+  attempts?: number;
+  /** What follows the failure. */
+  strategy?: FailureStrategy;
 }
+
+/** What follows a failure: another attempt, the model without the result, a question to the person, or the end of the run. */
+export type FailureStrategy = 'retry' | 'go_on' | 'ask_person' | 'fail_run';
 
 /** The newest status of each call of a chat. */
 export class CallStatuses {

@@ -9,6 +9,7 @@ import type { Compaction, ContextUsage } from './context.js';
 import { FollowedValue, type Followed } from './followed.js';
 import { withDraft } from './outbox.js';
 import { hasOpenCall, isOpen, isToolPart, lastStepOf, toolNameOf, type ToolPart } from './parts.js';
+import type { RunStatus } from './runs.js';
 import { FermataError, isSettledElsewhere, pause, retry } from './server.js';
 import {
   connectionOf,
@@ -85,10 +86,16 @@ export interface FermataChat {
    * know, and after `compact`.
    */
   readonly contextUsage: Followed<ContextUsage | undefined>;
+  /** What the run of the chat is doing; `undefined` as long as neither the record nor a stream has said so. */
+  readonly runStatus: Followed<RunStatus | undefined>;
   /** The summary of earlier messages; it is loaded as long as somebody follows it. */
   readonly summary: Followed<ChatSummary | undefined>;
   /** The assistant and the model that the chat has chosen. */
   readonly chosen: Followed<Chosen>;
+  /** Cancels one running call; the run goes on. Rejects if the call does not run. */
+  cancelCall: (toolCallId: string) => Promise<void>;
+  /** Runs a call that has failed again, in a new answer. Rejects if it has not failed, or if another run is open. */
+  retryCall: (toolCallId: string) => Promise<void>;
   /** Replaces the text of the summary. Rejects if the server refuses it. */
   correctSummary: (summary: Partial<Summary>) => Promise<void>;
   /** Has a summary written now; `instructions` say what it has to mind. Rejects if there is nothing to summarize. */
@@ -127,6 +134,7 @@ export class ChatFollower {
   readonly #tools: ToolRunner;
   readonly #calls = new CallStatuses();
   readonly #usage = new FollowedValue<ContextUsage | undefined>(undefined);
+  readonly #run = new FollowedValue<RunStatus | undefined>(undefined);
   readonly #summary: FollowedSummary;
   readonly #chosen = new FollowedValue<Chosen>({});
   #chat!: AbstractChat<UIMessage>;
@@ -185,13 +193,15 @@ export class ChatFollower {
         void given.onToolCall?.({ toolCall });
         const { toolName, toolCallId, input } = toolCall;
         const { phase } = this.#state;
-        this.#run(toolName, toolCallId, input, !(phase.name === 'reading' && phase.isFresh));
+        this.#runTool(toolName, toolCallId, input, !(phase.name === 'reading' && phase.isFresh));
       },
       onData: (part) => {
         const { type, data } = part as { type: string; data: unknown };
         if (type === 'data-call') {
           const { toolCallId, ...status } = data as CallStatus & { toolCallId: string };
           this.#calls.set(toolCallId, status);
+        } else if (type === 'data-run') {
+          this.#run.set(data as RunStatus);
         } else if (type === 'data-context') {
           this.#usage.set(data as ContextUsage);
         } else {
@@ -224,6 +234,9 @@ export class ChatFollower {
       callStatus: this.#calls.get,
       onCallStatus: this.#calls.subscribe,
       contextUsage: this.#usage,
+      runStatus: this.#run,
+      cancelCall: (toolCallId) => this.#cancelCall(toolCallId),
+      retryCall: (toolCallId) => this.#retryCall(toolCallId),
       summary: this.#summary,
       chosen: this.#chosen,
       correctSummary: (summary) =>
@@ -268,7 +281,7 @@ export class ChatFollower {
         this.#chat.clearError();
         this.#chat.messages = action.record.messages;
         for (const { kind, tool, toolCallId, input } of action.record.pending)
-          if (kind === 'output') this.#run(tool, toolCallId, input, true);
+          if (kind === 'output') this.#runTool(tool, toolCallId, input, true);
         break;
       case 'showDraft':
         this.#chat.messages = withDraft(this.#chat.messages, action.draft);
@@ -423,12 +436,13 @@ export class ChatFollower {
   }
 
   /** Takes over what a record says besides its messages. */
-  #learn({ assistant, model, messages, context }: ChatRecord) {
+  #learn({ assistant, model, messages, context, status }: ChatRecord) {
     this.#chosen.set({
       ...(assistant !== undefined && { assistant }),
       ...(model !== undefined && { model }),
     });
     this.#usage.set(context);
+    this.#run.set(status);
     this.#summary.refresh(messages.length);
   }
 
@@ -564,6 +578,21 @@ export class ChatFollower {
     }
   }
 
+  async #cancelCall(toolCallId: string): Promise<void> {
+    const { server } = this.#transport;
+    const url = server.chatUrl(this.#id, `/calls/${encodeURIComponent(toolCallId)}/cancel`);
+    await retry(() => server.json(url, { method: 'POST' }));
+    if (!this.#isBusy()) void this.#refresh();
+    this.#tellTabs();
+  }
+
+  async #retryCall(toolCallId: string): Promise<void> {
+    await this.#transport.retryCall(this.#id, toolCallId);
+    // The run that begins with the call is followed like one of another tab.
+    void this.#refresh();
+    this.#tellTabs();
+  }
+
   async #stop(): Promise<void> {
     const { server } = this.#transport;
     const stop = () => server.json(server.chatUrl(this.#id, '/stop'), { method: 'POST' });
@@ -598,7 +627,7 @@ export class ChatFollower {
 
   // === the page's tools ===
 
-  #run(name: string, toolCallId: string, input: unknown, isReplay: boolean) {
+  #runTool(name: string, toolCallId: string, input: unknown, isReplay: boolean) {
     const tool = this.#transport.tools(this.#id)[name];
     if (tool?.execute === undefined) return;
     const { server } = this.#transport;

@@ -9,7 +9,7 @@ import { compactChat, correctSummary, readSummary, type ChatSummary, type Summar
 import type { FermataOptions } from './transport.js';
 
 export type { Assistant, Chosen } from './assistants.js';
-export type { CallStatus } from './calls.js';
+export type { CallStatus, FailureStrategy } from './calls.js';
 export type { ApprovalResponse, ElicitationAnswer, FermataChat, ToolOutput } from './chat.js';
 export {
   memoryOf,
@@ -25,8 +25,9 @@ export {
 } from './memories.js';
 export type { Compaction, ContextUsage, SummaryReason } from './context.js';
 export type { Followed } from './followed.js';
+export { planOf, type Plan, type PlanStep, type RunStatus, type Stage } from './runs.js';
 export { FermataError, type ServerOptions } from './server.js';
-export type { ChatRecord, Pending } from './state.js';
+export type { CallDetails, ChatRecord, Pending } from './state.js';
 export type { ChatSummary, Summary } from './summaries.js';
 export { FermataTransport, type BrowserTool, type Connection, type FermataOptions } from './transport.js';
 

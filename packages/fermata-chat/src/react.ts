@@ -19,6 +19,7 @@ import {
   type Memories,
   type Memory,
   type MemoryFilter,
+  type RunStatus,
 } from './index.js';
 
 export * from './index.js';
@@ -127,6 +128,9 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     callStatus: chat.callStatus,
     onCallStatus: chat.onCallStatus,
     contextUsage: chat.contextUsage,
+    runStatus: chat.runStatus,
+    cancelCall: chat.cancelCall,
+    retryCall: chat.retryCall,
     summary: chat.summary,
     chosen: chat.chosen,
     correctSummary: chat.correctSummary,
@@ -141,6 +145,12 @@ export function useCallStatus(
 ): CallStatus | undefined {
   const status = () => chat.callStatus(toolCallId);
   return useSyncExternalStore(chat.onCallStatus, status, status);
+}
+
+/** What the run of the chat is doing; `undefined` as long as neither the record nor a stream has said so. */
+export function useRunStatus(chat: Pick<FermataChat, 'runStatus'>): RunStatus | undefined {
+  const { subscribe, get } = chat.runStatus;
+  return useSyncExternalStore(subscribe, get, get);
 }
 
 /** A memory in a list. */

@@ -35,6 +35,7 @@
 import type { ChatStatus, UIMessage } from 'ai';
 import type { ContextUsage } from './context.js';
 import { draftOf, isDelivered, type Draft } from './outbox.js';
+import type { RunStatus } from './runs.js';
 import { FermataError } from './server.js';
 import type { Connection, RequestEvent } from './transport.js';
 
@@ -48,6 +49,16 @@ export interface ChatRecord {
   model?: string;
   /** How full the model's window was after the newest step; absent if the server does not know. */
   context?: ContextUsage;
+  /** What the run is doing; absent if the last post did not ask for it. */
+  status?: RunStatus;
+}
+
+/** What a call would do, as its tool says; `before` and `after` are the two texts of an edit. */
+export interface CallDetails {
+  kind: 'edit' | 'run' | 'send' | 'info';
+  text: string;
+  before?: string;
+  after?: string;
 }
 
 /** What waits for somebody, as `GET /api/chat/{id}/pending` has it. */
@@ -55,6 +66,12 @@ export interface Pending {
   id: string;
   toolCallId: string;
   tool: string;
+  /** The title of the tool. */
+  title?: string;
+  /** The call in the words of its tool. */
+  description?: string;
+  /** What the call would do. */
+  details?: CallDetails;
   input: unknown;
   kind: 'approval' | 'output' | 'elicitation';
   state: string;

@@ -34,7 +34,7 @@ export interface FermataOptions extends ServerOptions {
    * A chat of `fermata()` asks for `all` by itself. Every server knows that word, while a server refuses a kind that
    * it does not know, and a page ignores parts that it does not know. A transport alone asks for none by itself.
    */
-  show?: 'all' | ('call' | 'context' | 'memory')[];
+  show?: 'all' | ('call' | 'context' | 'memory' | 'plan' | 'run')[];
   /**
    * The assistant that answers, by its name in the list of assistants. A chat keeps the one that it was given
    * last; `undefined` leaves it as it is.
@@ -136,11 +136,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     const post = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId };
     const chosen = this.#chosen(chatId);
     const send = (messages: MESSAGE[], exists: boolean) => {
-      const { client = AI_VERSION, hold, show, memory } = this.#options;
-      // Memory is on where nothing is said. What is undefined is not part of the JSON.
-      const isLeftOut = (typeof memory === 'function' ? memory() : memory) === false;
-      const left = isLeftOut && { memory: false };
-      const fermata = { client, hold, show, ...chosen, ...left, ...(exists && { exists }) };
+      const fermata = { ...this.#fermata(chosen), ...(exists && { exists }) };
       const headers = plainHeaders(options.headers);
       return this.server.post({ ...post, messages, fermata }, headers, sending.signal);
     };
@@ -185,6 +181,19 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     this.known.add(chatId);
     this.#on(request, { type: 'resumed' });
     return this.#read(chatId, request, reading, body);
+  }
+
+  /** Has a call that has failed made again, by a run whose stream is not read here. */
+  async retryCall(chatId: string, toolCallId: string): Promise<void> {
+    const url = this.server.chatUrl(chatId, `/calls/${encodeURIComponent(toolCallId)}/retry`);
+    const body = { ...this.#body(chatId), fermata: this.#fermata(this.#chosen(chatId)) };
+    const response = await this.server.fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    if (!response.ok) throw await refusalOf(response);
+    void response.body?.cancel().catch(() => undefined);
   }
 
   /** Ends the reading of a stream. */
@@ -248,6 +257,14 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       ...(tools.length > 0 && { tools: Object.fromEntries(tools) as object }),
       ...this.#options.body?.(chatId),
     };
+  }
+
+  /** What a post says of this client, and what it wants. */
+  #fermata(chosen: Chosen): object {
+    const { client = AI_VERSION, hold, show, memory } = this.#options;
+    // Memory is on where nothing is said. What is undefined is not part of the JSON.
+    const isLeftOut = (typeof memory === 'function' ? memory() : memory) === false;
+    return { client, hold, show, ...chosen, ...(isLeftOut && { memory: false }) };
   }
 
   /** Who is to answer, as the options say now. */

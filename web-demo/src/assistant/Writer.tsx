@@ -9,6 +9,7 @@ import { ContextButton } from '../chat/context/ContextButton';
 import { COMPOSER_ID } from '../chat/Composer';
 import { IconButton } from '../chat/IconButton';
 import { isParked, type Message } from '../chat/message';
+import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
 import { ToolChoiceMenu } from '../chat/ToolChoiceMenu';
 import { useFermataThread } from 'fermata-chat/assistant-ui';
 
@@ -25,74 +26,77 @@ export function Writer({ id }: { id: string }) {
       chat.status === 'streaming' ||
       isParked(chat.messages.at(-1) as Message | undefined));
   return (
-    <ComposerPrimitive.Root className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]">
-      <ul aria-label={t('composer.attached')} className="mb-2 flex flex-wrap gap-2 empty:hidden">
-        <ComposerPrimitive.Attachments>{() => <Attached />}</ComposerPrimitive.Attachments>
-      </ul>
-      <ComposerPrimitive.AttachmentDropzone
-        className={
-          'relative rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
-          'focus-within:border-accent data-[dragging=true]:border-accent ' +
-          'data-[dragging=true]:bg-accent-soft'
-        }
-      >
-        <ComposerPrimitive.Input
-          id={COMPOSER_ID}
-          rows={1}
-          aria-label={t('composer.label')}
-          aria-describedby="composer-hint"
-          placeholder={t('composer.placeholder')}
+    <>
+      {chat && <RunLine chatId={id} chat={chat} messages={chat.messages as Message[]} isBusy={isBusy} />}
+      <ComposerPrimitive.Root className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]">
+        <ul aria-label={t('composer.attached')} className="mb-2 flex flex-wrap gap-2 empty:hidden">
+          <ComposerPrimitive.Attachments>{() => <Attached />}</ComposerPrimitive.Attachments>
+        </ul>
+        <ComposerPrimitive.AttachmentDropzone
           className={
-            'block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none ' +
-            'placeholder:text-muted'
+            'relative rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
+            'focus-within:border-accent data-[dragging=true]:border-accent ' +
+            'data-[dragging=true]:bg-accent-soft'
           }
-        />
-        <div className="flex items-end gap-1 px-2 pb-2">
-          <div className="flex min-w-0 flex-1 flex-wrap items-center gap-1">
-            <ComposerPrimitive.AddAttachment asChild>
-              <IconButton label={t('composer.attach')}>
-                <Paperclip />
+        >
+          <ComposerPrimitive.Input
+            id={COMPOSER_ID}
+            rows={1}
+            aria-label={t('composer.label')}
+            aria-describedby={`${ADVICE_ID} composer-hint`}
+            placeholder={t('composer.placeholder')}
+            className={
+              'block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none ' +
+              'placeholder:text-muted'
+            }
+          />
+          <div className="flex items-end gap-1 px-2 pb-2">
+            <div className="flex min-w-0 flex-1 flex-wrap items-center gap-1">
+              <ComposerPrimitive.AddAttachment asChild>
+                <IconButton label={t('composer.attach')}>
+                  <Paperclip />
+                </IconButton>
+              </ComposerPrimitive.AddAttachment>
+              <ToolChoiceMenu chatId={id} />
+              {chat !== undefined && (
+                <>
+                  {hasMessages && <ContextButton chat={chat} />}
+                  <AssistantPicker chatId={id} chat={chat} />
+                </>
+              )}
+            </div>
+            {isBusy && (
+              <IconButton
+                label={t('composer.stop')}
+                className="border border-line text-ink"
+                onClick={() => {
+                  aui.thread.cancelRun();
+                }}
+              >
+                <Square className="fill-current" />
               </IconButton>
-            </ComposerPrimitive.AddAttachment>
-            <ToolChoiceMenu chatId={id} />
-            {chat !== undefined && (
-              <>
-                {hasMessages && <ContextButton chat={chat} />}
-                <AssistantPicker chatId={id} chat={chat} />
-              </>
+            )}
+            {(!isBusy || !isEmpty) && (
+              <ComposerPrimitive.Send asChild>
+                <IconButton
+                  label={t('composer.send')}
+                  type="submit"
+                  className={
+                    'bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink ' +
+                    'not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100'
+                  }
+                >
+                  <ArrowUp />
+                </IconButton>
+              </ComposerPrimitive.Send>
             )}
           </div>
-          {isBusy && (
-            <IconButton
-              label={t('composer.stop')}
-              className="border border-line text-ink"
-              onClick={() => {
-                aui.thread.cancelRun();
-              }}
-            >
-              <Square className="fill-current" />
-            </IconButton>
-          )}
-          {(!isBusy || !isEmpty) && (
-            <ComposerPrimitive.Send asChild>
-              <IconButton
-                label={t('composer.send')}
-                type="submit"
-                className={
-                  'bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink ' +
-                  'not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100'
-                }
-              >
-                <ArrowUp />
-              </IconButton>
-            </ComposerPrimitive.Send>
-          )}
-        </div>
-      </ComposerPrimitive.AttachmentDropzone>
-      <p id="composer-hint" className="mt-1.5 text-center text-xs text-muted pointer-coarse:sr-only">
-        {t('composer.hint')}
-      </p>
-    </ComposerPrimitive.Root>
+        </ComposerPrimitive.AttachmentDropzone>
+        <p id="composer-hint" className="mt-1.5 text-center text-xs text-muted pointer-coarse:sr-only">
+          {t('composer.hint')}
+        </p>
+      </ComposerPrimitive.Root>
+    </>
   );
 }
 

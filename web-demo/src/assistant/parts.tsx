@@ -18,6 +18,7 @@ import { isToldAsMemory } from '../chat/memories/memories';
 import { MemoryChanges, UsedMemories } from '../chat/memories/MemoryUse';
 import { copyOf, isToolPart, type Message, type SourcePart } from '../chat/message';
 import { Reasoning } from '../chat/Reasoning';
+import { PlanList } from '../chat/runs/PlanList';
 import { QuestionOfOldClient } from '../chat/StepView';
 import { Text } from '../chat/Text';
 import { ToolCard } from '../chat/ToolCard';
@@ -51,12 +52,18 @@ export const useIsGrowing = () =>
   );
 
 function Call({ toolCallId }: ToolCallMessagePartProps) {
-  const { chat, message } = useMessage();
+  const { chat, message: drawn } = useMessage();
   const { listed } = useTools();
   const id = toolCallIdOf(toolCallId);
-  const part = message?.parts
-    .filter(isToolPart)
-    .find((part) => part.toolCallId === id || part.toolCallId === toolCallId);
+  const partIn = (message: Message | undefined) =>
+    message?.parts
+      .filter(isToolPart)
+      .find((part) => part.toolCallId === id || part.toolCallId === toolCallId);
+  // assistant-ui draws answers that follow each other as one, such as that of a call which was tried again.
+  const message = partIn(drawn)
+    ? drawn
+    : (chat?.messages as Message[] | undefined)?.findLast((message) => partIn(message) !== undefined);
+  const part = partIn(message);
   if (chat === undefined || message === undefined || part === undefined) return null;
   return (
     <div className="my-3">
@@ -100,6 +107,7 @@ function Data({ name, data }: DataMessagePartProps) {
   const isGrowing = useIsGrowing();
   if (chat === undefined || message === undefined) return null;
   if (name === 'compaction') return <CompactionLine data={data as unknown} isGrowing={isGrowing} />;
+  if (name === 'plan') return <PlanList data={data as unknown} isGrowing={isGrowing} />;
   if (name === 'tool-approval') return <QuestionOfOldClient part={{ data }} message={message} chat={chat} />;
   if (name !== 'elicitation') return null;
   return (

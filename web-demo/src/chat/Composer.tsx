@@ -15,6 +15,8 @@ interface Props {
   onStop: () => void;
   /** Whether a run is at work, or waits for somebody. */
   isBusy: boolean;
+  /** The id of what says what a message would do now. */
+  advice?: string | undefined;
   /** What is beside the attachments: the choice of tools. */
   children?: ReactNode;
 }
@@ -26,7 +28,7 @@ export function focusComposer() {
   if (matchMedia('(pointer: fine)').matches) document.getElementById(COMPOSER_ID)?.focus();
 }
 
-export function Composer({ onSend, onStop, isBusy, children }: Props) {
+export function Composer({ onSend, onStop, isBusy, advice = '', children }: Props) {
   const { t } = useTranslation();
   const [text, setText] = useState('');
   const { files, refusals, add, remove, clear } = useAttachments();
@@ -67,7 +69,7 @@ export function Composer({ onSend, onStop, isBusy, children }: Props) {
           id={COMPOSER_ID}
           rows={1}
           aria-label={t('composer.label')}
-          aria-describedby="composer-hint"
+          aria-describedby={`${advice} composer-hint`.trim()}
           placeholder={t('composer.placeholder')}
           className={
             'block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none ' +

@@ -14,6 +14,7 @@ import { IconButton } from './IconButton';
 import { MemoriesDialog } from './memories/MemoriesDialog';
 import { MemoriesEntry } from './memories/MemoriesEntry';
 import { PendingElsewhere } from './PendingElsewhere';
+import { ownWaiting } from './runs/notifications';
 import { Settings } from './Settings';
 import { Sign } from './Sign';
 import { TokenDialog } from './TokenDialog';
@@ -40,7 +41,12 @@ export function Frame({ page, chatId, list, children }: Props) {
   const [isDrawerOpen, setDrawerOpen] = useState(false);
   useEffect(() => followChats(), []);
   const title = usePicked(chats, (list) => list.chats.find((chat) => chat.id === chatId)?.title) ?? undefined;
-  const waits = usePicked(waiting, (list) => list.reduce((sum, { pending }) => sum + pending.length, 0));
+  // What waits in this chat is known at once; the list of the others is asked for while one looks.
+  const own = usePicked(ownWaiting, (one) => (one.chatId === chatId ? one.count : 0));
+  const elsewhere = usePicked(waiting, (list) =>
+    list.reduce((sum, { chat, pending }) => sum + (chat.id === chatId ? 0 : pending.length), 0),
+  );
+  const waits = own + elsewhere;
   useEffect(() => {
     const count = waits > 0 ? `(${waits}) ` : '';
     document.title = count + (title === undefined ? t('name') : `${title} · ${t('name')}`);

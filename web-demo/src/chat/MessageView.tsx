@@ -15,6 +15,7 @@ import { MemoryChanges, UsedMemories } from './memories/MemoryUse';
 import { groupParts, isSamePart, textOf, type Group, type Message, type Metadata } from './message';
 import { MessageEditor } from './MessageEditor';
 import { Reasoning } from './Reasoning';
+import { PlanList } from './runs/PlanList';
 import { StepView } from './StepView';
 import { Text } from './Text';
 
@@ -99,6 +100,8 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
           return <StepView key={group.key} parts={group.parts} message={message} chat={chat} />;
         if (group.kind === 'compaction')
           return <CompactionLine key={group.key} data={group.part.data} isGrowing={isGrowing} />;
+        if (group.kind === 'plan')
+          return <PlanList key={group.key} data={group.part.data} isGrowing={isGrowing} />;
         return <GroupView key={group.key} group={group} />;
       })}
       <MemoryChanges message={message} />
@@ -153,6 +156,7 @@ const GroupView = memo(
         return <Sources parts={group.parts} />;
       case 'step':
       case 'compaction':
+      case 'plan':
         // Only a message of the model has one, and shows it itself.
         return null;
       default:

@@ -1,10 +1,11 @@
 // Language and theme.
 
-import { Monitor, Moon, Sun } from 'lucide-react';
+import { Bell, Monitor, Moon, Sun } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { chooseLanguage, language, type Language } from '../i18n/language';
 import { chooseTheme, theme, type Theme } from '../i18n/theme';
 import { useCell } from './cell';
+import { notifies, permission, setNotifies } from './runs/notifications';
 
 /** Each language in its own words, so that who cannot read the page finds it. */
 const LANGUAGES: Record<Language, { name: string; short: string; tag: string }> = {
@@ -63,6 +64,31 @@ export function Settings() {
           );
         })}
       </div>
+      <Notifications />
+    </div>
+  );
+}
+
+/** Whether the browser tells the person when something waits while the page is hidden. */
+function Notifications() {
+  const { t } = useTranslation('runs');
+  const isOn = useCell(notifies);
+  const allowed = permission();
+  if (allowed === 'unsupported') return null;
+  const label = t(allowed === 'denied' ? 'notification.blocked' : 'notification.on');
+  return (
+    <div className="segments">
+      <button
+        type="button"
+        aria-label={label}
+        title={label}
+        aria-pressed={isOn}
+        disabled={allowed === 'denied'}
+        className={`${SEGMENT} disabled:cursor-default disabled:opacity-50`}
+        onClick={() => void setNotifies(!isOn)}
+      >
+        <Bell className="size-4" aria-hidden="true" />
+      </button>
     </div>
   );
 }

@@ -22,6 +22,8 @@ import type { FermataChat } from 'fermata-chat';
 import { useCallStatus } from 'fermata-chat/react';
 import { pageRuns, pageTool } from '../tools';
 import { isRecord } from '../tools/tool';
+import { CallActions } from './runs/CallActions';
+import { CallDetails } from './runs/CallDetails';
 import { ApprovalQuestion } from './ApprovalCard';
 import { useSeen, WholeInput } from './seen';
 import { ToolProgress } from './ToolProgress';
@@ -66,8 +68,9 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
   const status = useCallStatus(chat, part.toolCallId);
   const state = callState(part, status, surroundings);
   const who = runBy(part, surroundings);
-  const told = toldOfCall(message, part.toolCallId);
-  const isRunning = state.name === 'running';
+  const told = toldOfCall(message, part.toolCallId, status);
+  // While it waits for a reply to a question of its own, the time is the person's.
+  const isRunning = state.name === 'running' && status?.waitsFor !== 'person';
   const duration = useDuration(part.toolCallId, isRunning, isSettled(part), told.durationMs);
   const [isOpenByHand, setOpen] = useState<boolean>();
   const isOpen = isOpenByHand ?? opensByItself(part, state);
@@ -91,12 +94,12 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
       <Header
         {...{ name, state, who, told, duration, isOpen, details, isQuiet }}
         title={part.title}
-        gist={isQuiet || pageTool(name)?.Body !== undefined ? '' : gistOf(part.input)}
+        gist={isQuiet || pageTool(name)?.Body !== undefined ? '' : (saidOf(part) ?? gistOf(part.input))}
         onToggle={() => {
           setOpen(!isOpen);
         }}
       />
-      <Body {...{ part, chat, state, tools, isOpen, details, open }} />
+      <Body {...{ part, chat, state, who, tools, isOpen, details, open }} />
     </article>
   );
 }
@@ -206,6 +209,9 @@ function Header({
             {stateWords(state, t)}
             {state.name === 'failed' && told.errorType !== undefined && `: ${t(`trouble.${told.errorType}`)}`}
           </span>
+          {state.name === 'failed' && told.strategy !== undefined && (
+            <span> · {t(`followed.${told.strategy}`, { ns: 'runs' })}</span>
+          )}
           {told.attempts !== undefined && <span> · {t('trouble.attempts', { count: told.attempts })}</span>}
           {duration !== undefined && <span className="tabular-nums"> · {inWords(duration)}</span>}
           {!isOpen && gist !== '' && <span> · {gist}</span>}
@@ -229,6 +235,12 @@ function Header({
       </button>
     </header>
   );
+}
+
+/** The call in the words of its tool. */
+function saidOf(part: AnyToolPart): string | undefined {
+  const said = part.toolMetadata?.['description'];
+  return typeof said === 'string' ? inOneLine(said) : undefined;
 }
 
 /**
@@ -258,13 +270,14 @@ interface BodyProps {
   part: AnyToolPart;
   chat: FermataChat;
   state: CallState;
+  who: ReturnType<typeof runBy>;
   tools: readonly ServerTool[] | undefined;
   isOpen: boolean;
   details: string;
   open: () => void;
 }
 
-function Body({ part, chat, state, tools, isOpen, details, open }: BodyProps) {
+function Body({ part, chat, state, who, tools, isOpen, details, open }: BodyProps) {
   const name = getToolName(part);
   const whole = useSeen(part.approval?.id ?? '');
   const schema = pageTool(name)?.inputSchema ?? tools?.find((tool) => tool.name === name)?.inputSchema;
@@ -272,6 +285,10 @@ function Body({ part, chat, state, tools, isOpen, details, open }: BodyProps) {
     <div className="space-y-3 px-3 *:last:mb-3 sm:pl-14">
       <Outcome part={part} state={state} />
       <PageBody part={part} chat={chat} state={state} />
+      {(who === 'server' || who === 'mcp') && (
+        <CallActions {...{ chat, name, state }} toolCallId={part.toolCallId} />
+      )}
+      {isWorthShowing(part) && <CallDetails data={part.toolMetadata?.['details']} />}
       <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
         {isOpen && (
           <WholeInput value={part.state === 'approval-requested' ? whole : undefined}>
@@ -292,6 +309,12 @@ function Body({ part, chat, state, tools, isOpen, details, open }: BodyProps) {
     </div>
   );
 }
+
+/** What a call would do is shown until it has done it, or not. */
+const isWorthShowing = (part: AnyToolPart) =>
+  part.state === 'approval-requested' ||
+  part.state === 'approval-responded' ||
+  part.state === 'input-available';
 
 /** What was given, and what came of it. */
 function Details({ part }: { part: AnyToolPart }) {

@@ -79,10 +79,7 @@ function ChoiceName({ next, lock }: { next: ToolChoice | undefined; lock: string
   return lock === undefined ? (
     <span className="max-sm:sr-only">{t('tools.label')}</span>
   ) : (
-    <span className="max-w-44 truncate">
-      <span className="sr-only">{t('tools.lockedTo', { tool: lock })}</span>
-      <span aria-hidden="true">{lock}</span>
-    </span>
+    <span className="max-w-56 truncate">{t('tools.lockedTo', { tool: lock })}</span>
   );
 }
 

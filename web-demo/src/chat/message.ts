@@ -9,7 +9,7 @@ export interface Metadata {
   model?: string;
   durationMs?: number;
   /** By their ids, what is known of the calls. */
-  calls?: Record<string, { durationMs?: number; errorType?: string; attempts?: number }>;
+  calls?: Record<string, { durationMs?: number; errorType?: string; attempts?: number; strategy?: string }>;
   /** Why the answer ends although the model may have wanted to go on. */
   stopped?: 'step_limit';
   usage?: { inputTokens?: number; outputTokens?: number; totalTokens?: number };
@@ -32,6 +32,8 @@ export type Group =
   | { kind: 'sources'; key: string; parts: SourcePart[] }
   /** What was left out before a step, so that the chat fits the model. */
   | { kind: 'compaction'; key: string; part: DataPart }
+  /** The plan of the run. */
+  | { kind: 'plan'; key: string; part: DataPart }
   /** The calls of one step, which pass the gate together, with what they ask. */
   | { kind: 'step'; key: string; parts: (ToolPart | DataPart)[] };
 
@@ -47,6 +49,8 @@ const kindOf = (part: Part): Group['kind'] | undefined => {
   switch (part.type) {
     case 'data-compaction':
       return 'compaction';
+    case 'data-plan':
+      return 'plan';
     case 'text':
       return part.text === '' ? undefined : 'text';
     case 'reasoning':
@@ -88,7 +92,7 @@ export function groupParts(parts: readonly Part[]): Group[] {
     const key = `${kind}-${place}`;
     if (kind === 'text') groups.push({ kind, key, part: part as TextPart });
     else if (kind === 'reasoning') groups.push({ kind, key, part: part as ReasoningPart });
-    else if (kind === 'compaction') groups.push({ kind, key, part: part as DataPart });
+    else if (kind === 'compaction' || kind === 'plan') groups.push({ kind, key, part: part as DataPart });
     else if (last?.kind === kind) (last.parts as Part[]).push(part);
     else groups.push({ kind, key, parts: [part] } as unknown as Group);
   });

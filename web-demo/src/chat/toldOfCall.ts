@@ -1,6 +1,7 @@
 // What the server says of a call once its message is finished: how long it took, and what went wrong with it.
 
 import type { UIMessage } from 'ai';
+import type { CallStatus, FailureStrategy } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
 
 /** The types of failures that have words of their own. Any other is told as a failure, and no more. */
@@ -8,24 +9,31 @@ const ERROR_TYPES = ['rate_limit', 'auth', 'network', 'timeout', 'empty_result',
 
 export type ErrorType = (typeof ERROR_TYPES)[number];
 
+const STRATEGIES: readonly FailureStrategy[] = ['retry', 'go_on', 'ask_person', 'fail_run'];
+
 export interface ToldOfCall {
   /** How long the call took, in milliseconds. */
   durationMs?: number;
   errorType?: ErrorType;
   /** How often it has run, if that was more than once. */
   attempts?: number;
+  /** What followed its failure. */
+  strategy?: FailureStrategy;
 }
 
-export function toldOfCall(message: UIMessage, toolCallId: string): ToldOfCall {
+/** What is known of a call: from its message once that is finished, and from its status until then. */
+export function toldOfCall(message: UIMessage, toolCallId: string, status?: CallStatus): ToldOfCall {
   const calls = isRecord(message.metadata) ? message.metadata['calls'] : undefined;
   const call = isRecord(calls) && Object.hasOwn(calls, toolCallId) ? calls[toolCallId] : undefined;
-  if (!isRecord(call)) return {};
-  const { durationMs, attempts } = call;
-  const errorType = ERROR_TYPES.find((known) => known === call['errorType']);
+  const told: Record<string, unknown> = isRecord(call) ? call : { ...status };
+  const { durationMs, attempts } = told;
+  const errorType = ERROR_TYPES.find((known) => known === told['errorType']);
+  const strategy = STRATEGIES.find((known) => known === told['strategy']);
   return {
     ...(typeof durationMs === 'number' && { durationMs }),
     ...(typeof attempts === 'number' && { attempts }),
     ...(errorType !== undefined && { errorType }),
+    ...(strategy !== undefined && { strategy }),
   };
 }
 
@@ -35,6 +43,7 @@ export function isToldTheSame(one: UIMessage, other: UIMessage, toolCallId: stri
   return (
     before.durationMs === after.durationMs &&
     before.errorType === after.errorType &&
-    before.attempts === after.attempts
+    before.attempts === after.attempts &&
+    before.strategy === after.strategy
   );
 }

@@ -3,13 +3,31 @@
 import { useEffect, useState } from 'react';
 import { keep, recall } from './storage';
 
-/** When this tab first saw the call running, in milliseconds since 1970. A reload does not forget it. */
-function runningSince(toolCallId: string): number {
-  const key = `fermata.running.${toolCallId}`;
-  const known = Number(recall(key, 'sessionStorage') ?? NaN);
-  if (Number.isFinite(known)) return known;
-  keep(key, String(Date.now()), 'sessionStorage');
-  return Date.now();
+/** What this tab has measured of a call. A reload does not forget it. */
+interface Measured {
+  /** How long it had run when it last began to wait, in milliseconds. */
+  before: number;
+  /** Since when it has been running, in milliseconds since 1970; absent while it waits for a person. */
+  since?: number;
+}
+
+const keyOf = (toolCallId: string) => `fermata.running.${toolCallId}`;
+
+function measuredOf(toolCallId: string): Measured {
+  try {
+    const known = JSON.parse(recall(keyOf(toolCallId), 'sessionStorage') ?? '') as Measured;
+    if (Number.isFinite(known.before)) return known;
+  } catch {
+    // It was not measured yet, or by an earlier version of this page.
+  }
+  return { before: 0 };
+}
+
+const durationOf = ({ before, since }: Measured) =>
+  before + (since === undefined ? 0 : Math.max(0, Date.now() - since));
+
+function keepMeasured(toolCallId: string, measured: Measured) {
+  keep(keyOf(toolCallId), JSON.stringify(measured), 'sessionStorage');
 }
 
 /**
@@ -27,10 +45,16 @@ export function useDuration(
 ): number | undefined {
   const [measured, setMeasured] = useState<number>();
   useEffect(() => {
-    if (!isRunning) return;
-    const since = runningSince(toolCallId);
+    const known = measuredOf(toolCallId);
+    if (!isRunning) {
+      // What follows is the person's time, or nobody's.
+      if (known.since !== undefined) keepMeasured(toolCallId, { before: durationOf(known) });
+      return;
+    }
+    const running = { ...known, since: known.since ?? Date.now() };
+    keepMeasured(toolCallId, running);
     const measure = () => {
-      setMeasured(Math.max(0, Date.now() - since));
+      setMeasured(durationOf(running));
     };
     measure();
     const timer = setInterval(measure, 1000);

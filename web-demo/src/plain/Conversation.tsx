@@ -13,6 +13,7 @@ import { Greeting } from '../chat/Greeting';
 import { isParked, type FilePart, type Message } from '../chat/message';
 import { MessageList } from '../chat/MessageList';
 import type { MessageActions } from '../chat/MessageView';
+import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
 import { server, unknownChats, wordsOf } from '../chat/server';
 import { ToolChoiceMenu } from '../chat/ToolChoiceMenu';
 import { tryAgain } from '../chat/tryAgain';
@@ -71,7 +72,8 @@ export function Conversation({ id }: { id: string }) {
           <p className="pt-8 text-sm text-muted">{t('messages.loading')}</p>
         )}
       </MessageList>
-      <Composer onSend={send} onStop={stop} isBusy={isBusy}>
+      <RunLine chatId={id} {...{ chat, messages, isBusy }} />
+      <Composer onSend={send} onStop={stop} isBusy={isBusy} advice={ADVICE_ID}>
         <ToolChoiceMenu chatId={id} />
         {messages.length > 0 && <ContextButton chat={chat} />}
         <AssistantPicker chatId={id} chat={chat} />

@@ -9,8 +9,9 @@ import { afterEach, beforeAll, vi } from 'vitest';
 import cards from '../../i18n/en/cards';
 import context from '../../i18n/en/context';
 import memory from '../../i18n/en/memory';
+import runs from '../../i18n/en/runs';
 import shell from '../../i18n/en/shell';
-import type { ChatSummary, Chosen, ContextUsage, FermataChat, Followed } from 'fermata-chat';
+import type { ChatSummary, Chosen, ContextUsage, RunStatus, FermataChat, Followed } from 'fermata-chat';
 import type { Message } from '../message';
 import type { AnyToolPart, ServerTool } from '../toolState';
 
@@ -20,7 +21,7 @@ export function setUpPage() {
     await i18next.use(initReactI18next).init({
       lng: 'en',
       defaultNS: 'shell',
-      resources: { en: { cards, context, memory, shell } },
+      resources: { en: { cards, context, memory, runs, shell } },
       interpolation: { escapeValue: false },
     });
   });
@@ -46,6 +47,9 @@ export function fakeChat() {
     callStatus: () => undefined,
     onCallStatus: () => () => undefined,
     contextUsage: fixed<ContextUsage | undefined>(undefined),
+    runStatus: fixed<RunStatus | undefined>(undefined),
+    cancelCall: vi.fn<FermataChat['cancelCall']>(() => Promise.resolve()),
+    retryCall: vi.fn<FermataChat['retryCall']>(() => Promise.resolve()),
     summary: fixed<ChatSummary | undefined>(undefined),
     chosen: fixed<Chosen>({}),
     correctSummary: vi.fn<FermataChat['correctSummary']>(() => Promise.resolve()),

@@ -112,7 +112,7 @@ const shell = {
     requiredHint: 'It must call one; which one is up to the model',
     next: 'For the next message',
     nextTool: 'Next: {{tool}}',
-    lockedTo: 'Locked to {{tool}}',
+    lockedTo: 'Locked to: {{tool}}',
     lock: 'Lock {{tool}}',
     release: 'Release the lock',
     lockHint: 'The padlock keeps a tool for every message, until you release it.',

@@ -110,7 +110,7 @@ const shell: Translated<Areas['shell']> = {
     requiredHint: '用哪个由模型决定',
     next: '仅用于下一条消息',
     nextTool: '下一条：{{tool}}',
-    lockedTo: '已锁定 {{tool}}',
+    lockedTo: '已锁定：{{tool}}',
     lock: '锁定 {{tool}}',
     release: '解除锁定',
     lockHint: '挂锁让每条消息都使用该工具，直到你解除。',

@@ -1,0 +1,44 @@
+// What the server says of the run of a chat: its stage (`data-run`, and `status` of the record), and its plan (`data-plan`).
+// Knows nothing of streams.
+
+/** What a run is doing: it plans, makes calls, has their results, asks the model what is next, or speaks. */
+export type Stage = 'idle' | 'plan' | 'tool_call' | 'tool_result' | 'decide' | 'respond';
+
+/** The status of the run of a chat. */
+export interface RunStatus {
+  stage: Stage;
+  /** Whether a call waits for a person's decision. */
+  requiresConfirm: boolean;
+  /** The words that approve all calls that wait, if a message that is one of them does so now. */
+  confirmWords?: string[];
+  /** The tool of the last call that got its outcome. */
+  lastTool?: string;
+  /** The beginning of what the model was told of it. */
+  lastResult?: string;
+}
+
+/** The plan of a run, which is the data of a part `data-plan` of its message. */
+export interface Plan {
+  goal: string;
+  state: 'proposed' | 'accepted' | 'denied' | 'done';
+  steps: PlanStep[];
+}
+
+/** A step of a plan. */
+export interface PlanStep {
+  id: string;
+  title: string;
+  /** The tool that does it, if the plan names one. */
+  tool?: string;
+  /** The ids of the steps that have to be done before. */
+  dependsOn: string[];
+  state: 'todo' | 'doing' | 'done' | 'failed' | 'skipped';
+  /** The call that was made for it last. */
+  toolCallId?: string;
+}
+
+/** The newest plan in a message; `undefined` if there is none. */
+export function planOf(message: { parts: readonly unknown[] }): Plan | undefined {
+  const isPlan = (part: unknown): part is { data: Plan } => (part as { type?: unknown }).type === 'data-plan';
+  return message.parts.findLast(isPlan)?.data;
+}

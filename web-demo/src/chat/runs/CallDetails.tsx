@@ -1,0 +1,37 @@
+// What a call would do, as its tool says: a difference, line by line, for an edit; a text for anything else.
+
+import { lazy, Suspense } from 'react';
+import { useTranslation } from 'react-i18next';
+import type { CallDetails as Details } from 'fermata-chat';
+import { isRecord } from '../../tools/tool';
+import { Name } from '../ToolValue';
+
+/** Loaded only where an edit is shown. */
+const Difference = lazy(() => import('./Difference'));
+
+/** The details; `data` comes from the server, and something else is shown as nothing. */
+export function CallDetails({ data }: { data: unknown }) {
+  const { t } = useTranslation('runs');
+  if (!isDetails(data)) return null;
+  const { kind, text, before = '', after = '' } = data;
+  return (
+    <figure className="text-sm" data-details={kind}>
+      <figcaption className="mb-1 text-muted wrap-anywhere">
+        {t(`details.${kind}`)}{' '}
+        <span className="font-mono text-ink">
+          <Name text={text} />
+        </span>
+      </figcaption>
+      {kind === 'edit' && (
+        <Suspense>
+          <Difference before={before} after={after} />
+        </Suspense>
+      )}
+    </figure>
+  );
+}
+
+const isDetails = (data: unknown): data is Details =>
+  isRecord(data) &&
+  typeof data['text'] === 'string' &&
+  ['edit', 'run', 'send', 'info'].includes(data['kind'] as string);

@@ -1,0 +1,73 @@
+// The plan of a run: its steps, what each of them waits for, and how far it is.
+
+import { Ban, Check, CircleDashed, LoaderCircle, TriangleAlert, type LucideIcon } from 'lucide-react';
+import { useTranslation } from 'react-i18next';
+import type { Plan, PlanStep } from 'fermata-chat';
+import { isRecord } from '../../tools/tool';
+import { inOneLine } from '../visible';
+
+const MARKS: Record<PlanStep['state'], { Icon: LucideIcon; look: string; turns?: boolean }> = {
+  todo: { Icon: CircleDashed, look: 'text-muted' },
+  doing: { Icon: LoaderCircle, look: 'text-accent', turns: true },
+  done: { Icon: Check, look: 'text-good' },
+  failed: { Icon: TriangleAlert, look: 'text-bad' },
+  skipped: { Icon: Ban, look: 'text-muted' },
+};
+
+/** A plan; `data` is that of a `data-plan`, and something else is shown as nothing. */
+export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolean }) {
+  const { t } = useTranslation('runs');
+  if (!isPlan(data)) return null;
+  const { goal, state, steps } = data;
+  const settled = steps.filter((step) => step.state !== 'todo' && step.state !== 'doing').length;
+  const numberOf = new Map(steps.map((step, place) => [step.id, place + 1]));
+  return (
+    <section
+      aria-label={t('plan.label')}
+      data-plan={state}
+      className="my-4 rounded-card border border-line bg-raised px-4 py-3"
+    >
+      <h3 className="text-sm font-medium wrap-anywhere">{inOneLine(goal)}</h3>
+      <p role="status" className="mb-2 text-xs text-muted">
+        {t(`plan.state.${state}`)} · {t('plan.progress', { done: settled, count: steps.length })}
+      </p>
+      <ol className="space-y-1.5">
+        {steps.map((step, place) => {
+          const { Icon, look, turns = false } = MARKS[step.state];
+          const after = step.dependsOn.flatMap((id) => numberOf.get(id) ?? []);
+          const isOver = step.state === 'done' || step.state === 'skipped';
+          return (
+            <li key={step.id} data-step={step.state} className="flex items-baseline gap-2 text-sm">
+              <span className="w-5 shrink-0 text-right text-xs text-muted tabular-nums">{place + 1}.</span>
+              <Icon
+                aria-hidden
+                className={
+                  `size-4 shrink-0 self-center ${look} ` +
+                  // What is left behind by a run that has ended is not being done.
+                  (turns && isGrowing ? 'motion-safe:animate-spin motion-safe:[animation-duration:1.6s]' : '')
+                }
+              />
+              <span className="min-w-0 wrap-anywhere">
+                <span className="sr-only">{t(`plan.step.${step.state}`)}: </span>
+                <span className={isOver ? 'text-muted line-through decoration-line' : ''}>
+                  {inOneLine(step.title)}
+                </span>
+                {step.tool !== undefined && (
+                  <span className="ml-2 font-mono text-xs text-muted">{inOneLine(step.tool)}</span>
+                )}
+                {after.length > 0 && (
+                  <span className="ml-2 text-xs whitespace-nowrap text-muted">
+                    {t('plan.after', { steps: after.join(', ') })}
+                  </span>
+                )}
+              </span>
+            </li>
+          );
+        })}
+      </ol>
+    </section>
+  );
+}
+
+const isPlan = (data: unknown): data is Plan =>
+  isRecord(data) && typeof data['goal'] === 'string' && Array.isArray(data['steps']);

@@ -1,0 +1,93 @@
+// The line above the composer: what is going on, and what a message would do meanwhile.
+
+import { useTranslation } from 'react-i18next';
+import { useRunStatus, type FermataChat } from 'fermata-chat/react';
+import { useEffect, useSyncExternalStore } from 'react';
+import { pageRuns } from '../../tools';
+import { inOneLine } from '../visible';
+import type { Message } from '../message';
+import { useTools } from '../useTools';
+import { confirmWord, goingOn, waitsForYou, type Going } from './going';
+import { noteWaiting } from './notifications';
+
+interface Props {
+  chatId: string;
+  chat: FermataChat;
+  messages: readonly Message[];
+  isBusy: boolean;
+}
+
+export function RunLine({ chatId, chat, messages, isBusy }: Props) {
+  const { t, i18n } = useTranslation('runs');
+  const { listed } = useTools();
+  const run = useRunStatus(chat);
+  useCallChanges(chat);
+  const facts = { messages, isBusy, run, status: chat.callStatus, surroundings: { tools: listed, pageRuns } };
+  const going = goingOn(facts);
+  const last = messages.at(-1);
+  const waiting = last === undefined ? 0 : waitsForYou(last, facts.status, facts.surroundings);
+  useEffect(() => {
+    noteWaiting(chatId, waiting);
+    return () => {
+      noteWaiting(chatId, 0);
+    };
+  }, [chatId, waiting]);
+  const word = confirmWord(run, i18n.language);
+  return (
+    <div className="column min-h-7 pb-1 text-sm">
+      <p role="status" data-going={going.what} className={LOOKS[going.what] ?? 'text-muted'}>
+        {inWords(going, t)}
+      </p>
+      {going.what === 'waits-for-you' && (
+        <p id={ADVICE_ID} className="text-xs text-muted">
+          {word === undefined ? t('answerAbove') : t('answerInWords', { word })}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** What says what a message would do; the composer is described by it. */
+export const ADVICE_ID = 'composer-advice';
+
+const LOOKS: Partial<Record<Going['what'], string>> = {
+  'waits-for-you': 'font-medium text-wait',
+  'waits-for-page': 'text-wait',
+};
+
+function inWords(going: Going, t: ReturnType<typeof useTranslation<'runs'>>['t']): string {
+  switch (going.what) {
+    case 'nothing':
+      return '';
+    case 'running':
+      return t('running', {
+        count: going.tools.length,
+        tools: [...new Set(going.tools)].map(inOneLine).join(', '),
+      });
+    case 'waits-for-resource':
+      return t(going.isOfThisChat ? 'resource.here' : 'resource.elsewhere', {
+        resource: inOneLine(going.resource),
+      });
+    case 'planning':
+    case 'thinking':
+    case 'writing':
+    case 'reading-results':
+    case 'waits-for-you':
+    case 'waits-for-page':
+      return t(going.what);
+  }
+}
+
+let changes = 0;
+
+/** Renders again whenever the status of a call changes. */
+function useCallChanges(chat: Pick<FermataChat, 'onCallStatus'>) {
+  useSyncExternalStore(
+    (tell) =>
+      chat.onCallStatus(() => {
+        changes += 1;
+        tell();
+      }),
+    () => changes,
+  );
+}

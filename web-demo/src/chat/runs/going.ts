@@ -1,0 +1,95 @@
+// What is going on in a chat, in one word: told from the stage of its run and from the calls of its last step.
+//
+// Knows nothing of React or of words on the screen.
+
+import { getToolName } from 'ai';
+import type { CallStatus, RunStatus } from 'fermata-chat';
+import { isParked, type Message } from '../message';
+import { callState, isSettled, lastStep, type AnyToolPart, type Surroundings } from '../toolState';
+
+export type Going =
+  | { what: 'nothing' }
+  | { what: 'planning' }
+  | { what: 'thinking' }
+  | { what: 'writing' }
+  | { what: 'reading-results' }
+  /** The person is asked something: a decision or a reply. */
+  | { what: 'waits-for-you' }
+  /** Another page has the tool. */
+  | { what: 'waits-for-page' }
+  | { what: 'waits-for-resource'; resource: string; isOfThisChat: boolean }
+  | { what: 'running'; tools: string[] };
+
+export interface Facts {
+  messages: readonly Message[];
+  /** Whether a run is at work as far as the AI SDK knows. */
+  isBusy: boolean;
+  run: RunStatus | undefined;
+  status: (toolCallId: string) => CallStatus | undefined;
+  surroundings: Surroundings;
+}
+
+/** What is going on. What a person has to do goes before what runs, and that before what the model does. */
+export function goingOn({ messages, isBusy, run, status, surroundings }: Facts): Going {
+  const last = messages.at(-1);
+  if (last !== undefined && waitsForYou(last, status, surroundings) > 0) return { what: 'waits-for-you' };
+  if (!isBusy && !isParked(last)) return { what: 'nothing' };
+  const open = last?.role === 'assistant' ? lastStep(last).filter((part) => !isSettled(part)) : [];
+  const states = open.map((part) => ({
+    part,
+    state: callState(part, status(part.toolCallId), surroundings),
+  }));
+  const running = states.filter(({ state }) => state.name === 'running').map(({ part }) => part);
+  if (running.length > 0) return { what: 'running', tools: running.map((part) => getToolName(part)) };
+  for (const { state } of states) {
+    if (state.name === 'waits-for-resource')
+      return {
+        what: state.name,
+        resource: state.resource,
+        isOfThisChat: holds(open, state.resource, surroundings),
+      };
+    if (state.name === 'waits-for-page') return { what: state.name };
+  }
+  switch (run?.stage) {
+    case 'plan':
+      return { what: 'planning' };
+    case 'respond':
+      return { what: 'writing' };
+    case 'tool_result':
+      return { what: 'reading-results' };
+    case 'tool_call':
+    case 'decide':
+    case 'idle':
+    case undefined:
+      return { what: 'thinking' };
+  }
+}
+
+/** Whether a call of this chat that does not wait itself uses the resource. */
+function holds(open: readonly AnyToolPart[], resource: string, { tools }: Surroundings): boolean {
+  return open.some(
+    (part) =>
+      part.state === 'output-available' &&
+      tools?.find((tool) => tool.name === getToolName(part))?.resource === resource,
+  );
+}
+
+/** How many calls and questions of a message wait for the person. */
+export function waitsForYou(message: Message, status: Facts['status'], surroundings: Surroundings): number {
+  if (message.role !== 'assistant') return 0;
+  const calls = lastStep(message).filter(
+    (part) => callState(part, status(part.toolCallId), surroundings).name === 'waits-for-you',
+  );
+  const questions = message.parts.filter(
+    (part) =>
+      part.type === 'data-elicitation' && (part.data as { state?: unknown } | null)?.state === 'pending',
+  );
+  return calls.length + questions.length;
+}
+
+/** The word with which a person who reads this language approves; `undefined` if no word does. */
+export function confirmWord(run: RunStatus | undefined, language: string): string | undefined {
+  const words = run?.confirmWords ?? [];
+  const isChinese = (word: string) => /\p{Script=Han}/u.test(word);
+  return words.find((word) => isChinese(word) === language.startsWith('zh')) ?? words[0];
+}

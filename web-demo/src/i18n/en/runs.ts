@@ -1,0 +1,70 @@
+// What the pages say of what is going on: the line above the composer, plans, details of a call, in English.
+
+const runs = {
+  planning: 'Making a plan…',
+  thinking: 'Working…',
+  writing: 'Writing…',
+  'reading-results': 'Reading the results…',
+  'waits-for-you': 'Waiting for you',
+  'waits-for-page': 'Waiting for a page that has this tool',
+  running_one: 'Running {{tools}}',
+  running_other: 'Running {{count}} tools: {{tools}}',
+  resource: {
+    here: 'Waiting for {{resource}} (another call of this chat uses it)',
+    elsewhere: 'Waiting for {{resource}} (held by another chat)',
+  },
+  answerAbove: 'Answer above. Any other message cancels it.',
+  answerInWords: 'Answer above, or reply “{{word}}”. Any other message cancels it.',
+  notification: {
+    title: 'Fermata waits for you',
+    text_one: 'One question is open.',
+    text_other: '{{count}} questions are open.',
+    on: 'Notify me when something waits for me',
+    blocked: 'The browser blocks notifications of this page.',
+  },
+  plan: {
+    label: 'Plan',
+    progress_one: '{{done}} of {{count}} step',
+    progress_other: '{{done}} of {{count}} steps',
+    after: 'after {{steps}}',
+    state: {
+      proposed: 'Waits for your decision',
+      accepted: 'In progress',
+      denied: 'Not followed',
+      done: 'Done',
+    },
+    step: { todo: 'To do', doing: 'In progress', done: 'Done', failed: 'Failed', skipped: 'Left out' },
+  },
+  details: {
+    edit: 'Changes',
+    run: 'Runs',
+    send: 'Sends',
+    info: 'Does',
+    difference: 'The difference, line by line',
+    added: 'Added',
+    removed: 'Removed',
+  },
+  followed: {
+    retry: 'it was tried again',
+    go_on: 'the model went on without it',
+    ask_person: 'you were asked what to do',
+    fail_run: 'it ended the answer',
+  },
+  retry: 'Try again',
+  retryLabel: 'Try {{name}} again',
+  cancel: 'Cancel',
+  cancelLabel: 'Cancel {{name}}',
+  refused: {
+    not_running: 'It does not run any more.',
+    not_failed: 'It has not failed, so there is nothing to try again.',
+    run_open: 'An answer is being written, or waits for somebody. Try again once it is finished.',
+  },
+};
+
+declare module '../areas' {
+  interface Areas {
+    runs: typeof runs;
+  }
+}
+
+export default runs;

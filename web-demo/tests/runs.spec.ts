@@ -1,0 +1,205 @@
+// What people see of a run: the line above the composer, its plan, calls that fail or take long, and what tells the person
+// that something waits for them.
+
+import { calls, expect, FAILED_REQUEST, gate, letGo, PAGES, says, seriousViolations, test } from './world';
+
+const NOTE = { name: 'write_note', input: { title: 'Milk', body: 'Two litres.\nOat, not soy.' } };
+const PLAN = {
+  goal: 'Know what was noted, and note the rest',
+  steps: [
+    { id: 'find', title: 'Search the notes', tool: 'search_notes' },
+    { id: 'write', title: 'Write the new note', tool: 'write_note', dependsOn: ['find'] },
+  ],
+};
+
+for (const { name, path } of PAGES) {
+  test.describe(`on ${name}`, () => {
+    test.use({ path });
+
+    test('a plan is asked about, ticked off, and stays after a reload', async ({ world, chat }, info) => {
+      const { page } = chat;
+      const line = page.locator('[data-going]');
+      const last = gate();
+      world.model.script(
+        calls({ name: 'make_plan', input: PLAN }),
+        calls({ name: 'search_notes', input: { query: 'milk' } }),
+        calls({ name: 'update_plan', input: { id: 'find', state: 'done' } }),
+        async (pen) => {
+          await last.opened;
+          await pen.says('Nothing more to do.');
+        },
+      );
+      await page.route('**/api/chat', async (route) => {
+        const body = route.request().postDataJSON() as { fermata: object };
+        await route.continue({
+          postData: JSON.stringify({ ...body, fermata: { ...body.fermata, plan: 'ask' } }),
+        });
+      });
+      await chat.say('search my notes and write a new one');
+      const plan = chat.log.getByRole('region', { name: 'Plan' });
+      await expect(plan).toContainText('Waits for your decision · 0 of 2 steps');
+      await expect(plan.getByRole('listitem').nth(1)).toContainText('after 1');
+      await expect(line).toHaveText('Waiting for you');
+      expect(await seriousViolations(page)).toEqual([]);
+      await info.attach('a plan that is asked about', { body: await page.screenshot() });
+      await chat.press(chat.card('make_plan'), 'Approve');
+      await expect(plan).toContainText('In progress · 1 of 2 steps');
+      await expect(plan.getByRole('listitem').first()).toContainText('Done: Search the notes');
+      await info.attach('a plan that is ticked off', { body: await page.screenshot() });
+      last.open();
+      await chat.hears('Nothing more to do.');
+      await chat.isAtRest();
+      await expect(line).toHaveText('');
+      await chat.reload();
+      await expect(plan.getByRole('listitem')).toHaveCount(2);
+      await expect(plan).toContainText('1 of 2 steps');
+    });
+
+    test('the line says what a message would do, and a word approves', async ({ world, chat }, info) => {
+      world.mayLog(FAILED_REQUEST);
+      const { page } = chat;
+      const line = page.locator('[data-going]');
+      world.model.script(calls(NOTE), says('Written.'));
+      await chat.say('write it down');
+      await expect(line).toHaveText('Waiting for you');
+      await expect(chat.composer).toHaveAccessibleDescription(
+        /Answer above, or reply “yes”\. Any other message cancels it\./,
+      );
+      await expect(page).toHaveTitle(/^\(1\) /);
+      // The difference that the call would make, line by line.
+      const card = chat.card('write_note');
+      const difference = card.getByLabel('The difference, line by line');
+      await expect(difference).toContainText('Added: +Two litres.');
+      await expect(card).toContainText('Write a note');
+      expect(await seriousViolations(page)).toEqual([]);
+      await info.attach('a call with its difference', { body: await page.screenshot() });
+      await chat.say('yes');
+      await chat.hears('Written.');
+      await chat.isAtRest();
+      await chat.isInState(card, 'Done');
+      await expect(line).toHaveText('');
+      await expect(page).not.toHaveTitle(/^\(/);
+    });
+
+    test.describe('with a tool that fails', () => {
+      test.use({ config: 'max_note = "10B"\n[[policy]]\ntool = "write_note"\ndecision = "allow"\n' });
+
+      test('a failed call says why, and is tried again', async ({ world, chat }, info) => {
+        world.mayLog(FAILED_REQUEST);
+        world.model.script(calls(NOTE), says('It is too long.'), says('It still is.'));
+        await chat.say('write it down');
+        await chat.hears('It is too long.');
+        await chat.isAtRest();
+        const card = chat.card('write_note').first();
+        await expect(card).toHaveAttribute('data-state', 'failed');
+        await expect(card).toContainText('the input or the output did not fit');
+        await expect(card).toContainText('the model went on without it');
+        expect(await seriousViolations(chat.page)).toEqual([]);
+        await info.attach('a failed call', { body: await chat.page.screenshot() });
+        const again = card.getByRole('button', { name: 'Try write_note again' });
+        await again.focus();
+        await chat.page.keyboard.press('Enter');
+        await chat.hears('It still is.');
+        await chat.isAtRest();
+        await expect(chat.card('write_note')).toHaveCount(2);
+      });
+    });
+
+    test.describe('with a tool that takes long', () => {
+      test.use({ hand: true, config: '[tools."hand__*"]\nresource = "the desk"\n' });
+
+      test('a running call is cancelled, and is grey and not red', async ({ world, chat }, info) => {
+        const line = chat.page.locator('[data-going]');
+        world.model.script(
+          calls({ name: 'hand__work', input: { key: 'one' }, id: 'one' }),
+          says('You have cancelled it.'),
+        );
+        await chat.say('work');
+        await expect(line).toHaveText('Running hand__work');
+        const card = chat.card('hand__work');
+        await info.attach('a running call', { body: await chat.page.screenshot() });
+        await card.getByRole('button', { name: 'Cancel hand__work' }).click();
+        await chat.isInState(card, 'Cancelled');
+        await expect(card).toHaveAttribute('data-state', 'cancelled');
+        await chat.hears('You have cancelled it.');
+        await chat.isAtRest();
+        await expect(card.getByRole('button', { name: 'Try hand__work again' })).toHaveCount(0);
+        expect(await seriousViolations(chat.page)).toEqual([]);
+      });
+
+      test('a call waits for what another chat holds, and the line says so', async ({
+        world,
+        chat,
+      }, info) => {
+        world.model.script(
+          calls({ name: 'hand__work', input: { key: 'one' }, id: 'one' }),
+          calls({ name: 'hand__work', input: { key: 'two' }, id: 'two' }),
+        );
+        await chat.say('work');
+        await chat.isInState(chat.card('hand__work'), 'Running');
+        const other = await world.tab();
+        await other.say('work, too');
+        const line = other.page.locator('[data-going]');
+        await expect(line).toHaveText('Waiting for the desk (held by another chat)');
+        await info.attach('a call that waits for another chat', { body: await other.page.screenshot() });
+        world.model.script(says('Both done.'), says('Both done.'));
+        letGo(world.server, 'one');
+        await expect(line).toHaveText('Running hand__work');
+        letGo(world.server, 'two');
+        await other.hears('Both done.');
+        await chat.hears('Both done.');
+      });
+    });
+
+    test.describe('in Chinese', () => {
+      test.use({ locale: 'zh-CN' });
+
+      test('the line and the words are Chinese', async ({ world, page, path }, info) => {
+        await page.goto(`${world.server.url}${path}`);
+        world.model.script(calls(NOTE));
+        await page.getByRole('textbox').last().fill('写下来');
+        await page.keyboard.press('Enter');
+        await expect(page.locator('[data-going]')).toHaveText('等待你的操作');
+        await expect(page.getByText('请在上方作答，或回复“确认”。发送其他消息会取消它。')).toBeVisible();
+        expect(await seriousViolations(page)).toEqual([]);
+        await info.attach('in Chinese', { body: await page.screenshot() });
+      });
+    });
+
+    test('a hidden page notifies a person who wants that', async ({ world, chat }) => {
+      const { page } = chat;
+      await page.context().grantPermissions(['notifications'], { origin: world.server.url });
+      await page.evaluate(() => {
+        const told: string[] = [];
+        class Told {
+          static permission = 'granted';
+          static requestPermission = () => Promise.resolve('granted');
+          constructor(title: string, { body }: { body: string }) {
+            told.push(`${title}: ${body}`);
+          }
+        }
+        Object.assign(globalThis, { Notification: Told, told });
+      });
+      const menu = page.getByRole('button', { name: 'Open the chat list' });
+      if (await menu.isVisible()) await menu.click();
+      const bell = page.getByRole('button', { name: 'Notify me when something waits for me' });
+      await bell.click();
+      await expect(bell).toHaveAttribute('aria-pressed', 'true');
+      const asked = gate();
+      world.model.script(async (pen) => {
+        await asked.opened;
+        await pen.calls(NOTE);
+      });
+      await chat.say('write it down');
+      await expect(chat.stop).toBeVisible();
+      await page.evaluate(() => {
+        Object.defineProperty(document, 'visibilityState', { get: () => 'hidden' });
+      });
+      asked.open();
+      await expect(page).toHaveTitle(/^\(1\) /);
+      await expect
+        .poll(() => page.evaluate(() => (globalThis as unknown as { told: string[] }).told))
+        .toEqual(['Fermata waits for you: One question is open.']);
+    });
+  });
+}
