@@ -293,7 +293,7 @@ models = ["fast", "a-model-with-quite-a-long-name-and-then-some"]
             await page.getByRole('button', { name: 'Tools' }).tap();
             await page.getByRole('button', { name: 'Lock search_notes' }).tap();
             await page.keyboard.press('Escape');
-            await expect(page.getByRole('button', { name: 'Locked to search_notes' })).toBeVisible();
+            await expect(page.getByRole('button', { name: 'Locked to: search_notes' })).toBeVisible();
             await isInView();
             expect(await seriousViolations(page)).toEqual([]);
           });

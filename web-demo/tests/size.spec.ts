@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 import { expect, test } from '@playwright/test';
 
 const DIST = resolve(import.meta.dirname, '../dist');
-const MOST = 410_000;
+const MOST = 415_000;
 
 /** Every script that a page may load, its lazy ones included, as the build names them. */
 function scriptsOf(page: string): string[] {
@@ -30,7 +30,7 @@ function scriptsOf(page: string): string[] {
   return [...found];
 }
 
-test('the plain page may load less than 410 kB of compressed JavaScript', () => {
+test('the plain page may load less than 415 kB of compressed JavaScript', () => {
   const scripts = scriptsOf('index.html');
   const sizes = scripts.map((path) => gzipSync(readFileSync(path), { level: 9 }).length);
   const sum = sizes.reduce((one, other) => one + other, 0);

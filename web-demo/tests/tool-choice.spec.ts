@@ -32,7 +32,7 @@ test('a locked tool holds until it is released, also over a reload', async ({ wo
   await chat.hears('Found.');
   await chat.isAtRest();
   await chat.reload();
-  await expect(chat.page.getByRole('button', { name: 'Locked to search_notes' })).toBeVisible();
+  await expect(chat.page.getByRole('button', { name: 'Locked to: search_notes' })).toBeVisible();
   await chat.say('more tea');
   await chat.hears('Found again.');
   await chat.isAtRest();

@@ -16,6 +16,7 @@ const CHAT = [
   'assistants.ts',
   'memories.ts',
   'context.ts',
+  'runs.ts',
   'summaries.ts',
   'stream.ts',
   'transport.ts',

@@ -42,7 +42,7 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
               }}
             >
               <span className="block truncate text-sm">
-                <span className="font-mono text-[0.8125rem]">{inOneLine(one.title ?? one.tool)}</span>{' '}
+                <span className="font-mono text-[0.8125rem]">{one.tool}</span>{' '}
                 {one.server === undefined
                   ? t(`elsewhere.${one.kind}`)
                   : t('elsewhere.serverAsks', { server: one.server })}

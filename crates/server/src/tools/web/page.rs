@@ -201,7 +201,7 @@ impl Renderer<'_> {
         }
         let text = &mut self.page.text;
         // A link may begin with nothing but the space that belongs before it.
-        if !text.is_empty() && !self.link.as_ref().is_some_and(|link| link.start == text.len()) {
+        if !text.is_empty() && self.link.as_ref().is_none_or(|link| link.start != text.len()) {
             text.push_str(match self.gap {
                 Gap::None => "",
                 Gap::Space => " ",
