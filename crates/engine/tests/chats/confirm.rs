@@ -1,7 +1,5 @@
 //! What a tool says of its calls: their words, their details, whether a person has to be asked, and how they were let through.
 
-#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
-
 use std::sync::Arc;
 
 use fermata_engine::{Pending, Rules};
