@@ -127,6 +127,29 @@ for (const { name, path } of PAGES) {
         expect(await seriousViolations(chat.page)).toEqual([]);
       });
 
+      test.describe('and that is asked about', () => {
+        test.use({
+          config: '[[policy]]\ntool = "hand__work"\ndecision = "ask"\n',
+        });
+
+        test('a call that a word has approved is shown as it runs and ends', async ({ world, chat }) => {
+          const last = gate();
+          world.model.script(calls({ name: 'hand__work', input: { key: 'one' }, id: 'one' }), async (pen) => {
+            await last.opened;
+            await pen.says('Done.');
+          });
+          await chat.say('work');
+          const card = chat.card('hand__work');
+          await chat.isInState(card, 'Waiting for you');
+          await chat.say('yes');
+          await chat.isInState(card, 'Running');
+          letGo(world.server, 'one');
+          await chat.isInState(card, 'Done');
+          last.open();
+          await chat.hears('Done.');
+        });
+      });
+
       test('a call waits for what another chat holds, and the line says so', async ({
         world,
         chat,

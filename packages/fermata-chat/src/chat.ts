@@ -165,7 +165,10 @@ export class ChatFollower {
           this.#dispatch({ type: 'request', request, what });
           // The AI SDK has read the last chunk, and does what it does at an end before anything else.
           if (what.type === 'ended' || what.type === 'refused') this.#settleSoon();
-          if (what.type === 'ended') this.#summary.refreshSoon(this.#chat.messages.length);
+          if (what.type === 'ended') {
+            this.#summary.refreshSoon(this.#chat.messages.length);
+            this.#settleOlderSoon();
+          }
         },
         onChosen: (chosen) => {
           this.#chosen.set({ ...this.#chosen.get(), ...chosen });
@@ -200,6 +203,8 @@ export class ChatFollower {
         if (type === 'data-call') {
           const { toolCallId, ...status } = data as CallStatus & { toolCallId: string };
           this.#calls.set(toolCallId, status);
+          // A call that was approved in words has its outcome in an earlier message, which no stream changes.
+          if (['success', 'error', 'cancelled'].includes(status.state)) this.#settleOlderSoon();
         } else if (type === 'data-run') {
           this.#run.set(data as RunStatus);
         } else if (type === 'data-context') {
@@ -308,10 +313,8 @@ export class ChatFollower {
         break;
       case 'settleOlder': {
         // Nothing more is read of a run that the post has superseded.
-        const isCutOff = this.#state.streams.length > 1;
-        // If the record cannot be had now, the next loading has it.
-        if (isCutOff || this.#chat.messages.slice(0, -1).some(hasOpenCall))
-          void this.#settleOlder().catch(() => undefined);
+        if (this.#state.streams.length > 1) void this.#settleOlder().catch(() => undefined);
+        else this.#settleOlderSoon();
         break;
       }
       default:
@@ -480,6 +483,11 @@ export class ChatFollower {
     } catch (error) {
       this.#notLoaded(request, error);
     }
+  }
+
+  /** Settles older messages if one of them has a call that is open. If the record cannot be had now, the next loading has it. */
+  #settleOlderSoon() {
+    if (this.#chat.messages.slice(0, -1).some(hasOpenCall)) void this.#settleOlder().catch(() => undefined);
   }
 
   /** What became of messages that a new one has left behind: their own stream has ended without a word of it. */

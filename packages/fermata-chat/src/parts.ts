@@ -9,7 +9,7 @@ export interface ToolPart {
   state: string;
   input?: unknown;
   preliminary?: boolean;
-  approval?: { id: string };
+  approval?: { id: string; approved?: boolean };
 }
 
 export const isToolPart = (part: object): part is ToolPart => 'toolCallId' in part && 'state' in part;
@@ -21,8 +21,14 @@ export const isOpen = (part: ToolPart): boolean =>
   ['input-streaming', 'input-available', 'approval-requested'].includes(part.state) ||
   part.preliminary === true;
 
+/** Whether a call has been approved, and has no outcome yet. */
+const isApproved = (part: ToolPart): boolean =>
+  part.state === 'approval-responded' && part.approval?.approved === true;
+
+/** Whether a call of the message has no outcome yet. */
 export const hasOpenCall = ({ role, parts }: UIMessage): boolean =>
-  role === 'assistant' && (parts as object[]).some((part) => isToolPart(part) && isOpen(part));
+  role === 'assistant' &&
+  (parts as object[]).some((part) => isToolPart(part) && (isOpen(part) || isApproved(part)));
 
 /** The calls of a message's last step. */
 export function lastStepOf(message: UIMessage | undefined): ToolPart[] {
