@@ -26,7 +26,7 @@ for (const { name, path } of PAGES) {
         calls({ name: 'update_plan', input: { id: 'find', state: 'done' } }),
         async (pen) => {
           await last.opened;
-          await pen.says('Nothing more to do.');
+          pen.says('Nothing more to do.');
         },
       );
       await page.route('**/api/chat', async (route) => {
@@ -136,7 +136,7 @@ for (const { name, path } of PAGES) {
           const last = gate();
           world.model.script(calls({ name: 'hand__work', input: { key: 'one' }, id: 'one' }), async (pen) => {
             await last.opened;
-            await pen.says('Done.');
+            pen.says('Done.');
           });
           await chat.say('work');
           const card = chat.card('hand__work');
@@ -194,13 +194,14 @@ for (const { name, path } of PAGES) {
       await page.context().grantPermissions(['notifications'], { origin: world.server.url });
       await page.evaluate(() => {
         const told: string[] = [];
-        class Told {
-          static permission = 'granted';
-          static requestPermission = () => Promise.resolve('granted');
-          constructor(title: string, { body }: { body: string }) {
-            told.push(`${title}: ${body}`);
-          }
+        // What is told is noted, in place of the browser's own.
+        function Told(title: string, { body }: { body: string }) {
+          told.push(`${title}: ${body}`);
         }
+        Object.assign(Told, {
+          permission: 'granted',
+          requestPermission: () => Promise.resolve('granted'),
+        });
         Object.assign(globalThis, { Notification: Told, told });
       });
       const menu = page.getByRole('button', { name: 'Open the chat list' });
@@ -211,7 +212,7 @@ for (const { name, path } of PAGES) {
       const asked = gate();
       world.model.script(async (pen) => {
         await asked.opened;
-        await pen.calls(NOTE);
+        pen.calls(NOTE);
       });
       await chat.say('write it down');
       await expect(chat.stop).toBeVisible();
