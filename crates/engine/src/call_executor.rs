@@ -19,6 +19,8 @@ pub(crate) struct CallExecutor {
     pub output_bytes: Option<usize>,
     /// Says after which failures a call is tried again.
     pub error_policy: ErrorPolicy,
+    /// The dotted path of the part of an output that is empty if nothing was found; `None`: as the tool says.
+    pub empty_at: Option<String>,
 }
 
 // === impl CallExecutor ===
@@ -34,13 +36,15 @@ impl CallExecutor {
         times_run_before: u32,
     ) -> Option<Execution> {
         let spec = tool.spec();
+        let tool = tool.tool()?;
         Some(Execution {
-            tool: tool.tool()?.clone(),
+            tool: tool.clone(),
             input,
             context,
             timeout: spec.timeout.unwrap_or(self.tool_timeout),
             retries: spec.retries().saturating_sub(times_run_before),
             error_policy: self.error_policy.clone(),
+            empty_at: self.empty_at.clone().or_else(|| tool.empty_at().map(str::to_owned)),
         })
     }
 
@@ -126,6 +130,7 @@ mod tests {
             lock_timeout: Duration::from_secs(9),
             output_bytes: Some(4),
             error_policy: ErrorPolicy::default(),
+            empty_at: None,
         }
     }
 

@@ -197,11 +197,25 @@ impl History {
             results.push(ModelMessage::Tool { call_id, tool, content });
         }
         let text = text_of(parts);
-        let reasoning = parts.iter().filter_map(reasoning).collect();
+        let reasoning: String = parts.iter().filter_map(reasoning).collect();
         if text.is_empty() && calls.is_empty() {
             return;
         }
-        self.messages.push(ModelMessage::Assistant { reasoning, text, calls });
+        match self.messages.last_mut() {
+            // What the model says goes on without a result or a word of the user between, as after a call that a person has made again. Some
+            // providers refuse two answers in a row.
+            Some(ModelMessage::Assistant { reasoning: before, text: said, calls: made }) => {
+                before.push_str(&reasoning);
+                if !said.is_empty() && !text.is_empty() {
+                    said.push_str("\n\n");
+                }
+                said.push_str(&text);
+                made.extend(calls);
+            }
+            Some(ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Tool { .. }) | None => {
+                self.messages.push(ModelMessage::Assistant { reasoning, text, calls });
+            }
+        }
         self.messages.extend(results);
     }
 

@@ -144,8 +144,11 @@ pub(crate) struct RunState {
     pub profile: Profile,
     pub hold: Duration,
     pub phase: Phase,
-    /// The number of times that the model was asked.
+    /// The number of steps.
     pub step: u32,
+    /// The number of those steps for which the model was not asked, because the run made the calls itself in place of failed ones.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub own_steps: u32,
     /// The position of the newest chunk in the log.
     #[serde(rename = "seq")]
     pub position: Position,
@@ -286,6 +289,7 @@ impl Run {
             hold: request.hold,
             phase: Phase::Streaming,
             step: 0,
+            own_steps: 0,
             position: Position::START,
             usage: None,
             show: request.show,
@@ -452,7 +456,7 @@ impl Run {
 
     /// Returns whether the model is not asked again after this step.
     fn is_last_step(&self, limits: &Limits) -> bool {
-        self.state.step >= limits.steps
+        self.state.step - self.state.own_steps >= limits.steps
     }
 
     /// Returns whether this step is the last one for the limit's sake. A run that may have no more than one step was not stopped by it.

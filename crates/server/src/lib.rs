@@ -33,3 +33,4 @@ pub use demo::Demo;
 pub use error::ApiError;
 pub use ids::{RandomIds, SystemClock};
 pub use routes::{operators_site, router, site, when_full};
+pub use tools::warnings_of_fallbacks;

@@ -12,7 +12,7 @@ use fermata_server::{
     health, migrate, operators_site, policy_dry_run, prompt_preview,
     reload::Reloader,
     serve::{ConnectionLimits, Server},
-    site, when_full,
+    site, warnings_of_fallbacks, when_full,
 };
 use tokio::{
     net::TcpListener,
@@ -63,13 +63,13 @@ fn start() -> anyhow::Result<()> {
     match invocation {
         Invocation::Serve(config) => {
             log::begin(config.log);
-            for warning in warnings() {
+            for warning in warnings(&config) {
                 tracing::warn!("{warning}");
             }
             runtime()?.block_on(serve(*config))
         }
-        Invocation::Check(mut report) => {
-            for warning in warnings() {
+        Invocation::Check(config, mut report) => {
+            for warning in warnings(&config) {
                 report += &format!("\n# warning: {warning}\n");
             }
             print(&report)
@@ -90,10 +90,13 @@ fn read_settings() -> Result<Invocation, ConfigError> {
     Invocation::read(std::env::args_os(), &|name| std::env::var(name).ok())
 }
 
-/// Returns a warning for each variable that looks like a setting and is none.
-fn warnings() -> Vec<String> {
+/// Returns a warning for each variable that looks like a setting and is none, and for each fallback that is no tool.
+fn warnings(config: &Config) -> Vec<String> {
     let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-    warnings_of_variables(std::env::vars_os().map(|(name, value)| (text(name), text(value))))
+    let mut warnings =
+        warnings_of_variables(std::env::vars_os().map(|(name, value)| (text(name), text(value))));
+    warnings.extend(warnings_of_fallbacks(config));
+    warnings
 }
 
 /// Writes a report to the standard output. It is not an error if the reader closes the pipe.

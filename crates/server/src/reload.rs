@@ -119,7 +119,7 @@ impl Reloader {
     pub fn reload(&mut self) -> Result<Changes, ReloadError> {
         let config = match (self.read)()? {
             Invocation::Serve(config) => *config,
-            Invocation::Check(_)
+            Invocation::Check(..)
             | Invocation::Schema(_)
             | Invocation::TestPolicy(..)
             | Invocation::Migrate(_)

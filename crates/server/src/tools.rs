@@ -19,13 +19,13 @@ use fermata_engine::{
 };
 use fermata_protocol::MemoryKind;
 use fermata_store::Notes;
-use fermata_tools::{CallContext, ErrorType, Resource, Tool, ToolError, typed};
+use fermata_tools::{CallContext, ErrorType, Fallback, Resource, Tool, ToolError, typed};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use self::web::WebClient;
-use crate::config::{Builtin, Url};
+use crate::config::{Builtin, Config, Url};
 
 /// The limits on notes.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,24 @@ pub fn names_of(group: Builtin) -> &'static [&'static str] {
         Builtin::AskUser => &[ASK_USER],
         Builtin::Web => &["fetch_url", "web_search"],
     }
+}
+
+/// Returns a warning for each fallback that can be no tool of the server or of its MCP servers.
+pub fn warnings_of_fallbacks(config: &Config) -> Vec<String> {
+    let known: Vec<&str> = Builtin::ALL.into_iter().flat_map(names_of).copied().collect();
+    let mut warnings = Vec::new();
+    for (pattern, settings) in &config.tools {
+        let Some(Fallback { tool, .. }) = &settings.fallback else { continue };
+        let is_of_mcp = config.mcp.keys().any(|server| tool.starts_with(&format!("{server}__")));
+        if !known.contains(&tool.as_str()) && !is_of_mcp {
+            warnings.push(format!(
+                "[tools.\"{pattern}\"] fallback = \"{tool}\": there is no such tool, so no call is made in place of one that has failed. \
+                 The server's own tools are {}; those of an MCP server are named <server>__<tool>",
+                known.join(", ")
+            ));
+        }
+    }
+    warnings
 }
 
 /// Returns all tools. The web is searched only with the URL of a SearXNG.

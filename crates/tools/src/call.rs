@@ -211,6 +211,25 @@ impl Call {
         &self.state
     }
 
+    /// Returns the type of the failure, if the call has failed, has found nothing, or was denied or cancelled.
+    pub fn error_type(&self) -> Option<ErrorType> {
+        self.failure().or(self.state.error_type())
+    }
+
+    /// Returns the type of the failure, if the call has failed or has found nothing.
+    pub fn failure(&self) -> Option<ErrorType> {
+        match &self.state {
+            CallState::Error { error_type, .. } => Some(*error_type),
+            CallState::Success { .. } if self.is_empty => Some(ErrorType::EmptyResult),
+            CallState::Validating
+            | CallState::AwaitingApproval
+            | CallState::Scheduled
+            | CallState::Executing
+            | CallState::Success { .. }
+            | CallState::Cancelled { .. } => None,
+        }
+    }
+
     /// Returns the time at which the call entered its current state.
     pub fn since(&self) -> Timestamp {
         self.since

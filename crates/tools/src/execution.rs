@@ -10,7 +10,9 @@ use futures::FutureExt;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
-use crate::{CallContext, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, Tool, ToolError};
+use crate::{
+    CallContext, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, Tool, ToolError, is_empty_output,
+};
 
 /// The time that a tool has to return after it was cancelled, before its future is dropped.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
@@ -28,10 +30,12 @@ pub struct Execution {
     pub context: CallContext,
     /// The time limit of each attempt. The time in which the call waits for a person does not count.
     pub timeout: Duration,
-    /// The number of retries after a failure, at most [`MAX_RETRIES`]; 0 for a tool that is not repeatable.
+    /// The number of retries after a failure, or after an empty output, at most [`MAX_RETRIES`]; 0 for a tool that is not repeatable.
     pub retries: u32,
     /// The policy that says which failures are retried.
     pub error_policy: ErrorPolicy,
+    /// The dotted path of the part of an output that is empty if nothing was found, which may be retried, too.
+    pub empty_at: Option<String>,
 }
 
 // === impl Execution ===
@@ -48,11 +52,7 @@ impl Execution {
         loop {
             let mut retry = None;
             self.attempt(|outcome| {
-                let delay = match &outcome {
-                    Ok(_) => None,
-                    Err(error) => self.retry_delay(error, &mut delays),
-                };
-                if let Some(delay) = delay {
+                if let Some(delay) = self.retry_delay(&outcome, &mut delays) {
                     retry = Some((delay, outcome));
                 } else if let Some(report) = report.take() {
                     report(outcome);
@@ -81,15 +81,22 @@ impl Execution {
     /// Returns the time to wait before the call runs again; `None` if it must not run again.
     fn retry_delay(
         &self,
-        error: &ToolError,
+        outcome: &Result<Value, ToolError>,
         delays: &mut impl Iterator<Item = Duration>,
     ) -> Option<Duration> {
-        let is_retried = self.error_policy.of(error.error_type) == ErrorStrategy::Retry;
+        let (error_type, retry_after) = match outcome {
+            Ok(output) if is_empty_output(output, self.empty_at.as_deref()?) => {
+                (ErrorType::EmptyResult, None)
+            }
+            Ok(_) => return None,
+            Err(error) => (error.error_type, error.retry_after),
+        };
+        let is_retried = self.error_policy.of(error_type) == ErrorStrategy::Retry;
         if !is_retried || self.context.cancelled.is_cancelled() {
             return None;
         }
         let delay = delays.next()?;
-        match error.retry_after {
+        match retry_after {
             Some(requested) if requested > LONGEST_RETRY_DELAY => None,
             Some(requested) => Some(requested.max(delay)),
             None => Some(delay),

@@ -4,6 +4,7 @@ use std::{fmt, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The type of a failure. Saved calls, spans (`error.type`) and settings use its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -207,6 +208,22 @@ impl ToolError {
     #[must_use]
     pub fn retry_after(self, time: Duration) -> Self {
         Self { retry_after: Some(time), ..self }
+    }
+}
+
+/// Returns whether an output says that nothing was found, because the part at this dotted path is missing, null or empty.
+///
+/// Of an MCP result it is the structured part. A text, or a result without that part, says nothing about it.
+pub fn is_empty_output(output: &Value, path: &str) -> bool {
+    let is_mcp_result = output.get("content").is_some_and(Value::is_array);
+    let structured = if is_mcp_result { output.get("structuredContent") } else { Some(output) };
+    let Some(output) = structured.filter(|output| output.is_object()) else { return false };
+    match path.split('.').try_fold(output, |value, key| value.get(key)) {
+        None | Some(Value::Null) => true,
+        Some(Value::String(text)) => text.trim().is_empty(),
+        Some(Value::Array(items)) => items.is_empty(),
+        Some(Value::Object(fields)) => fields.is_empty(),
+        Some(Value::Bool(_) | Value::Number(_)) => false,
     }
 }
 

@@ -35,7 +35,7 @@ pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
 pub use context::{CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
 pub use decision::{Decision, DecisionSource, Permission, PolicyDecision};
 pub use execution::{CANCEL_GRACE, Execution};
-pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError};
+pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output};
 pub use lock_queue::{Guard, LockQueue, Waiter};
 pub use matcher::{Decimal, Folder, HostName, HostPattern, Matcher, Side, TextRegex};
 pub use owner::Owner;

@@ -33,6 +33,10 @@ impl ActiveRun {
                 Event::LocksGranted(calls) => calls.clone(),
                 _ => Vec::new(),
             };
+            if self.run.makes_own_calls() {
+                // They are a step of their own, so they go by the newest rules.
+                self.use_policies(self.services.policies.current());
+            }
             let context = context(&self.services, &self.policies, &self.toolbox, &self.record, window);
             effects.append(self.run.apply(event, &context));
             for call in &granted {
@@ -145,14 +149,19 @@ impl ActiveRun {
             lock_timeout: limits.lock_timeout,
             output_bytes: Some(limits.output_bytes),
             error_policy: self.policies.rules.error_policy.clone(),
+            empty_at: None,
         }
     }
 
     fn execute(&mut self, id: &ToolCallId) {
         let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
         let Some(tool) = self.toolbox.find(&call.tool) else { return };
-        let error_policy = self.policies.rules.errors_of(&call.tool);
-        let executor = CallExecutor { error_policy, ..self.call_executor() };
+        let rules = &self.policies.rules;
+        let executor = CallExecutor {
+            error_policy: rules.errors_of(&call.tool),
+            empty_at: rules.empty_at(&call.tool).map(str::to_owned),
+            ..self.call_executor()
+        };
         let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
         let context = self.tools.host(context.permitted_by(call.permission()));
         let input = call.effective_input().clone();

@@ -44,7 +44,7 @@ impl CallSpans {
             || tracing::debug!(%state, since = %call.since(), description, "the call has entered a state"),
         );
         if state.is_final() {
-            if let Some(error_type) = call.state().error_type() {
+            if let Some(error_type) = call.error_type() {
                 span.record("error.type", error_type.as_str());
             }
             span.record("fermata.call.state", state.as_str());
@@ -81,7 +81,7 @@ fn count_outcome(call: &Call) {
         None => "unknown".to_owned(),
     };
     let state = call.state().name().as_str();
-    let error_type = call.state().error_type().map_or("", |error_type| error_type.as_str());
+    let error_type = call.error_type().map_or("", |error_type| error_type.as_str());
     let labels = [
         ("gen_ai_tool_name", tool.clone()),
         ("state", state.to_owned()),

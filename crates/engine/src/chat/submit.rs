@@ -6,7 +6,7 @@ use fermata_protocol::{
     AnswerTarget, ChatBody, MessageId, PlanMode, PostedMessage, Profile, Role, RunId, ToolCallId, ToolChoice,
     Trigger, UiMessage, UiPart,
 };
-use fermata_tools::{CallState, Owner, PostedLimits, Toolbox, ToolboxError};
+use fermata_tools::{CallState, ErrorType, Owner, PostedLimits, StateName, Toolbox, ToolboxError};
 use jiff::Timestamp;
 
 use super::{ChatActor, ChatState, Handle};
@@ -43,8 +43,10 @@ impl Handle for Box<Submission> {
             if actor.active().is_some() {
                 return Err(SubmitError::RunOpen);
             }
-            settings.retries = Some(actor.failed_call(call).await?);
-            let (open_run, _) = actor.make_room(&self.owner, Keep::All, &[]).await?;
+            let retried = actor.failed_call(call).await?;
+            let (open_run, _) =
+                actor.make_room(&self.owner, Keep::All, retried.input.to_string().len()).await?;
+            settings.retries = Some(retried);
             let bytes = actor.chat_bytes();
             let post = NewPost {
                 toolbox,
@@ -66,7 +68,7 @@ impl Handle for Box<Submission> {
         match plan {
             Plan::Continue(posted) => actor.continue_run(self, &posted, &known).await,
             Plan::Decide { approved, said } => {
-                let open_run = actor.make_room(&self.owner, Keep::All, std::slice::from_ref(&said)).await?.0;
+                let open_run = actor.make_room(&self.owner, Keep::All, json_bytes(&said)).await?.0;
                 actor.decide_in_words(self, approved, said, open_run).await
             }
             Plan::Run { keep, add } => {
@@ -77,10 +79,10 @@ impl Handle for Box<Submission> {
                         said.is_some_and(|said| policies.assistants.plan_triggers.match_text(&said));
                 }
                 // Asked for before anything is given up for it.
-                let (open_run, kept) = actor.make_room(&self.owner, keep, &add).await?;
+                let added: usize = add.iter().map(json_bytes).sum();
+                let (open_run, kept) = actor.make_room(&self.owner, keep, added).await?;
                 actor.supersede(self).await?;
                 // The superseded run's message is part of the chat now.
-                let added: usize = add.iter().map(json_bytes).sum();
                 let bytes = kept.unwrap_or_else(|| actor.chat_bytes()) + added;
                 let history = if is_known { None } else { Some(add.clone()) };
                 let post = NewPost { toolbox, settings, open_run, keep, add, bytes, history };
@@ -159,7 +161,17 @@ impl ChatActor {
         let Some(call) = self.services.store.call(&self.mailbox.chat, &target).await? else {
             return Err(SubmitError::NoSuchCall);
         };
+        // A call keeps its record when an edit drops its message.
+        let messages = self.services.store.messages(&self.mailbox.chat).await?;
+        let mut parts = messages.iter().flat_map(|message| &message.parts).filter_map(UiPart::as_tool);
+        if parts.all(|part| part.tool_call_id != call.id) {
+            return Err(SubmitError::NoSuchCall);
+        }
         match call.state() {
+            // What its tool has refused was denied and never ran, and would be again.
+            CallState::Error { error_type: ErrorType::Denied, .. } if call.times_run() == 0 => {
+                Err(SubmitError::NotFailed(StateName::Cancelled))
+            }
             CallState::Error { .. } => {
                 Ok(RetriedCall { tool: call.tool.clone(), input: call.effective_input().clone() })
             }
@@ -167,15 +179,14 @@ impl ChatActor {
         }
     }
 
-    /// Makes room for messages that a post adds to those that it keeps: one more open run of the user, and no more bytes than the chat and the
-    /// user may have. Returns the run, and the size of the messages that are kept if they are not all.
+    /// Makes room for the bytes that a post adds to the messages that it keeps: one more open run of the user, and no more bytes than the chat and
+    /// the user may have. Returns the run, and the size of the messages that are kept if they are not all.
     async fn make_room(
         &mut self,
         owner: &Owner,
         keep: Keep,
-        add: &[UiMessage],
+        added: usize,
     ) -> Result<(OpenRun, Option<usize>), SubmitError> {
-        let added: usize = add.iter().map(json_bytes).sum();
         let kept = match keep {
             Keep::All => None,
             Keep::First(kept) => Some(self.bytes_of_first(kept).await?),

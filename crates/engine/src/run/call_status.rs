@@ -2,7 +2,7 @@
 //!
 //! Only clients that ask for it are sent this ([`Show::Call`]). The chunk is transient: it is not a part of the message.
 
-use fermata_protocol::{Show, UiChunk};
+use fermata_protocol::{Show, ToolCallId, UiChunk};
 use fermata_tools::{CallState, ErrorStrategy, ErrorType, RunBy, StateName};
 use serde::Serialize;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(super) struct CallStatus {
     trouble: Trouble,
 }
 
-/// The failure of a call, and the reaction to it.
+/// The failure of a call, and the reaction to it; or the failure to which the call is the reaction.
 #[derive(Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Trouble {
@@ -36,6 +36,9 @@ pub(super) struct Trouble {
     /// The reaction to the failure; `None` for a browser's call, whose failure only its page knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     strategy: Option<ErrorStrategy>,
+    /// The call that failed, in whose place the run has made this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback_of: Option<ToolCallId>,
 }
 
 /// The party or the thing that a call waits for.
@@ -55,24 +58,14 @@ enum WaitsFor {
 // === impl Run ===
 
 impl Run {
-    /// Returns what has gone wrong with a call.
+    /// Returns what has gone wrong with a call, or with the call in whose place it was made.
     pub(super) fn trouble(&self, index: usize, rules: &Rules) -> Trouble {
         let call = self.call(index);
-        let mut trouble = Trouble::default();
+        let mut trouble = Trouble { fallback_of: call.fallback_of.clone(), ..Trouble::default() };
         if call.times_run() > 1 && !call.is_parked() {
             trouble.attempts = Some(call.times_run());
         }
-        let error_type = match call.state() {
-            CallState::Error { error_type, .. } => Some(*error_type),
-            CallState::Success { .. } if call.is_empty => Some(ErrorType::EmptyResult),
-            CallState::Validating
-            | CallState::AwaitingApproval
-            | CallState::Scheduled
-            | CallState::Executing
-            | CallState::Success { .. }
-            | CallState::Cancelled { .. } => None,
-        };
-        if let Some(error_type) = error_type {
+        if let Some(error_type) = call.failure() {
             trouble.error_type = Some(error_type);
             if call.run_by != Some(RunBy::Browser) {
                 let strategy = rules.errors_of(&call.tool).of(error_type);

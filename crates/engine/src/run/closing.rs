@@ -151,12 +151,11 @@ impl Deciding<'_> {
         }
         let mut calls = Map::new();
         for (index, call) in self.run.calls.iter().enumerate() {
-            // A call that was cancelled while it ran has no duration.
-            if self.run.is_own(call)
-                && matches!(call.state(), CallState::Success { .. } | CallState::Error { .. })
-            {
+            if self.run.is_own(call) {
                 let mut about = json!(self.run.trouble(index, self.context.rules));
-                if let Some(ran_for) = call.ran_for() {
+                // A call that was cancelled while it ran has no duration.
+                let has_ended = matches!(call.state(), CallState::Success { .. } | CallState::Error { .. });
+                if let Some(ran_for) = call.ran_for().filter(|_| has_ended) {
                     about["durationMs"] = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX).into();
                 }
                 if about != json!({}) {

@@ -4,7 +4,7 @@
 //! crash they are checked again.
 
 use fermata_protocol::{ToolCallId, UiChunk};
-use fermata_tools::{Call, CallState, InputError, ToolRef};
+use fermata_tools::{Call, ErrorType, InputError, ToolRef};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -28,6 +28,11 @@ impl Run {
     /// Returns whether the call was made by the run and not by the model.
     pub(super) fn is_made_by_run(&self, call: &Call) -> bool {
         call.fallback_of.is_some() || (call.step == 1 && self.settings.retries.is_some())
+    }
+
+    /// Returns whether the run is about to make calls itself.
+    pub fn makes_own_calls(&self) -> bool {
+        !self.open_step.own.is_empty()
     }
 
     /// Returns whether another call was made in place of this one.
@@ -57,21 +62,16 @@ impl Deciding<'_> {
 
     /// Begins the checks of the calls in place of those of the step that have failed for good. Returns `false` if there are none.
     pub(super) fn check_fallbacks(&mut self) -> bool {
-        // In the last step nothing is called.
-        let is_too_late = self.run.state.step + 1 >= self.context.limits.steps;
-        if is_too_late || self.run.open_step.has_checked_fallbacks {
+        if self.run.open_step.has_checked_fallbacks {
             return false;
         }
         for index in self.run.step_indexes() {
             let call = self.run.call(index);
-            let has_failed = match call.state() {
-                CallState::Error { .. } => call.times_run() > 0,
-                CallState::Success { .. } => call.is_empty,
-                CallState::Validating
-                | CallState::AwaitingApproval
-                | CallState::Scheduled
-                | CallState::Executing
-                | CallState::Cancelled { .. } => false,
+            let has_failed = match call.failure() {
+                // Another tool would do no better with an input that was refused.
+                Some(ErrorType::InvalidFormat | ErrorType::Denied) => call.times_run() > 0,
+                Some(_) => true,
+                None => false,
             };
             // One hop is enough, and a page knows itself what to do about its calls.
             if !has_failed || call.fallback_of.is_some() || !call.runs_on_server() {
@@ -125,6 +125,7 @@ impl Deciding<'_> {
             self.show_run();
             self.finish_step();
             self.run.state.step += 1;
+            self.run.state.own_steps += 1;
             self.publish(UiChunk::StartStep);
         }
         let mut made = Vec::new();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fermata_protocol::{ToolCallId, UiChunk};
 use fermata_tools::{
-    CallState, Cancelled, ErrorStrategy, ErrorType, Presentation, RunBy, ToolError, ToolRef,
+    CallState, Cancelled, ErrorStrategy, ErrorType, Presentation, RunBy, ToolError, ToolRef, is_empty_output,
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -59,16 +59,7 @@ impl Run {
     /// know one.
     pub fn hint(&self, call: &ToolCallId, rules: &Rules) -> Option<&'static str> {
         let call = &self.calls[self.index_of(call)?];
-        let error_type = match call.state() {
-            CallState::Error { error_type, .. } => *error_type,
-            CallState::Success { .. } if call.is_empty => ErrorType::EmptyResult,
-            CallState::Validating
-            | CallState::AwaitingApproval
-            | CallState::Scheduled
-            | CallState::Executing
-            | CallState::Success { .. }
-            | CallState::Cancelled { .. } => return None,
-        };
+        let error_type = call.failure()?;
         if !call.runs_on_server() {
             return None;
         }
@@ -87,19 +78,7 @@ impl Run {
     fn is_empty_output(&self, index: usize, output: &Value, context: &Context<'_>) -> bool {
         let tool = &self.call(index).tool;
         let own = context.toolbox.find(tool).and_then(ToolRef::tool).and_then(|tool| tool.empty_at());
-        let Some(path) = context.rules.empty_at(tool).or(own) else { return false };
-        // Of an MCP result it is the structured part. A text, or a result without that part, says nothing about it.
-        let is_mcp_result = output.get("content").is_some_and(Value::is_array);
-        let structured = if is_mcp_result { output.get("structuredContent") } else { Some(output) };
-        let Some(output) = structured.filter(|output| output.is_object()) else { return false };
-        let part = path.split('.').try_fold(output, |value, key| value.get(key));
-        match part {
-            None | Some(Value::Null) => true,
-            Some(Value::String(text)) => text.trim().is_empty(),
-            Some(Value::Array(items)) => items.is_empty(),
-            Some(Value::Object(fields)) => fields.is_empty(),
-            Some(Value::Bool(_) | Value::Number(_)) => false,
-        }
+        context.rules.empty_at(tool).or(own).is_some_and(|path| is_empty_output(output, path))
     }
 
     /// Returns the reason of a person's denial of the call, if a person has denied it.

@@ -133,6 +133,7 @@ impl ToolResponse {
             lock_timeout: params.lock_timeout,
             output_bytes: params.output_bytes,
             error_policy: params.error_policy.clone(),
+            empty_at: None,
         };
         for index in 0..self.progress.len() {
             if !matches!(self.progress[index], CallProgress::Allowed) {

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
-use fermata_engine::{CallError, Rules, Submission, SubmitError};
+use fermata_engine::{CallError, Rules, Submission, SubmitError, model::ModelMessage};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ElicitAction, ElicitationId, ToolCallId, ToolState,
     UiMessage, UiPart,
@@ -345,4 +345,173 @@ async fn a_person_may_let_a_call_run_again_and_the_question_outlives_a_restart()
     world.answer(chosen(&second, Some("retry"))).await.unwrap();
     stream.read_to_end().await;
     assert_eq!(states(&world.messages().await[1]), ["run denied"], "a retry never gets round a rule");
+}
+
+/// Allows every call.
+struct AllowAll;
+
+impl Policy for AllowAll {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        PolicyDecision { decision: Decision::Allow, ..DefaultPolicy.decide(owner, tool, input) }
+    }
+}
+
+/// Asks about `run` and allows all others.
+struct AskAboutRun;
+
+impl Policy for AskAboutRun {
+    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        let decision = if tool.name == "run" { Decision::Ask } else { Decision::Allow };
+        PolicyDecision { decision, ..DefaultPolicy.decide(owner, tool, input) }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_goes_by_the_newest_rules() {
+    let world = World::new();
+    world.engine.set_rules(Rules { policy: Arc::new(AskAboutRun), ..falls_back("note", None) });
+    world.script([failing(), text("Well.")]);
+    let mut stream = world.post_text("go").await;
+    let call = stream.read_until("tool-approval-request").await;
+    world.engine.set_rules(falls_back("note", None));
+    world.answer(decision(&call, true)).await.unwrap();
+    stream.read_until("tool-output-error").await;
+    while stream.types().matches("tool-approval-request").count() < 2 {
+        assert!(stream.read_more().await, "the newest rules ask about the note: {}", stream.types());
+    }
+    let asked = stream.chunks.iter().rfind(|chunk| chunk["type"] == "tool-approval-request").unwrap();
+    let asked = asked["toolCallId"].as_str().unwrap().to_owned();
+    world.answer(decision(&asked, false)).await.unwrap();
+    stream.read_to_end().await;
+    assert_eq!(states(&world.messages().await[1]), ["run the input says so", "note denied"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_never_got_its_resource_has_a_fallback() {
+    let world = World::new();
+    let of_note = ToolSettings {
+        fallback: Some(Fallback { tool: "run".into(), input: None }),
+        ..ToolSettings::default()
+    };
+    let rules = Rules {
+        policy: Arc::new(AllowAll),
+        tools: vec![(Pattern::new("note"), of_note)],
+        ..Rules::default()
+    };
+    world.engine.set_rules(rules);
+    let holds = calls(&[("note", json!({"does": "asks"})), ("note", json!({"as": "second"}))]);
+    world.script([holds, text("Well.")]);
+    let mut stream = world.post_text("go").await;
+    stream.read_to_end().await;
+    let states = states(&world.messages().await[1]);
+    assert!(states.iter().any(|state| state.contains("Other calls used notes")), "{states:?}");
+    assert_eq!(states.last().unwrap(), "run output", "{states:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_told_which_call_was_made_in_place_of_which() {
+    let world = World::new();
+    world.engine.set_rules(Rules { policy: Arc::new(AllowAll), ..falls_back("note", None) });
+    world.script([failing(), text("Well.")]);
+    let body = json!({
+        "id": world.chat.as_str(),
+        "messages": [{"id": "m1", "role": "user", "parts": [{"type": "text", "text": "go"}]}],
+        "fermata": {"show": ["call"]},
+    });
+    let mut stream = world.post(body).await;
+    stream.read_to_end().await;
+    let failed = stream.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned();
+    let calls = stream.find("finish")["messageMetadata"]["calls"].clone();
+    let fallbacks: Vec<&Value> =
+        calls.as_object().unwrap().values().filter(|call| call["fallbackOf"] == failed.as_str()).collect();
+    assert_eq!(fallbacks.len(), 1, "{calls}");
+    assert_eq!(calls[&failed]["errorType"], "internal");
+    assert!(stream.types().contains("data-call"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_output_is_looked_for_again_if_the_settings_say_so() {
+    let world = World::new();
+    let tool = ToolSettings {
+        empty: Some("input.found".into()),
+        errors: vec![(ErrorType::EmptyResult, ErrorStrategy::Retry)],
+        repeatable: Some(true),
+        ..ToolSettings::default()
+    };
+    world.engine.set_rules(settings(tool));
+    world.script([calls(&[("run", json!({"found": []})), ("run", json!({"found": [1]}))]), text("Nothing.")]);
+    let mut stream = world.post_text("go").await;
+    stream.read_to_end().await;
+    let begins = world.tool_log.lock().unwrap().iter().filter(|line| line.starts_with("begins")).count();
+    assert_eq!(begins, 4, "three times for the empty one, once for the other");
+    let calls_of = stream.find("finish")["messageMetadata"]["calls"].clone();
+    let empty = calls_of.as_object().unwrap().values().find(|call| call["errorType"] == "empty_result");
+    let empty = empty.unwrap_or_else(|| panic!("{calls_of}"));
+    assert_eq!((&empty["attempts"], &empty["strategy"]), (&json!(3), &json!("retry")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fallback_takes_none_of_the_models_requests() {
+    let world = World::new();
+    world.engine.set_rules(Rules { policy: Arc::new(AllowAll), ..falls_back("note", None) });
+    // The limit of a run is 5 requests.
+    for _ in 0..4 {
+        world.script([failing()]);
+    }
+    world.script([text("That is what is done.")]);
+    let mut stream = world.post_text("go").await;
+    stream.read_to_end().await;
+    assert_eq!(stream.text(), "That is what is done.", "the last of 5 requests is the one without tools");
+    let states = states(&world.messages().await[1]);
+    assert_eq!(states.iter().filter(|state| state.starts_with("note")).count(), 4, "{states:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_is_sent_no_two_answers_in_a_row_after_a_call_was_made_again() {
+    let world = World::new();
+    world.script([failing(), text("Sorry.")]);
+    let mut first = world.post_text("go").await;
+    first.read_to_end().await;
+    let failed = first.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned();
+    world.script([text("Again.")]);
+    retry(&world, &failed).await.unwrap().read_to_end().await;
+    let requests = world.model.requests.lock().unwrap();
+    let messages = &requests.last().unwrap().messages;
+    let is_answer = |message: &ModelMessage| matches!(message, ModelMessage::Assistant { .. });
+    assert!(messages.windows(2).all(|pair| !pair.iter().all(is_answer)), "{messages:?}");
+    let said = messages.iter().any(|message| {
+        matches!(message, ModelMessage::Assistant { text, calls, .. } if text == "Sorry." && calls.len() == 1)
+    });
+    assert!(said, "{messages:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_an_edit_has_dropped_is_not_made_again() {
+    let world = World::new();
+    world.script([failing(), text("Sorry.")]);
+    let mut first = world.post_text("go").await;
+    first.read_to_end().await;
+    let failed = first.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned();
+    let said = world.messages().await[0].id.clone();
+    world.script([text("Well.")]);
+    let body = json!({
+        "id": world.chat.as_str(),
+        "messageId": said.as_str(),
+        "messages": [{"id": said.as_str(), "role": "user", "parts": [{"type": "text", "text": "other"}]}],
+    });
+    world.post(body).await.read_to_end().await;
+    assert_eq!(world.messages().await.len(), 2);
+    assert!(matches!(retry(&world, &failed).await, Err(SubmitError::NoSuchCall)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_its_tool_has_refused_is_not_made_again() {
+    let world = World::new();
+    world.engine.set_rules(falls_back("note", None));
+    world.script([calls(&[("run", json!({"confirm": "deny"}))]), text("Sorry.")]);
+    let mut first = world.post_text("go").await;
+    first.read_to_end().await;
+    let refused = first.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned();
+    assert!(matches!(retry(&world, &refused).await, Err(SubmitError::NotFailed(_))));
+    assert_eq!(states(&world.messages().await[1]).len(), 1, "nor does it have a fallback");
 }

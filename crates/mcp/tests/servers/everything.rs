@@ -94,11 +94,12 @@ async fn trusted_annotations_decide_the_policies_of_tools() {
         world.tool("every__trigger-elicitation-request").await;
         let specs = world.specs();
         let echo = &specs["every__echo"];
-        assert_eq!((echo.run_by, echo.policy, echo.repeatable), (RunBy::Mcp, Decision::Allow, false));
+        assert_eq!((echo.run_by, echo.policy, echo.repeatable), (RunBy::Mcp, Decision::Allow, true));
         assert_eq!(echo.input_schema["type"], "object");
         assert!(echo.input_schema["properties"]["message"].is_object());
         assert!(!echo.description.is_empty());
-        assert_eq!(specs["every__toggle-simulated-logging"].policy, Decision::Ask);
+        let logging = &specs["every__toggle-simulated-logging"];
+        assert_eq!((logging.policy, logging.repeatable), (Decision::Ask, false));
         assert_eq!(specs["every__trigger-elicitation-request"].policy, Decision::Ask);
         for absent in
             ["every__get-roots-list", "every__trigger-sampling-request", "every__trigger-url-elicitation"]

@@ -22,7 +22,7 @@ pub enum Invocation {
     /// Serve.
     Serve(Box<Config>),
     /// Print this report of the settings in force, and exit.
-    Check(String),
+    Check(Box<Config>, String),
     /// Print this JSON Schema of the file, and exit.
     Schema(String),
     /// Print what the rules decide about a call, and exit.
@@ -74,7 +74,8 @@ impl Invocation {
         let sources = Sources { options: &options, variables: &set, file: open_file(&options, &set)? };
         let config = Config::read(&sources)?;
         if options.get_flag("check") {
-            return Ok(Self::Check(Report { config: &config, sources: &sources }.to_string()));
+            let report = Report { config: &config, sources: &sources }.to_string();
+            return Ok(Self::Check(Box::new(config), report));
         }
         let config = Box::new(config);
         Ok(match options.subcommand() {

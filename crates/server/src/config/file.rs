@@ -147,8 +147,10 @@ impl Source<'_> {
                     let glob = glob.into_inner();
                     let header = format!("[tools.{}]", toml_key(&glob));
                     tables.written.push(self.written(header, &settings));
+                    let at = settings.span().start;
                     let settings: ToolsTable = self.deserialize(&glob, settings)?;
-                    tables.tools.push((Pattern::new(&glob), settings.into()));
+                    let settings = settings.try_into().map_err(|reason| Fault { at, reason })?;
+                    tables.tools.push((Pattern::new(&glob), settings));
                 }
             }
             ("mcp", DeValue::Table(servers)) => {

@@ -54,18 +54,23 @@ struct ResourceTable {
     part: Option<ResourcePart>,
 }
 
-impl From<ToolsTable> for ToolSettings {
-    fn from(table: ToolsTable) -> Self {
+impl TryFrom<ToolsTable> for ToolSettings {
+    type Error = String;
+
+    fn try_from(table: ToolsTable) -> Result<Self, String> {
         let ToolsTable { resource, timeout, repeatable, errors, empty, fallback, fallback_input } = table;
+        if fallback.is_none() && fallback_input.is_some() {
+            return Err("fallback_input: there is no fallback that gets it; name one with fallback".into());
+        }
         let input = fallback_input.map(serde_json::Value::Object);
-        Self {
+        Ok(Self {
             resource: resource.map(|ResourceName(resource)| resource),
             timeout: timeout.map(|NonZeroDuration(timeout)| timeout),
             repeatable,
             errors: errors.map(Vec::from).unwrap_or_default(),
             empty: empty.map(|NonEmpty(path)| path),
             fallback: fallback.map(|NonEmpty(tool)| Fallback { tool, input }),
-        }
+        })
     }
 }
 

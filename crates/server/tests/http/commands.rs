@@ -159,3 +159,21 @@ async fn a_server_is_healthy_until_it_ends() {
     let error = health::ask(&config).await.expect_err("it is ending").to_string();
     assert_eq!(error, format!("{address} cannot serve: The server is shutting down; try again in a moment."));
 }
+
+#[test]
+fn a_check_warns_of_a_fallback_that_is_no_tool() {
+    let folder = Folder::new();
+    let file = |toml: &str| std::fs::write(folder.0.join("fermata.toml"), toml).expect("a file");
+    for (fallback, is_warned_of) in
+        [("serch_notes", true), ("search_notes", false), ("files__read", false), ("other__read", true)]
+    {
+        file(&format!("[tools.fetch_url]\nfallback = \"{fallback}\"\n[mcp.files]\ncommand = \"files\"\n"));
+        let (status, report, error) = outcome(&folder.run(&["--check"], &[]));
+        assert_eq!((status, error.as_str()), (Some(0), ""));
+        assert_eq!(report.contains("# warning: [tools.\"fetch_url\"] fallback"), is_warned_of, "{report}");
+    }
+    file("[tools.fetch_url]\nfallback_input = { query = \"milk\" }\n");
+    let (status, _, error) = outcome(&folder.run(&["--check"], &[]));
+    assert_eq!(status, Some(1), "{error}");
+    assert!(error.contains("fallback_input: there is no fallback that gets it"), "{error}");
+}

@@ -43,7 +43,7 @@ What `[tools.\"glob\"] errors` says goes before the table `errors`, for the tool
 
 An output may say that nothing was found. That is no failure: the call has its output, and the model is told it with the advice for
 `empty_result`. `search_notes` and `recall` say so themselves; for other tools, `empty` names the part of the (structured) output
-that is missing, null or empty then. `retry` is `go_on` for such an output.
+that is missing, null or empty then. With `retry` such a call runs again, too, if its tool is repeatable.
 
 ## Fallbacks
 
@@ -55,8 +55,9 @@ fallback = \"search_notes\"
 
 Once a call has failed for good, after its retries, or has found nothing, the run makes one call of the `fallback` with the same input,
 or with `fallback_input`. It is shown in a step of its own, before the model is asked again, and it is a call like any other: rules
-may deny it or ask about it, and it waits for its resource. There is one hop at most. A tool that the assistant does not have, or that
-the input does not fit, is no fallback, nor is there one before the last step that `max_steps` allows.
+may deny it or ask about it, and it waits for its resource. There is one hop at most, and it takes none of the `max_steps` requests to
+the model. A tool that the assistant does not have, or that the input does not fit, is no fallback. A call whose own input did not fit, or
+that was denied, has none. `fermata --check` warns of a fallback that names no tool.
 
 ## Cancel, and try again
 
@@ -67,13 +68,14 @@ fails or exceeds its time, and the model is told.
 `POST /api/chat/{id}/calls/{toolCallId}/retry` makes a call again whose state is `error`. A new run begins with it and goes on with
 the model; the stream is that of `POST /api/chat`, and the rules apply anew. A body may have `fermata`, `tools`, `system` and
 `callSettings` as there. 409 `not_failed` for a call that has not failed, or was denied, stopped or cancelled; 409 `run_open` while a
-run of the chat is open.
+run of the chat is open; 404 for a call whose message an edit has dropped.
 
 ## What a page is told
 
 `finish` says what went wrong with a call: `messageMetadata.calls[\"<toolCallId>\"]` is `{durationMs?, errorType?, attempts?,
-strategy?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens. `attempts` is
-there if the call ran more than once, and `strategy` is what was done.
+strategy?, fallbackOf?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens.
+`attempts` is there if the call ran more than once, `strategy` is what was done, and `fallbackOf` is the id of the failed call in whose
+place this one was made.
 ";
 
 fn meaning(error_type: ErrorType) -> &'static str {
@@ -84,7 +86,7 @@ fn meaning(error_type: ErrorType) -> &'static str {
         ErrorType::Timeout => "The time limit was exceeded.",
         ErrorType::EmptyResult => "Nothing was found.",
         ErrorType::InvalidFormat => "An input or an output does not have the form that it must have.",
-        ErrorType::Denied => "A person or a rule denied the call.",
+        ErrorType::Denied => "A person, a rule or the tool itself denied the call.",
         ErrorType::Cancelled => "The call was stopped or superseded, or has expired.",
         ErrorType::Internal => "Anything else.",
     }

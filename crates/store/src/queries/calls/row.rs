@@ -136,7 +136,7 @@ impl Row {
             input: json(&call.input)?,
             edited_input: call.edited.as_ref().map(json).transpose()?,
             outcome: outcome(call.state())?,
-            error_type: call.state().error_type().map(|kind| kind.as_str().into()),
+            error_type: call.error_type().map(|kind| kind.as_str().into()),
             answered,
             more: json(&more)?,
         })
