@@ -217,7 +217,7 @@ fn text_alone(parts: &[UiPart]) -> Option<String> {
 
 fn user_message(posted: PostedMessage, id: Option<MessageId>, ids: &dyn Ids) -> UiMessage {
     let id = posted.id.or(id).unwrap_or_else(|| MessageId::new(ids.next("msg_")));
-    UiMessage { id, role: posted.role, metadata: posted.metadata, parts: posted.parts }
+    UiMessage { id, role: posted.role, metadata: posted.metadata, created_at: None, parts: posted.parts }
 }
 
 /// Returns a message of a history that only the client has. The calls in it are kept as they are recorded there; those without a result

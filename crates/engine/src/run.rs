@@ -369,7 +369,7 @@ impl Run {
 
     /// Returns the message as it stands.
     pub fn snapshot(&self) -> UiMessage {
-        self.assembler.snapshot()
+        UiMessage { created_at: Some(self.settings.started), ..self.assembler.snapshot() }
     }
 
     /// Returns the size of the chat with the message as it stands, in bytes of JSON.

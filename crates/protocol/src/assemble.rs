@@ -53,7 +53,13 @@ enum TextKind {
 impl Assembler {
     /// Starts with an empty assistant message.
     pub fn new(id: MessageId) -> Self {
-        Self::from_message(UiMessage { id, role: Role::Assistant, metadata: None, parts: Vec::new() })
+        Self::from_message(UiMessage {
+            id,
+            role: Role::Assistant,
+            metadata: None,
+            created_at: None,
+            parts: Vec::new(),
+        })
     }
 
     /// Continues an existing message. None of its texts is open. Input that is still streaming in its last step continues.

@@ -12,6 +12,7 @@ mod wire;
 
 use std::mem;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -42,6 +43,10 @@ pub struct UiMessage {
     /// Free-form metadata. Fermata puts usage, model and duration here.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub metadata: Option<Value>,
+    /// The time at which a user's message came, or a run began to write its own; `None` for messages that earlier versions saved.
+    #[serde(rename = "createdAt", skip_serializing_if = "Option::is_none", default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub created_at: Option<Timestamp>,
     /// The message's parts, in order.
     pub parts: Vec<UiPart>,
 }

@@ -86,7 +86,13 @@ impl Profile {
     /// Returns the message as a client of this profile shows it after it has read the stream.
     pub fn message(self, message: &UiMessage) -> UiMessage {
         let parts = message::client_view(self, &message.parts);
-        UiMessage { id: message.id.clone(), role: message.role, metadata: message.metadata.clone(), parts }
+        UiMessage {
+            id: message.id.clone(),
+            role: message.role,
+            metadata: message.metadata.clone(),
+            created_at: message.created_at,
+            parts,
+        }
     }
 
     /// Returns the profile of an AI SDK version, such as `7` or `7.0.173`.

@@ -172,6 +172,7 @@ mod tests {
             id: MessageId::new(format!("m{}", words.len())),
             role: fermata_protocol::Role::User,
             metadata: None,
+            created_at: None,
             parts: vec![fermata_protocol::UiPart::Text {
                 text: words,
                 streaming: None,

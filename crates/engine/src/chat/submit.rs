@@ -67,11 +67,15 @@ impl Handle for Box<Submission> {
         };
         match plan {
             Plan::Continue(posted) => actor.continue_run(self, &posted, &known).await,
-            Plan::Decide { approved, said } => {
+            Plan::Decide { approved, mut said } => {
+                said.created_at = Some(settings.started);
                 let open_run = actor.make_room(&self.owner, Keep::All, json_bytes(&said)).await?.0;
                 actor.decide_in_words(self, approved, said, open_run).await
             }
-            Plan::Run { keep, add } => {
+            Plan::Run { keep, mut add } => {
+                for message in &mut add {
+                    message.created_at = Some(settings.started);
+                }
                 check_files(add.last(), &services.settings.file_urls)?;
                 if settings.plan != PlanMode::Off {
                     let said = actor.last_said(keep, &add).await?;

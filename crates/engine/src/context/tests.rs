@@ -12,7 +12,7 @@ use crate::{
 };
 
 fn message(id: usize, role: Role, parts: Vec<UiPart>) -> UiMessage {
-    UiMessage { id: MessageId::new(format!("m{id}")), role, metadata: None, parts }
+    UiMessage { id: MessageId::new(format!("m{id}")), role, metadata: None, created_at: None, parts }
 }
 
 fn text(text: &str) -> UiPart {

@@ -99,7 +99,13 @@ mod tests {
     fn said(role: Role, text: &str) -> UiMessage {
         let part =
             UiPart::Text { text: text.into(), streaming: None, provider_metadata: None, extra: Map::new() };
-        UiMessage { id: MessageId::new("m"), role, metadata: None, parts: vec![UiPart::StepStart, part] }
+        UiMessage {
+            id: MessageId::new("m"),
+            role,
+            metadata: None,
+            created_at: None,
+            parts: vec![UiPart::StepStart, part],
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ fn covered(summary: Summary) -> Covered {
 fn message(role: Role, text: &str) -> UiMessage {
     let part =
         UiPart::Text { text: text.into(), streaming: None, provider_metadata: None, extra: Map::new() };
-    UiMessage { id: MessageId::new("m"), role, metadata: None, parts: vec![part] }
+    UiMessage { id: MessageId::new("m"), role, metadata: None, created_at: None, parts: vec![part] }
 }
 
 /// Returns a question about turns of two messages, and the text that it has for the model.

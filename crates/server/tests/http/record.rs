@@ -5,7 +5,7 @@ use axum::{
     http::{Method, Request},
 };
 use futures::StreamExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     TestApp,
@@ -15,7 +15,7 @@ use crate::{
 
 #[tokio::test]
 async fn a_chat_is_read_as_it_was_shown() {
-    let app = TestApp::new([scripted::says("Hello.")]).await;
+    let app = TestApp::new([scripted::says("Hello."), scripted::says("More.")]).await;
     app.open(says("c", "hi")).await.end().await;
     let chat = app.get("/api/chat/c").await.json();
     assert_eq!(chat["id"], "c");
@@ -32,6 +32,17 @@ async fn a_chat_is_read_as_it_was_shown() {
         .find(|part| part["type"] == "text")
         .expect("text");
     assert_eq!(part["text"], "Hello.");
+    let created = |message: &Value| -> jiff::Timestamp {
+        message["createdAt"].as_str().and_then(|at| at.parse().ok()).expect("a time")
+    };
+    assert!(created(&messages[0]) <= created(&messages[1]), "{messages:?}");
+    // A page may post it back.
+    let again = json!({"id": "c", "messages": [messages[0], messages[1],
+        {"id": "next", "role": "user", "parts": [{"type": "text", "text": "more"}]}]});
+    app.open(again).await.end().await;
+    let later = app.get("/api/chat/c").await.json();
+    assert_eq!(later["messages"][0], messages[0], "the time stays");
+    assert!(created(&messages[1]) <= created(&later["messages"][2]));
 }
 
 #[tokio::test]
@@ -133,7 +144,11 @@ async fn a_long_chat_is_sent_in_pieces_with_all_of_its_fields() {
     let fields: Vec<_> = chat.as_object().expect("an object").keys().collect();
     assert_eq!(fields, ["id", "messages", "pending", "open"]);
     assert_eq!((&chat["id"], &chat["open"]), (&json!("c"), &json!(true)));
-    assert_eq!(chat["messages"], json!(history), "the message that is being written is not among them");
+    let mut messages = chat["messages"].clone();
+    for message in messages.as_array_mut().expect("a list") {
+        assert!(message.as_object_mut().expect("an object").remove("createdAt").is_some());
+    }
+    assert_eq!(messages, json!(history), "the message that is being written is not among them");
     assert_eq!(chat["pending"][0]["tool"], "get_location");
     assert_eq!(app.pending("c").await, *chat["pending"].as_array().expect("a list"));
 }

@@ -78,7 +78,13 @@ pub fn create(owner: Owner) -> Change {
 pub fn message(id: &str, role: Role, text: &str) -> UiMessage {
     let words =
         UiPart::Text { text: text.into(), streaming: None, provider_metadata: None, extra: Map::new() };
-    UiMessage { id: MessageId::new(id), role, metadata: Some(json!({"n": 0.1})), parts: vec![words] }
+    UiMessage {
+        id: MessageId::new(id),
+        role,
+        metadata: Some(json!({"n": 0.1})),
+        created_at: Some(at(7)),
+        parts: vec![words],
+    }
 }
 
 pub fn user(id: &str, text: &str) -> UiMessage {

@@ -322,6 +322,7 @@ impl Chat {
             timeout: Duration::from_secs(10),
             retries: 0,
             error_policy: ErrorPolicy::default(),
+            empty_at: None,
         };
         let outcome = tokio::spawn(execution.outcome());
         RunningCall { cancelled, outcome }
