@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fermata_protocol::{Answer, ChatId, EventId, Summary, ToolCallId};
+use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, Summary, ToolCallId};
 use fermata_tools::{Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
 
@@ -156,6 +156,22 @@ impl Engine {
     ) -> Result<Vec<Receipt>, AnswerError> {
         let answer = request::AnswerRequest { owner: owner.clone(), address, answers };
         self.router.answer(chat, answer).await
+    }
+
+    /// Tells the other readers of the chat that a person has begun to edit the input of a call that waits for a decision, or has stopped to.
+    /// It is believed for 90 seconds.
+    ///
+    /// # Errors
+    /// Returns an error if the user has no such chat or call, or if the call waits for no decision.
+    pub async fn edit_input(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        of: AnswerTarget,
+        is_edited: bool,
+    ) -> Result<Vec<Receipt>, AnswerError> {
+        let edit = request::EditInput { owner: owner.clone(), of, is_edited };
+        self.router.call(chat, edit).await
     }
 
     /// Follows the open run, from its start or after an event; `None` if no run is open.

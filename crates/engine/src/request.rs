@@ -6,7 +6,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use fermata_protocol::{
-    Answer, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId, Summary, ToolCallId,
+    Answer, AnswerTarget, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId, Summary, ToolCallId,
 };
 use fermata_tools::{Owner, Receipt};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -52,6 +52,7 @@ pub(crate) enum Request {
     Rejoin(Rejoin),
     Stop(Stop),
     CancelCall(CancelCall),
+    EditInput(EditInput),
     View(View),
     Delete(Delete),
     Grants(Grants),
@@ -124,6 +125,14 @@ pub(crate) struct Stop {
 pub(crate) struct CancelCall {
     pub owner: Owner,
     pub call: ToolCallId,
+}
+
+/// Tells the other readers that a person has begun to edit the input of a call that waits for a decision, or has stopped to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EditInput {
+    pub owner: Owner,
+    pub of: AnswerTarget,
+    pub is_edited: bool,
 }
 
 /// Reads the chat.
@@ -231,6 +240,7 @@ chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None));
 chat_request!(Stop -> (), ReadError, if denied Ok(()));
 chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound));
+chat_request!(EditInput -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
 chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound));
 chat_request!(PlanSummary -> Option<(String, SummaryPlan)>, SummaryError, if denied Err(SummaryError::NotFound));

@@ -93,6 +93,9 @@ pub(crate) struct Run {
     settled_at: HashMap<ToolCallId, Position>,
     /// The newest partial output of each call that runs, by its index in `calls`. Partial outputs are not saved by themselves.
     reports: BTreeMap<usize, Value>,
+    /// The calls whose inputs a person is editing, by their indexes in `calls`, each with the time until which that is believed. It is never
+    /// saved, because the page says it again.
+    edited_until: BTreeMap<usize, Timestamp>,
     /// The newest `data-call` about each call, by its index in `calls`. It is never saved, because clients may be told again.
     shown_calls: BTreeMap<usize, CallStatus>,
     /// The newest `data-plan`. It is never saved, because clients may be told again.
@@ -314,6 +317,7 @@ impl Run {
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
             reports: BTreeMap::new(),
+            edited_until: BTreeMap::new(),
             shown_calls: BTreeMap::new(),
             shown_plan: None,
             shown_status: None,
@@ -339,6 +343,7 @@ impl Run {
             awaiting_tools: BTreeMap::new(),
             settled_at: HashMap::new(),
             reports: BTreeMap::new(),
+            edited_until: BTreeMap::new(),
             shown_calls: BTreeMap::new(),
             shown_plan: None,
             shown_status: None,

@@ -30,7 +30,7 @@ pub use request::{
     Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings, ChatBody, ChatRequest,
     ClientOptions, CompactRequest, ElicitAction, Measure, MemoryEditRequest, MemoryRequest, NODE_BYTES,
     Posted, PostedMessage, PostedTool, RequestError, RetryBody, RetryRequest, Show, SummaryRequest,
-    ToolChoice, ToolResultBody, ToolResultRequest, Trigger, measure,
+    ToolChoice, ToolResult, ToolResultBody, ToolResultRequest, Trigger, measure,
 };
 pub use stage::{ContextUsage, RunStatus, Stage};
 pub use summary::{Summary, SummaryReason};

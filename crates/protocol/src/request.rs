@@ -168,8 +168,22 @@ impl Show {
 pub struct ToolResultBody {
     /// Which chat.
     pub chat_id: ChatId,
+    /// What is posted about the chat's calls.
+    pub result: ToolResult,
+}
+
+/// What a client tells about calls that wait.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToolResult {
     /// One or several answers, to be taken together or not at all.
-    pub answers: Vec<Answer>,
+    Answers(Vec<Answer>),
+    /// A person has begun to edit the input of a call that waits for a decision, or has stopped to. That is no answer.
+    Editing {
+        /// Which call.
+        of: AnswerTarget,
+        /// Whether it is being edited.
+        is_edited: bool,
+    },
 }
 
 /// What a browser or a person did about one call.

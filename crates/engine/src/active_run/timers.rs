@@ -33,6 +33,8 @@ pub(super) struct Timers {
     pub question: Timer,
     /// The end of the time for which calls wait for tools that are missing.
     pub tools: Timer,
+    /// The end of the time for which an input is believed to be edited.
+    pub editing: Timer,
 }
 
 /// A deadline, if there is one, as a time and as a moment of the monotonic clock.
@@ -47,9 +49,9 @@ impl ActiveRun {
     pub async fn keep_deadlines(&mut self) -> Result<(), StoreError> {
         self.set_timers();
         // Every timer is named here, in `next_deadline` and in `set_timers`, so that a new one does not compile until it is in all three.
-        let Timers { hold, question, tools } = &self.timers;
-        let (hold_is_over, question_is_over, tools_timed_out) =
-            (hold.is_over(), question.is_over(), tools.is_over());
+        let Timers { hold, question, tools, editing } = &self.timers;
+        let (hold_is_over, question_is_over, tools_timed_out, editing_is_over) =
+            (hold.is_over(), question.is_over(), tools.is_over(), editing.is_over());
         let reached = self.services.clock.reached();
         if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             let may_retry = match &self.step {
@@ -75,6 +77,9 @@ impl ActiveRun {
         }
         if tools_timed_out {
             return self.apply(Event::ToolsTimedOut).await;
+        }
+        if editing_is_over {
+            return self.apply(Event::EditingTimedOut).await;
         }
         if hold_is_over {
             self.apply(Event::HoldEnded).await?;
@@ -103,12 +108,13 @@ impl ActiveRun {
         let reached = self.services.clock.reached();
         // An endpoint that drops its pin without handing answers over sends no message.
         let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
-        let Timers { hold, question, tools } = &self.timers;
+        let Timers { hold, question, tools, editing } = &self.timers;
         let deadlines = [
             pin_check,
             hold.ends(),
             question.ends(),
             tools.ends(),
+            editing.ends(),
             self.run.expiry().map(|expires| instant_of(expires, reached)),
             self.model_deadline(),
         ];
@@ -120,10 +126,11 @@ impl ActiveRun {
     fn set_timers(&mut self) {
         let now = self.services.clock.now();
         let tool_timeout = self.services.settings.limits.tool_timeout;
-        let Timers { hold, question, tools } = &mut self.timers;
+        let Timers { hold, question, tools, editing } = &mut self.timers;
         hold.set(self.run.hold_ends(), now);
         question.set(self.run.first_question_ends(), now);
         tools.set(self.run.tool_wait_ends(tool_timeout), now);
+        editing.set(self.run.editing_ends(), now);
     }
 }
 

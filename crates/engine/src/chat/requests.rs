@@ -16,7 +16,7 @@ use crate::{
     context::context_usage,
     errors::RequestError,
     position::Position,
-    request::{CancelCall, Delete, EndGrant, Grants, Rejoin, Resume, Stop, View},
+    request::{CancelCall, Delete, EditInput, EndGrant, Grants, Rejoin, Resume, Stop, View},
     run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
     run_log::Writer,
     store::{Change, StoreError},
@@ -129,6 +129,32 @@ impl Handle for CancelCall {
             Some(call) => Err(CallError::NotRunning(call.state().name())),
             None => Err(CallError::NotFound),
         }
+    }
+}
+
+impl Handle for EditInput {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<Receipt>, AnswerError> {
+        actor.activate().await?;
+        let found = match &mut actor.state {
+            ChatState::Active(active) => active.run.find_call(&self.of).map(|index| (active, index)),
+            _ => None,
+        };
+        let Some((active, index)) = found else {
+            let known = actor.services.store.call(&actor.mailbox.chat, &self.of).await?;
+            return Err(match known {
+                Some(call) => Rejected::of(Refusal::Gone, &call).into(),
+                None => Rejected::Unknown(self.of.clone()).into(),
+            });
+        };
+        let call = &active.run.calls[index];
+        if !call.awaits_approval() {
+            let refusal = if call.state().is_final() { Refusal::Gone } else { Refusal::WrongAnswer };
+            return Err(Rejected::of(refusal, call).into());
+        }
+        let receipt =
+            Receipt { tool_call_id: call.id.clone(), state: call.state().name(), waiting_for: Vec::new() };
+        active.apply(Event::InputEdited { index, is_edited: self.is_edited }).await?;
+        Ok(vec![receipt])
     }
 }
 

@@ -38,6 +38,7 @@ impl Router {
             Request::Rejoin(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Stop(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::CancelCall(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::EditInput(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::View(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Delete(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Grants(request) => self.serve_here(&chat, request, &mut reply).await,

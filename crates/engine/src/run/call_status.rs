@@ -2,13 +2,20 @@
 //!
 //! Only clients that ask for it are sent this ([`Show::Call`]). The chunk is transient: it is not a part of the message.
 
+use std::time::Duration;
+
 use fermata_protocol::{Show, ToolCallId, UiChunk};
 use fermata_tools::{CallState, ErrorStrategy, ErrorType, RunBy, StateName};
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Deciding, Phase, Run};
+use super::{Deciding, Phase, Run, later};
 use crate::Rules;
+
+/// The time for which a page is believed that a person edits an input. It says so again meanwhile, if the person still does; a browser lets a
+/// tab in the background do that once a minute.
+const EDITING_LASTS: Duration = Duration::from_secs(90);
 
 /// The status of a call for its client.
 #[derive(Debug, PartialEq, Serialize)]
@@ -20,6 +27,9 @@ pub(super) struct CallStatus {
     /// The name of the resource that the call waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<String>,
+    /// `true` while a person edits the input in a page.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    editing: bool,
     #[serde(flatten)]
     trouble: Trouble,
 }
@@ -97,13 +107,34 @@ impl Run {
             | CallState::Cancelled { .. } => {}
         }
         let trouble = self.trouble(index, rules);
-        CallStatus { state: call.state().name(), waits_for, resource, trouble }
+        let editing = call.awaits_approval() && self.edited_until.contains_key(&index);
+        CallStatus { state: call.state().name(), waits_for, resource, editing, trouble }
+    }
+
+    /// Returns the time at which a person is no longer believed to edit the first of the inputs.
+    pub fn editing_ends(&self) -> Option<Timestamp> {
+        let open = self.edited_until.iter().filter(|(index, _)| self.call(**index).awaits_approval());
+        open.map(|(_, until)| *until).min()
     }
 }
 
 // === impl Deciding ===
 
 impl Deciding<'_> {
+    pub(super) fn on_input_edited(&mut self, index: usize, is_edited: bool) {
+        if is_edited {
+            let until = later(self.context.now, EDITING_LASTS);
+            self.run.edited_until.insert(index, until);
+        } else {
+            self.run.edited_until.remove(&index);
+        }
+    }
+
+    pub(super) fn on_editing_timed_out(&mut self) {
+        let Some(first) = self.run.editing_ends() else { return };
+        self.run.edited_until.retain(|_, until| *until != first);
+    }
+
     /// Tells the client of the step's calls whose states have changed, if it has asked for that. Nothing follows `finish`.
     pub(super) fn show_calls(&mut self) {
         if !self.run.state.show.contains(&Show::Call) || self.run.state.phase == Phase::Over {

@@ -142,11 +142,14 @@ impl Commit {
 // === impl AfterCommit ===
 
 impl AfterCommit {
-    /// Returns whether readers are shown something that is saved, which is everything but partial outputs.
+    /// Returns whether readers are shown something that is saved for its own sake, which is everything but partial outputs and what is
+    /// no part of the message.
     pub fn publishes_lasting_chunks(&self) -> bool {
-        self.publish
-            .iter()
-            .any(|(_, chunk)| !matches!(chunk, UiChunk::ToolOutputAvailable { preliminary: Some(true), .. }))
+        self.publish.iter().any(|(_, chunk)| match chunk {
+            UiChunk::ToolOutputAvailable { preliminary, .. } => *preliminary != Some(true),
+            UiChunk::Data(data) => data.transient != Some(true),
+            _ => true,
+        })
     }
 }
 

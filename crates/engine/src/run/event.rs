@@ -51,6 +51,10 @@ pub(crate) enum Event {
     Withdrawn(ElicitationId),
     /// A person cancels a running call.
     CallCancelled(ToolCallId),
+    /// A person has begun to edit the input of the call of this index, or has stopped to.
+    InputEdited { index: usize, is_edited: bool },
+    /// Nothing was heard for long of a person who edits an input.
+    EditingTimedOut,
     /// A call of the server or of an MCP server has ended.
     Settled(ToolCallId, Result<Value, ToolError>),
     /// Answers came that [`Run::validate`] has accepted.
@@ -144,6 +148,8 @@ impl Deciding<'_> {
             }
             Event::Withdrawn(id) => self.on_withdrawal(&id),
             Event::CallCancelled(call) => self.on_call_cancelled(&call),
+            Event::InputEdited { index, is_edited } => self.on_input_edited(index, is_edited),
+            Event::EditingTimedOut => self.on_editing_timed_out(),
             Event::Settled(call, outcome) => self.on_settled(&call, outcome),
             Event::Answered(answers, source) => self.on_answers(answers, source),
             Event::ApprovalsDenied(denied) => {

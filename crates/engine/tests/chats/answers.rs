@@ -1,9 +1,13 @@
 //! Answers to one call that come at the same time.
 
+#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
+
+use fermata_engine::AnswerError;
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
+use fermata_tools::Owner;
 use serde_json::{Value, json};
 
-use crate::world::{World, calls, decision, output, text};
+use crate::world::{StreamReader, World, calls, decision, output, text};
 
 fn edited(call: &str, input: Value) -> Answer {
     let kind = AnswerKind::Decision { approved: true, reason: None, always: false, input: Some(input) };
@@ -50,4 +54,51 @@ async fn of_several_answers_at_once_one_is_accepted_and_the_others_are_refused()
         stream.read_to_end().await;
         assert!(stream.text().ends_with("ok"));
     }
+}
+
+/// Reads on until the client was told last that the input is edited, or is not.
+async fn read_until_edited(stream: &mut StreamReader, is_edited: bool) {
+    loop {
+        let told = stream.chunks.iter().rfind(|chunk| chunk["type"] == "data-call");
+        if told.is_some_and(|told| told["data"]["editing"] == true) == is_edited {
+            return;
+        }
+        assert!(stream.read_more().await, "{}", stream.types());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_pages_are_told_that_an_input_is_edited() {
+    let world = World::new();
+    world.script([calls(&[("note", json!({}))]), text("Done.")]);
+    let body = json!({
+        "id": world.chat.as_str(),
+        "message": {"role": "user", "content": "go"},
+        "fermata": {"show": ["call"]},
+    });
+    let mut stream = world.post(body).await;
+    let asked = stream.read_until("tool-approval-request").await;
+    let of = AnswerTarget::Call(ToolCallId::new(asked.as_str()));
+    let edit = async |is_edited| {
+        world.engine.edit_input(&world.owner, &world.chat, of.clone(), is_edited).await.map(|_| ())
+    };
+    read_until_edited(&mut stream, false).await;
+    edit(true).await.unwrap();
+    read_until_edited(&mut stream, true).await;
+    edit(false).await.unwrap();
+    read_until_edited(&mut stream, false).await;
+    // The tab is closed, so nobody says that the person has stopped.
+    edit(true).await.unwrap();
+    read_until_edited(&mut stream, true).await;
+    read_until_edited(&mut stream, false).await;
+    let saved = world.open_run().unwrap();
+    world.answer(decision(&asked, true)).await.unwrap();
+    stream.read_to_end().await;
+    assert_eq!(saved.state["marks"].as_array().unwrap().len(), 1, "what is only shown leaves nothing behind");
+    assert!(matches!(edit(true).await, Err(AnswerError::Gone { .. })));
+    let nothing = AnswerTarget::Call(ToolCallId::new("nothing"));
+    let unknown = world.engine.edit_input(&world.owner, &world.chat, nothing, true).await;
+    assert!(matches!(unknown, Err(AnswerError::NotFound(_))));
+    let stranger = world.engine.edit_input(&Owner::new("bob"), &world.chat, of, true).await;
+    assert!(matches!(stranger, Err(AnswerError::NotFound(_))));
 }

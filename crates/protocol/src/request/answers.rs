@@ -10,7 +10,7 @@ use utoipa::{
 };
 
 use super::{
-    Answer, AnswerKind, AnswerTarget, BodyError, ElicitAction, MAX_ANSWERS, Posted, RequestError,
+    Answer, AnswerKind, AnswerTarget, BodyError, ElicitAction, MAX_ANSWERS, Posted, RequestError, ToolResult,
     ToolResultBody,
     json::known_fields,
     read::{any_value, chat_id, names, read, words},
@@ -19,6 +19,9 @@ use crate::{ApprovalId, ChatId, ElicitationId, ToolCallId};
 
 /// What an answer can say, one of them.
 const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
+/// What a client says about the form in which a person edits an input.
+const EDITING: &str =
+    "`editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call";
 /// The name of a whole body in an error that concerns no field.
 const WHOLE: &str = "The answer";
 
@@ -85,6 +88,9 @@ pub struct AnswerRequest {
     action: Option<ElicitAction>,
     /// What was asked for, with `accept`; fits the question's `requestedSchema`.
     content: Option<Value>,
+    /// No answer: whether a person is editing the input of a call that waits for a decision, which other pages then show. It counts
+    /// for 90 seconds.
+    editing: Option<bool>,
 }
 
 /// An answer that a client posted.
@@ -108,9 +114,17 @@ impl ToolResultBody {
         let chat_id = chat
             .or(session)
             .ok_or_else(|| RequestError("`chatId` is missing; it must be the chat's id.".to_owned()))?;
-        let answers = match (answers, one) {
+        let answers: Vec<PostedAnswer> = match (answers, one) {
             (Some(answers), _) => answers,
-            (None, Some(one)) => vec![read(one, WHOLE)?],
+            (None, Some(one)) => {
+                let one: AnswerRequest = read(one, WHOLE)?;
+                if let Some(is_edited) = one.editing {
+                    let of = one.edited_call().map_err(RequestError)?;
+                    return Ok(Self { chat_id, result: ToolResult::Editing { of, is_edited } });
+                }
+                let answer = one.try_into().map_err(|error| RequestError(format!("{WHOLE}{error}")))?;
+                vec![answer]
+            }
             (None, None) => Vec::new(),
         };
         if answers.is_empty() {
@@ -135,7 +149,8 @@ impl ToolResultBody {
                 }
             };
         }
-        Ok(Self { chat_id, answers: answers.into_iter().map(|PostedAnswer(answer)| answer).collect() })
+        let answers = answers.into_iter().map(|PostedAnswer(answer)| answer).collect();
+        Ok(Self { chat_id, result: ToolResult::Answers(answers) })
     }
 }
 
@@ -162,12 +177,36 @@ impl ToSchema for ToolResultRequest {
     }
 }
 
+// === impl AnswerRequest ===
+
+impl AnswerRequest {
+    /// Returns the call whose input is being edited.
+    fn edited_call(self) -> Result<AnswerTarget, String> {
+        let Self { output, result, error_text, approved, action, elicitation_id, .. } = &self;
+        let says_more = output.is_some()
+            || result.is_some()
+            || error_text.is_some()
+            || approved.is_some()
+            || action.is_some()
+            || elicitation_id.is_some();
+        match (self.approval_id, self.tool_call_id.or(self.snake_tool_call_id)) {
+            (_, _) if says_more => Err(format!("{EDITING}.")),
+            (Some(approval), _) => Ok(AnswerTarget::Approval(ApprovalId::new(approval))),
+            (None, Some(call)) => Ok(AnswerTarget::Call(ToolCallId::new(call))),
+            (None, None) => Err(format!("{EDITING}.")),
+        }
+    }
+}
+
 // === impl PostedAnswer ===
 
 impl TryFrom<AnswerRequest> for PostedAnswer {
     type Error = String;
 
     fn try_from(posted: AnswerRequest) -> Result<Self, String> {
+        if posted.editing.is_some() {
+            return Err(format!(" cannot be taken: {EDITING}."));
+        }
         let output = posted.output.or(posted.result);
         let kind = match (output, posted.error_text, posted.approved, posted.action) {
             (Some(output), None, None, _) if posted.is_error == Some(true) => {

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
 use fermata_protocol::{
-    AnswerKind, AnswerTarget, ChatBody, ElicitAction, Profile, Role, ToolChoice, ToolResultBody, Trigger,
-    UiPart,
+    Answer, AnswerKind, AnswerTarget, ChatBody, ElicitAction, Profile, Role, ToolChoice, ToolResult,
+    ToolResultBody, Trigger, UiPart,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,13 @@ fn answer(fields: Value) -> Result<ToolResultBody, String> {
     let mut body = json!({"chatId": "chat"});
     body.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     ToolResultBody::parse(body).map_err(|error| error.to_string())
+}
+
+fn answers(body: ToolResultBody) -> Vec<Answer> {
+    match body.result {
+        ToolResult::Answers(answers) => answers,
+        ToolResult::Editing { .. } => panic!("no answer"),
+    }
 }
 
 fn errors<T>(made: impl IntoIterator<Item = Result<T, String>>, expected: Expect) {
@@ -351,7 +358,7 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
 #[test]
 fn answers_are_read() {
     let one = |fields: Value| {
-        let mut answers = answer(fields).unwrap().answers;
+        let mut answers = answers(answer(fields).unwrap());
         assert_eq!(answers.len(), 1);
         let answer = answers.remove(0);
         let of = match answer.of {
@@ -423,7 +430,7 @@ fn answers_are_read() {
 #[test]
 fn the_older_names_and_batches_are_taken() {
     let body = ToolResultBody::parse(json!({"session_id": "s", "answers": [{"toolCallId": "a", "output": 1}, {"approvalId": "a", "approved": true}]})).unwrap();
-    assert_eq!((body.chat_id.as_str(), body.answers.len()), ("s", 2));
+    assert_eq!((body.chat_id.as_str(), answers(body.clone()).len()), ("s", 2));
 }
 
 #[test]
@@ -433,7 +440,7 @@ fn a_thousand_answers_are_taken_and_one_more_is_not() {
             (0..count).map(|at| json!({"toolCallId": at.to_string(), "output": 1})).collect();
         answer(json!({ "answers": answers }))
     };
-    assert_eq!(many(1000).unwrap().answers.len(), 1000);
+    assert_eq!(answers(many(1000).unwrap()).len(), 1000);
     errors(
         [many(1001)],
         expect![[r#"
@@ -503,6 +510,30 @@ fn an_answer_that_cannot_be_taken_says_why() {
             `answers[0]` is null; it must be an object.
             `answers[0]` says nothing; it must have `output`, `errorText`, `approved` or `action`.
             `answers[1]` answers what `answers[0]` answers; each call is answered once.
+        "#]],
+    );
+}
+
+#[test]
+fn that_an_input_is_edited_is_told_by_itself() {
+    let edited = answer(json!({"approvalId": "a", "toolCallId": "c", "editing": true})).unwrap();
+    let of = AnswerTarget::Approval(fermata_protocol::ApprovalId::new("a"));
+    assert_eq!(edited.result, ToolResult::Editing { of, is_edited: true });
+    let edited = answer(json!({"tool_call_id": "c", "editing": false})).unwrap();
+    let of = AnswerTarget::Call(fermata_protocol::ToolCallId::new("c"));
+    assert_eq!(edited.result, ToolResult::Editing { of, is_edited: false });
+    errors(
+        [
+            answer(json!({"editing": true})),
+            answer(json!({"toolCallId": "c", "editing": true, "approved": true})),
+            answer(json!({"toolCallId": "c", "editing": "yes"})),
+            answer(json!({"answers": [{"toolCallId": "c", "editing": true}]})),
+        ],
+        expect![[r#"
+            `editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call.
+            `editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call.
+            `editing` is "yes"; it must be true or false.
+            `answers[0]` cannot be taken: `editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call.
         "#]],
     );
 }

@@ -1,7 +1,7 @@
 //! Answers to pending calls and questions.
 
 use axum::{Json, extract::State};
-use fermata_protocol::{ToolResultBody, ToolResultRequest};
+use fermata_protocol::{ToolResult, ToolResultBody, ToolResultRequest};
 use utoipa::IntoResponses;
 
 use super::schema::{Answered, refusals};
@@ -33,7 +33,8 @@ enum Responses {
 
 /// Answers pending calls and questions: a call with a browser's output or a person's decision, a question of a tool with a person's reply.
 ///
-/// The response has the state of each call. The outcome appears in the chat's stream.
+/// The response has the state of each call. The outcome appears in the chat's stream. `editing` is no answer: it tells the chat's other pages that
+/// a person is editing the input of a call that waits for a decision.
 #[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = ToolResultRequest, responses(Responses, refusals::Body))]
 pub async fn post(
     State(app): State<App>,
@@ -41,7 +42,13 @@ pub async fn post(
     client: Client,
     ApiJson { body, reservation: _reservation }: ApiJson<ToolResultBody>,
 ) -> Result<Json<Answered>, ApiError> {
-    let calls = app.engine().answer(&owner, &body.chat_id, client.address, body.answers).await?;
+    let ToolResultBody { chat_id: chat, result } = body;
+    let calls = match result {
+        ToolResult::Answers(answers) => app.engine().answer(&owner, &chat, client.address, answers).await?,
+        ToolResult::Editing { of, is_edited } => {
+            app.engine().edit_input(&owner, &chat, of, is_edited).await?
+        }
+    };
     Ok(Json(Answered { calls }))
 }
 

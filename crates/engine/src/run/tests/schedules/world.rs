@@ -532,6 +532,9 @@ fn source(event: &Event) -> &'static str {
         Event::ApprovalsDenied(_) | Event::Retries(_) => "in no schedule; `tests/last_word.rs` has it",
         Event::HandedOver | Event::Continued(_) => "`World` decides in words",
         Event::Compacts(_) => "in no schedule; `tests/chats/summaries.rs` has it",
+        Event::InputEdited { .. } | Event::EditingTimedOut => {
+            "in no schedule; `tests/chats/answers.rs` has it"
+        }
         Event::GivenUp => "in no schedule; `tests/chats/attempts.rs` has it",
     }
 }
