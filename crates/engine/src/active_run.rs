@@ -18,13 +18,13 @@ mod timers;
 use std::{collections::HashMap, sync::Arc};
 
 use fermata_protocol::{Plan, ToolCallId, UiMessage};
-use fermata_tools::{InputError, PendingCalls, ToolError, Toolbox};
+use fermata_tools::{InputError, PendingCalls, Slot, ToolError, Toolbox};
 use futures::{
     StreamExt,
     future::BoxFuture,
     stream::{BoxStream, FuturesUnordered},
 };
-use tokio::time::Instant;
+use tokio::{sync::oneshot, time::Instant};
 use tracing::{Instrument, Span};
 
 use asking::ReadMessages;
@@ -82,6 +82,11 @@ pub(crate) struct ActiveRun {
     lock_requests: FuturesUnordered<BoxFuture<'static, (ToolCallId, Result<ResourceLock, ToolError>)>>,
     /// The locks of calls that have been granted theirs and have not begun yet.
     locks: HashMap<ToolCallId, ResourceLock>,
+    slot_requests: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<Slot>)>>,
+    /// The slots of calls that have been granted theirs and have not begun yet.
+    slots: HashMap<ToolCallId, Slot>,
+    /// The slot of the request to the model.
+    model_slot: Option<Slot>,
     timers: Timers,
     /// Held by endpoints that are about to hand answers over.
     pub pin: RunPin,
@@ -117,6 +122,8 @@ enum Ownership {
 /// The work for the current step, besides its calls.
 enum StepWork {
     None,
+    /// The request to the model waits for its turn.
+    Queue(oneshot::Receiver<Slot>),
     /// What is known of the user is looked for, before the model is asked for the first time.
     Recollection(BoxFuture<'static, Recollection>),
     Model(ModelStream),
@@ -169,6 +176,9 @@ pub(crate) enum Happening {
     Tool(ToolEvent),
     LockGranted(ToolCallId, ResourceLock),
     LockTimedOut(ToolCallId, ToolError),
+    SlotGranted(ToolCallId, Slot),
+    /// It is the turn of the request to the model.
+    RequestAdmitted(Slot),
     /// A deadline may have passed.
     Deadline,
 }
@@ -208,6 +218,9 @@ impl ActiveRun {
             answers: FuturesUnordered::new(),
             lock_requests: FuturesUnordered::new(),
             locks: HashMap::new(),
+            slot_requests: FuturesUnordered::new(),
+            slots: HashMap::new(),
+            model_slot: None,
             timers: Timers::default(),
             pin: RunPin::default(),
         }
@@ -274,6 +287,11 @@ impl ActiveRun {
                 Ok(lock) => Happening::LockGranted(call, lock),
                 Err(error) => Happening::LockTimedOut(call, error),
             },
+            Some((call, slot)) = self.slot_requests.next(), if !self.slot_requests.is_empty() => match slot {
+                Some(slot) => Happening::SlotGranted(call, slot),
+                // The slots are gone, because the server ends.
+                None => Happening::Deadline,
+            },
             happening = self.step.next() => happening,
             () = tokio::time::sleep_until(deadline) => Happening::Deadline,
         }
@@ -301,6 +319,16 @@ impl ActiveRun {
                 Event::LocksGranted(vec![call])
             }
             Happening::LockTimedOut(call, error) => Event::LockTimedOut(call, error),
+            Happening::SlotGranted(call, slot) => {
+                self.slots.insert(call.clone(), slot);
+                Event::SlotsGranted(vec![call])
+            }
+            Happening::RequestAdmitted(slot) => {
+                self.step = StepWork::None;
+                self.model_slot = Some(slot);
+                self.apply(Event::RequestQueued(false)).await?;
+                return self.ask_model().await;
+            }
             // Deadlines are looked at before the run waits again. Answers are for the chat, which knows earlier runs, too.
             Happening::Deadline | Happening::Answered(_) => return Ok(()),
         };
@@ -311,9 +339,11 @@ impl ActiveRun {
         let usage_before = self.run.state.usage.unwrap_or_default();
         let asked = match &self.step {
             StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at, stream.estimated)),
-            StepWork::Recollection(_) | StepWork::Summary(_) | StepWork::InputChecks(_) | StepWork::None => {
-                None
-            }
+            StepWork::Queue(_)
+            | StepWork::Recollection(_)
+            | StepWork::Summary(_)
+            | StepWork::InputChecks(_)
+            | StepWork::None => None,
         };
         let mut received = Vec::with_capacity(events.len());
         let mut failure = None;
@@ -347,6 +377,7 @@ impl ActiveRun {
             if matches!(self.step, StepWork::Model(_)) {
                 // The request to the model ends here.
                 self.step = StepWork::None;
+                self.model_slot = None;
             }
             if let Some((model, asked_at, estimated)) = asked {
                 let usage = self.run.state.usage.unwrap_or_default();
@@ -402,6 +433,13 @@ impl StepWork {
     async fn next(&mut self) -> Happening {
         let stream = match self {
             Self::None => return std::future::pending().await,
+            Self::Queue(turn) => {
+                return match turn.await {
+                    Ok(slot) => Happening::RequestAdmitted(slot),
+                    // The slots are gone, because the server ends.
+                    Err(_) => std::future::pending().await,
+                };
+            }
             Self::Recollection(recollection) => return Happening::Recollected(recollection.await),
             Self::InputChecks(checks) => return Happening::InputsChecked(checks.await),
             Self::Summary(work) => return Happening::SummaryWritten((&mut work.writing).await),

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, Summary, ToolCallId};
-use fermata_tools::{Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
+use fermata_tools::{Capacity, Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -84,12 +84,15 @@ impl Engine {
         } else {
             ResourceLocks::local()
         };
+        let limits = &parts.settings.limits;
         let services = Arc::new(Services {
             lease: Lease::new(instance, heartbeat, parts.store.clone(), clock.clone()),
             store: parts.store,
             clock,
             ids: parts.ids,
             holds: Holds::new(parts.settings.hold),
+            running_calls: Capacity::new(limits.running_calls, limits.running_calls_per_owner),
+            model_requests: Capacity::new(limits.model_requests, limits.model_requests_per_owner),
             settings: parts.settings,
             policies: Policies::new(snapshot),
             locks,

@@ -89,6 +89,8 @@ pub(crate) struct Run {
     awaiting_retry: BTreeSet<ToolCallId>,
     /// The calls whose tools are not available, each with the time since which it waits: an MCP server may connect after the run was resumed.
     awaiting_tools: BTreeMap<ToolCallId, Timestamp>,
+    /// The calls that wait until they may be one more that runs. It is never saved, because they ask again.
+    awaiting_slots: BTreeSet<ToolCallId>,
     /// The position in the log at which each call got its outcome.
     settled_at: HashMap<ToolCallId, Position>,
     /// The newest partial output of each call that runs, by its index in `calls`. Partial outputs are not saved by themselves.
@@ -315,6 +317,7 @@ impl Run {
             elicited: Vec::new(),
             awaiting_retry: BTreeSet::new(),
             awaiting_tools: BTreeMap::new(),
+            awaiting_slots: BTreeSet::new(),
             settled_at: HashMap::new(),
             reports: BTreeMap::new(),
             edited_until: BTreeMap::new(),
@@ -341,6 +344,7 @@ impl Run {
             elicited: Vec::new(),
             awaiting_retry: BTreeSet::new(),
             awaiting_tools: BTreeMap::new(),
+            awaiting_slots: BTreeSet::new(),
             settled_at: HashMap::new(),
             reports: BTreeMap::new(),
             edited_until: BTreeMap::new(),

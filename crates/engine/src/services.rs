@@ -13,7 +13,7 @@ mod shutdown;
 
 use std::sync::Arc;
 
-use fermata_tools::Checker;
+use fermata_tools::{Capacity, Checker};
 
 pub(crate) use due_summaries::DueSummaries;
 pub(crate) use heartbeat::Heartbeat;
@@ -36,6 +36,10 @@ pub(crate) struct Services {
     pub policies: Policies,
     /// The locks of the resources that calls use.
     pub locks: ResourceLocks,
+    /// The slots of calls that run.
+    pub running_calls: Capacity,
+    /// The slots of requests that models are answering.
+    pub model_requests: Capacity,
     /// The time for which runs hold their readers.
     pub holds: Holds,
     /// The number of open runs per user.

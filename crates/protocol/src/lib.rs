@@ -32,5 +32,5 @@ pub use request::{
     Posted, PostedMessage, PostedTool, RequestError, RetryBody, RetryRequest, Show, SummaryRequest,
     ToolChoice, ToolResult, ToolResultBody, ToolResultRequest, Trigger, measure,
 };
-pub use stage::{ContextUsage, RunStatus, Stage};
+pub use stage::{ContextUsage, RunStatus, RunWaitsFor, Stage};
 pub use summary::{Summary, SummaryReason};

@@ -355,6 +355,13 @@ settings! {
         confirm_words: List<String> = "yes,ok,confirm,确认,继续,同意,是", "FERMATA_CONFIRM_WORDS";
         /// The words that deny them.
         deny_words: List<String> = "no,cancel,不,取消", "FERMATA_DENY_WORDS";
+        /// The number of calls of server and MCP tools that may run at the same time in this instance. Owners take turns. A call that waits for
+        /// a person does not count.
+        max_running_calls: Option<NonZeroUsize>, "FERMATA_MAX_RUNNING_CALLS",
+            over "the call waits for its turn";
+        /// The number of requests of runs that models may be answering at the same time for this instance. Owners take turns.
+        max_model_requests: Option<NonZeroUsize>, "FERMATA_MAX_MODEL_REQUESTS",
+            over "the run waits for its turn";
         /// The number of calls of one chat that may wait for somebody at the same time.
         max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS",
             over "the call has failed, and the model is told why";
@@ -363,6 +370,12 @@ settings! {
         /// The number of runs of one owner that may be open, those that wait included. Default: 64, or no limit if auth is none.
         runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER",
             over "429 `too_many_runs` with `retry-after`";
+        /// The number of calls of server and MCP tools that may run for one owner at the same time in this instance.
+        running_calls_per_owner: Option<NonZeroUsize>, "FERMATA_RUNNING_CALLS_PER_OWNER",
+            over "the call waits for its turn";
+        /// The number of requests of one owner's runs that models may be answering at the same time for this instance.
+        model_requests_per_owner: Option<NonZeroUsize>, "FERMATA_MODEL_REQUESTS_PER_OWNER",
+            over "the run waits for its turn";
         /// The number of streams that one owner may read from this instance. Default: 256, or no limit if auth is none.
         readers_per_owner: Option<NonZeroUsize>, "FERMATA_READERS_PER_OWNER",
             over "429 `too_many_readers` with `retry-after`";

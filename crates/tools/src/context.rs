@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Owner, Permission};
+use crate::{Owner, Permission, Slot};
 
 /// The context of a running call. It is cheap to clone.
 #[derive(Clone)]
@@ -31,6 +31,8 @@ pub struct CallContext {
     /// The number of [`Pause`]s that exist. The call's time runs while it is zero.
     pauses: watch::Sender<usize>,
     waits_for: WaitsFor,
+    /// The slot in which the call runs, if their number is limited.
+    slot: Option<Arc<Slot>>,
 }
 
 /// The reason why a call waits for something else than its own work. The mutex is held for an instant, never across an await.
@@ -110,6 +112,7 @@ impl CallContext {
             host: Arc::new(NoHost),
             pauses,
             waits_for: Arc::default(),
+            slot: None,
         }
     }
 
@@ -131,6 +134,12 @@ impl CallContext {
         Self { cancelled, ..self }
     }
 
+    /// Keeps a slot taken for as long as the call runs. Others may use it while the call waits for the person.
+    #[must_use]
+    pub fn in_slot(self, slot: Slot) -> Self {
+        Self { slot: Some(Arc::new(slot)), ..self }
+    }
+
     /// Shows partial output, which replaces earlier partial output. Outputs that come too fast are dropped.
     pub fn report(&self, output: Value) {
         self.host.report(&self.call, output);
@@ -140,6 +149,7 @@ impl CallContext {
     /// withdraws the question.
     pub async fn elicit(&self, elicitation: Elicitation) -> ElicitationReply {
         let _pause = self.pause();
+        let _lent = self.slot.as_ref().map(Slot::lend);
         self.host.elicit(&self.call, elicitation).await
     }
 
@@ -187,7 +197,8 @@ impl Drop for Waiting {
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owner, chat, call, permission, cancelled, host: _, pauses: _, waits_for: _ } = self;
+        let Self { owner, chat, call, permission, cancelled, host: _, pauses: _, waits_for: _, slot: _ } =
+            self;
         f.debug_struct("CallContext")
             .field("owner", owner)
             .field("chat", chat)

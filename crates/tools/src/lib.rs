@@ -5,6 +5,7 @@
 
 mod audit;
 mod call;
+mod capacity;
 mod checker;
 mod confirmation;
 mod context;
@@ -30,6 +31,7 @@ pub use call::{
     ApprovalDecision, ApprovalRequest, AskedFailure, Call, CallState, Cancelled, ElicitationRecord, Receipt,
     Refusal, RunBy, StateName, Transition, ValidAnswer,
 };
+pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
 pub use checker::{AnswerSchema, Check, Checker, InputError};
 pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
 pub use context::{CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fermata_protocol::{ChatId, Role, SummaryReason, UiMessage, UiPart};
+use fermata_tools::SlotRequest;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use tokio::time::Instant;
 
@@ -43,6 +44,19 @@ impl ActiveRun {
     /// Asks the model for the step. Before the first one, the run recollects what is known of the user.
     pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
         self.use_policies(self.services.policies.current());
+        if self.model_slot.is_none() {
+            match self.services.model_requests.request(&self.record.owner) {
+                SlotRequest::Granted(slot) => self.model_slot = Some(slot),
+                SlotRequest::Queued(turn) => {
+                    self.step = StepWork::Queue(turn);
+                    // This is shown and not saved, like everything of a step that is asked for again if the process ends.
+                    let effects = self.decide(Event::RequestQueued(true));
+                    self.log.stage(&effects.after.publish);
+                    self.log.publish();
+                    return Ok(());
+                }
+            }
+        }
         if self.run.settings.remembers && self.run.state.recollection.is_none() {
             let read = self.read_messages().await?;
             let last = read.messages.iter().rfind(|message| message.role == Role::User);
@@ -237,6 +251,7 @@ impl ActiveRun {
         let retries = match &self.step {
             StepWork::Model(silent) if overflows == 0 => silent.retries + 1,
             StepWork::Model(_)
+            | StepWork::Queue(_)
             | StepWork::Recollection(_)
             | StepWork::Summary(_)
             | StepWork::InputChecks(_)

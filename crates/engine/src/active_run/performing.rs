@@ -1,7 +1,7 @@
 //! Performing what a run has decided.
 
 use fermata_protocol::{AnswerTarget, ToolCallId};
-use fermata_tools::{CallContext, ElicitationReply, Toolbox};
+use fermata_tools::{CallContext, ElicitationReply, SlotRequest, Toolbox};
 use futures::FutureExt;
 
 use super::{ActiveRun, Ownership, StepWork, ToolEvent};
@@ -29,22 +29,16 @@ impl ActiveRun {
         let mut effects = Effects::default();
         let mut next = Some(event);
         while let Some(event) = next {
-            let granted = match &event {
-                Event::LocksGranted(calls) => calls.clone(),
-                _ => Vec::new(),
-            };
             if self.run.makes_own_calls() {
                 // They are a step of their own, so they go by the newest rules.
                 self.use_policies(self.services.policies.current());
             }
             let context = context(&self.services, &self.policies, &self.toolbox, &self.record, window);
             effects.append(self.run.apply(event, &context));
-            for call in &granted {
-                if !effects.after.execute.contains(call) {
-                    // The call does not run after all.
-                    self.locks.remove(call);
-                }
-            }
+            // What was granted to calls that do not run after all is given back.
+            let (run, execute) = (&self.run, &effects.after.execute);
+            self.locks.retain(|call, _| execute.contains(call) || run.awaits_slot(call));
+            self.slots.retain(|call, _| execute.contains(call));
             next = self.next_at_once(&mut effects.before);
         }
         effects.commit.is_progress = self.run.is_progress(&effects, is_recovery);
@@ -82,7 +76,22 @@ impl ActiveRun {
                 }
             }
         }
-        if granted.is_empty() { None } else { Some(Event::LocksGranted(granted)) }
+        if !granted.is_empty() {
+            return Some(Event::LocksGranted(granted));
+        }
+        let mut admitted = Vec::new();
+        for call in std::mem::take(&mut before.slot_requests) {
+            match self.services.running_calls.request(&self.record.owner) {
+                SlotRequest::Granted(slot) => {
+                    self.slots.insert(call.clone(), slot);
+                    admitted.push(call);
+                }
+                SlotRequest::Queued(turn) => {
+                    self.slot_requests.push(async move { (call, turn.await.ok()) }.boxed());
+                }
+            }
+        }
+        if admitted.is_empty() { None } else { Some(Event::SlotsGranted(admitted)) }
     }
 
     /// Performs what the run has decided, in the order of [`Effects`]. What comes before the commit is done when this is called.
@@ -163,7 +172,10 @@ impl ActiveRun {
             ..self.call_executor()
         };
         let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
-        let context = self.tools.host(context.permitted_by(call.permission()));
+        let mut context = self.tools.host(context.permitted_by(call.permission()));
+        if let Some(slot) = self.slots.remove(id) {
+            context = context.in_slot(slot);
+        }
         let input = call.effective_input().clone();
         let times_run_before = u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1);
         let Some(execution) = executor.execution(tool, input, context, times_run_before) else { return };
@@ -211,6 +223,7 @@ impl ActiveRun {
     fn close(&mut self, ending: &Ending) {
         self.log.end(Vec::new());
         self.step = StepWork::None;
+        self.model_slot = None;
         self.ownership = Ownership::Unclaimed;
         let (chat, run) = (&self.record.chat, &self.run.id);
         match ending {

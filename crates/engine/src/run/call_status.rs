@@ -63,6 +63,8 @@ enum WaitsFor {
     Gate,
     /// A resource that another call uses.
     Resource,
+    /// The end of others that run, because no more may.
+    Capacity,
 }
 
 // === impl Run ===
@@ -93,6 +95,7 @@ impl Run {
         match call.state() {
             CallState::AwaitingApproval => waits_for = Some(WaitsFor::Person),
             CallState::Scheduled if self.state.phase == Phase::Deciding => waits_for = Some(WaitsFor::Gate),
+            CallState::Scheduled if self.awaits_slot(&call.id) => waits_for = Some(WaitsFor::Capacity),
             CallState::Scheduled if call.is_queued() => {
                 waits_for = Some(WaitsFor::Resource);
                 resource = call.resource.as_ref().map(|resource| resource.name.clone());

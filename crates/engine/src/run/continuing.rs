@@ -67,6 +67,7 @@ impl Run {
         next.calls = std::mem::take(&mut self.calls);
         next.awaiting_retry = std::mem::take(&mut self.awaiting_retry);
         next.awaiting_tools = std::mem::take(&mut self.awaiting_tools);
+        next.awaiting_slots = std::mem::take(&mut self.awaiting_slots);
         next.state = RunState {
             profile,
             hold,

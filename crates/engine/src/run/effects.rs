@@ -32,6 +32,10 @@ pub(crate) struct BeforeCommit {
     /// [`Event::LocksGranted`]: super::Event::LocksGranted
     /// [`Event::LockTimedOut`]: super::Event::LockTimedOut
     pub lock_requests: Vec<(ToolCallId, ResourceKey)>,
+    /// Calls that wait from now on until they may be one more that runs. The result is [`Event::SlotsGranted`].
+    ///
+    /// [`Event::SlotsGranted`]: super::Event::SlotsGranted
+    pub slot_requests: Vec<ToolCallId>,
 }
 
 /// The changes that are saved, all in one commit.
@@ -98,6 +102,7 @@ impl Effects {
         let Self { before, commit, after } = next;
         self.before.checks.extend(before.checks);
         self.before.lock_requests.extend(before.lock_requests);
+        self.before.slot_requests.extend(before.slot_requests);
 
         let Commit { run, calls, decisions, grants, audit, earlier, is_progress } = commit;
         self.commit.run |= run;

@@ -41,6 +41,10 @@ pub(crate) enum Event {
     LocksGranted(Vec<ToolCallId>),
     /// A call does not get its resource, for this reason.
     LockTimedOut(ToolCallId, ToolError),
+    /// Each of these calls may be one more that runs.
+    SlotsGranted(Vec<ToolCallId>),
+    /// The request to the model waits for its turn, or does so no longer.
+    RequestQueued(bool),
     /// Running calls show partial outputs.
     Reported(Vec<(ToolCallId, Value)>),
     /// A running call has failed and asks to run again. The answer is [`may_retry`](super::effects::AfterCommit::may_retry).
@@ -134,6 +138,12 @@ impl Deciding<'_> {
                     self.on_lock_granted(&call);
                 }
             }
+            Event::SlotsGranted(calls) => {
+                for call in calls {
+                    self.on_slot_granted(&call);
+                }
+            }
+            Event::RequestQueued(is_queued) => self.run.open_step.is_queued = is_queued,
             Event::LockTimedOut(call, error) => self.on_lock_timed_out(&call, error),
             Event::Reported(reports) => {
                 for (call, output) in reports {

@@ -3,7 +3,7 @@
 //! The stage is a pure function of the run, and no state of its own. Only clients that ask for it are sent this ([`Show::Run`]). The chunk is
 //! transient: it is not a part of the message.
 
-use fermata_protocol::{RunStatus, Show, Stage};
+use fermata_protocol::{RunStatus, RunWaitsFor, Show, Stage};
 use fermata_tools::{Call, CallState};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -45,6 +45,11 @@ impl Run {
             stage: self.stage(),
             requires_confirm: self.calls.iter().any(Call::awaits_approval),
             confirm_words: Vec::new(),
+            waits_for: if self.open_step.is_queued && self.state.phase == Phase::Streaming {
+                Some(RunWaitsFor::Capacity)
+            } else {
+                None
+            },
             last_tool: last.map(|last| last.tool.clone()),
             last_result: last.map(|last| last.result.clone()),
         }

@@ -31,6 +31,8 @@ pub(super) struct OpenStep {
     pub(super) own: Vec<OwnCall>,
     /// `true` if the calls in place of failed ones were checked, and the model is asked next.
     pub(super) has_checked_fallbacks: bool,
+    /// `true` while the request to the model waits for its turn.
+    pub(super) is_queued: bool,
     /// The compaction that is being made before the model is asked, as it was shown.
     compaction: Option<Compaction>,
     /// The changes that are not shown before the step calls the tool that it has to call.

@@ -45,6 +45,12 @@ impl Run {
         format!("{text}\nIt had reported: {clipped}")
     }
 
+    /// Returns whether a call waits until it may be one more that runs.
+    pub fn awaits_slot(&self, call: &ToolCallId) -> bool {
+        self.awaiting_slots.contains(call)
+            && self.index_of(call).is_some_and(|index| !self.call(index).state().is_final())
+    }
+
     /// Returns whether calls wait for tools that are not available.
     pub fn waits_for_tools(&self) -> bool {
         !self.awaiting_tools.is_empty()
@@ -131,10 +137,31 @@ impl Deciding<'_> {
                 self.call_mut(index).resource = Some(key.clone());
                 self.effects.before.lock_requests.push((id, key));
             }
-            None => {
-                self.run.awaiting_retry.remove(&id);
-                self.execute(index);
-            }
+            None => self.execute_or_queue(index),
+        }
+    }
+
+    /// Executes a call, unless it has to wait until it may be one more that runs.
+    fn execute_or_queue(&mut self, index: usize) {
+        let id = self.run.call(index).id.clone();
+        let limits = self.context.limits;
+        if limits.running_calls.is_some() || limits.running_calls_per_owner.is_some() {
+            self.run.awaiting_slots.insert(id.clone());
+            self.effects.before.slot_requests.push(id);
+        } else {
+            self.run.awaiting_retry.remove(&id);
+            self.execute(index);
+        }
+    }
+
+    /// Executes a call that may be one more that runs. The caller keeps the slot only if the call is among those to be executed.
+    pub(super) fn on_slot_granted(&mut self, call: &ToolCallId) {
+        let Some(index) = self.run.index_of(call).filter(|_| self.run.awaiting_slots.remove(call)) else {
+            return;
+        };
+        let waits = *self.run.call(index).state() == CallState::Scheduled;
+        if (self.run.awaiting_retry.remove(call) || waits) && !self.deny_by_newest_rules(index) {
+            self.execute(index);
         }
     }
 
@@ -169,14 +196,15 @@ impl Deciding<'_> {
         self.effects.after.execute.push(self.run.call(index).id.clone());
     }
 
-    /// Executes a call whose resource is locked for it. The caller keeps the lock only if the call is among those to be executed.
+    /// Executes a call whose resource is locked for it, or has it wait until it may be one more that runs. The caller keeps the lock only if the
+    /// call is executed, or waits so.
     pub(super) fn on_lock_granted(&mut self, call: &ToolCallId) {
         let Some(index) = self.run.index_of(call) else { return };
-        if !(self.run.call(index).is_queued() || self.run.awaiting_retry.remove(call)) {
+        if !(self.run.call(index).is_queued() || self.run.awaiting_retry.contains(call)) {
             return;
         }
         if !self.deny_by_newest_rules(index) {
-            self.execute(index);
+            self.execute_or_queue(index);
         }
     }
 

@@ -1,7 +1,5 @@
 //! Answers to one call that come at the same time.
 
-#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
-
 use fermata_engine::AnswerError;
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
 use fermata_tools::Owner;

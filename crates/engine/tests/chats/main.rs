@@ -3,6 +3,7 @@
 mod answers;
 mod assistants;
 mod attempts;
+mod capacity;
 mod clocks;
 mod confirm;
 mod consent;

@@ -225,6 +225,8 @@ struct Deployment {
     database_clock: Option<Arc<TestClock>>,
     tool_log: Arc<Mutex<Vec<String>>>,
     hold: Hold,
+    /// `true` if one call may run at a time, and the model be asked once at a time.
+    one_at_a_time: bool,
 }
 
 /// An instance, and the user and chat of the test.
@@ -241,6 +243,7 @@ pub struct World {
     database_clock: Option<Arc<TestClock>>,
     pub tool_log: Arc<Mutex<Vec<String>>>,
     hold: Hold,
+    one_at_a_time: bool,
     pub owner: Owner,
     pub chat: ChatId,
 }
@@ -254,6 +257,11 @@ impl World {
     /// Starts a single instance that holds streams so.
     pub fn with_hold(hold: Hold) -> Self {
         Self::start(Deployment { hold, ..Deployment::default() }, None)
+    }
+
+    /// Starts a single instance in which one call may run at a time, and the model be asked once at a time.
+    pub fn one_at_a_time() -> Self {
+        Self::start(Deployment { one_at_a_time: true, ..Deployment::default() }, None)
     }
 
     /// Starts the first of several instances.
@@ -301,11 +309,13 @@ impl World {
             database_clock: self.database_clock.clone(),
             tool_log: self.tool_log.clone(),
             hold: self.hold,
+            one_at_a_time: self.one_at_a_time,
         }
     }
 
     fn start(deployment: Deployment, transport: Option<Arc<MemoryTransport>>) -> Self {
-        let Deployment { store, model, summaries, ids, clock, database_clock, tool_log, hold } = deployment;
+        let Deployment { store, model, summaries, ids, clock, database_clock, tool_log, hold, one_at_a_time } =
+            deployment;
         let store = FaultyStore::new(store, database_clock.clone());
         let note = ScriptedTool {
             name: "note",
@@ -345,6 +355,8 @@ impl World {
                     parked_calls: 1000,
                     calls_per_step: 1000,
                     runs_per_owner: NonZeroUsize::new(3),
+                    running_calls: NonZeroUsize::new(one_at_a_time.into()),
+                    model_requests: NonZeroUsize::new(one_at_a_time.into()),
                     model_timeout: Duration::from_secs(60),
                     tool_timeout: Duration::from_secs(30),
                     ..Limits::default()
@@ -363,6 +375,7 @@ impl World {
             database_clock,
             tool_log,
             hold,
+            one_at_a_time,
             owner: Owner::new("alice"),
             chat: ChatId::new("c"),
         }

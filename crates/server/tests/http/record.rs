@@ -52,7 +52,7 @@ async fn chats_come_in_pages_newest_first() {
         app.open(says(chat, &format!("about {chat}"))).await.end().await;
     }
     let first = app.get("/api/chats?limit=2").await.json();
-    let ids = |page: &serde_json::Value| {
+    let ids = |page: &Value| {
         page["chats"]
             .as_array()
             .expect("a list")

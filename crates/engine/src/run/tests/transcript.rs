@@ -33,7 +33,7 @@ pub(super) fn brief(answer: &Answer) -> String {
 pub(super) fn print(effects: &Effects, out: &mut String) {
     // Nothing is left out with `..`, so that no new effect is missing from transcripts.
     let Effects { before, commit, after } = effects;
-    let BeforeCommit { checks: _, lock_requests } = before;
+    let BeforeCommit { checks: _, lock_requests, slot_requests: _ } = before;
     let AfterCommit {
         release,
         cancel,

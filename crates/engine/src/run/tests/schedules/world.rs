@@ -535,6 +535,9 @@ fn source(event: &Event) -> &'static str {
         Event::InputEdited { .. } | Event::EditingTimedOut => {
             "in no schedule; `tests/chats/answers.rs` has it"
         }
+        Event::SlotsGranted(_) | Event::RequestQueued(_) => {
+            "in no schedule; `tests/chats/capacity.rs` has it"
+        }
         Event::GivenUp => "in no schedule; `tests/chats/attempts.rs` has it",
     }
 }
