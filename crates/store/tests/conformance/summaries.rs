@@ -93,6 +93,7 @@ async fn the_status_of_a_run_is_kept_and_listed_for_a_client_that_asks(store: An
     assert_eq!(listed().await, Some(RunStatus::default()));
     for stage in Stage::ALL {
         let status = RunStatus {
+            waits_for: None,
             stage,
             requires_confirm: stage == Stage::ToolCall,
             confirm_words: Vec::new(),
