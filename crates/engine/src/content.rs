@@ -91,7 +91,13 @@ fn mcp_result(output: &Value) -> Option<Vec<ModelContent>> {
     if !has_only_mcp_fields {
         return None;
     }
-    let mut content = blocks.iter().map(mcp_block).collect::<Option<Vec<_>>>()?;
+    let mut content = Vec::new();
+    for block in blocks {
+        let piece = mcp_block(block)?;
+        if is_for_model(block) {
+            content.push(piece);
+        }
+    }
     let has_text = content.iter().any(|piece| bytes_of_text(piece) > 0);
     if let Some(structured) = structured
         && !has_text
@@ -100,6 +106,12 @@ fn mcp_result(output: &Value) -> Option<Vec<ModelContent>> {
     }
     let has_failed = result.get("isError") == Some(&Value::Bool(true));
     Some(if has_failed { as_failure(content) } else { content })
+}
+
+/// Returns whether a block is for the model, too. One whose annotations name an audience without it is for the person alone.
+fn is_for_model(block: &Value) -> bool {
+    let audience = block["annotations"]["audience"].as_array();
+    audience.is_none_or(|roles| roles.is_empty() || roles.iter().any(|role| role == "assistant"))
 }
 
 fn mcp_block(block: &Value) -> Option<ModelContent> {

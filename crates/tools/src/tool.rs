@@ -94,7 +94,7 @@ pub trait Tool: Send + Sync {
     /// Runs one call. The input fits the schema.
     ///
     /// The output may have any form that `fermata_engine` can turn into a prompt: text, JSON, MCP content, or the AI SDK's tool result
-    /// content.
+    /// content. [`Output`](crate::Output) makes one that tells the person and the model different things.
     ///
     /// # Errors
     /// Returns an error if the call fails. The model reads its text, which must not contain keys, paths or SQL.

@@ -5,9 +5,9 @@ export interface CallStatus {
   state: 'validating' | 'awaiting_approval' | 'scheduled' | 'executing' | 'success' | 'error' | 'cancelled';
   /**
    * What the call waits for: a person's decision or reply, the output of a page, the decisions about the other
-   * calls of its step, or a resource that another call uses.
+   * calls of its step, a resource that another call uses, or the end of others, because no more may run at a time.
    */
-  waitsFor?: 'person' | 'page' | 'gate' | 'resource';
+  waitsFor?: 'person' | 'page' | 'gate' | 'resource' | 'capacity';
   /** The name of the resource that the call waits for. */
   resource?: string;
   /** The type of the failure, if the call has failed. */
@@ -16,6 +16,10 @@ export interface CallStatus {
   attempts?: number;
   /** What follows the failure. */
   strategy?: FailureStrategy;
+  /** The failed call in whose place this one was made. */
+  fallbackOf?: string;
+  /** Whether a person edits the input, here or in another page. */
+  editing?: boolean;
 }
 
 /** What follows a failure: another attempt, the model without the result, a question to the person, or the end of the run. */

@@ -94,6 +94,11 @@ export interface FermataChat {
   readonly chosen: Followed<Chosen>;
   /** Cancels one running call; the run goes on. Rejects if the call does not run. */
   cancelCall: (toolCallId: string) => Promise<void>;
+  /**
+   * Tells the chat's other pages that a person edits the input of a call that waits for a decision, or has stopped to. It is believed for 90
+   * seconds, so say it again every 30 seconds while the person does. Rejects if the call waits no longer.
+   */
+  noteEditing: (approvalId: string, isEditing: boolean) => Promise<void>;
   /** Runs a call that has failed again, in a new answer. Rejects if it has not failed, or if another run is open. */
   retryCall: (toolCallId: string) => Promise<void>;
   /** Replaces the text of the summary. Rejects if the server refuses it. */
@@ -241,6 +246,7 @@ export class ChatFollower {
       contextUsage: this.#usage,
       runStatus: this.#run,
       cancelCall: (toolCallId) => this.#cancelCall(toolCallId),
+      noteEditing: (approvalId, isEditing) => this.#noteEditing(approvalId, isEditing),
       retryCall: (toolCallId) => this.#retryCall(toolCallId),
       summary: this.#summary,
       chosen: this.#chosen,
@@ -592,6 +598,12 @@ export class ChatFollower {
     await retry(() => server.json(url, { method: 'POST' }));
     if (!this.#isBusy()) void this.#refresh();
     this.#tellTabs();
+  }
+
+  async #noteEditing(approvalId: string, isEditing: boolean): Promise<void> {
+    const { server } = this.#transport;
+    const body = JSON.stringify({ chatId: this.#id, approvalId, editing: isEditing });
+    await server.json(`${server.api}/tool-result`, { method: 'POST', body });
   }
 
   async #retryCall(toolCallId: string): Promise<void> {

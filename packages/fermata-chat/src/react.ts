@@ -130,6 +130,7 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     contextUsage: chat.contextUsage,
     runStatus: chat.runStatus,
     cancelCall: chat.cancelCall,
+    noteEditing: chat.noteEditing,
     retryCall: chat.retryCall,
     summary: chat.summary,
     chosen: chat.chosen,

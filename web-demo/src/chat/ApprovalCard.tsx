@@ -25,9 +25,14 @@ export interface ApprovalQuestionProps {
   schema: object | undefined;
   /** Why it is asked, where somebody said. */
   reason?: string | undefined;
+  /** Whether a person edits the input, here or in another tab. */
+  isEdited?: boolean;
   /** Called when all of the input is to be shown. */
   onShowAll?: () => void;
 }
+
+/** How often a page says that its person edits an input, in milliseconds. The server believes it for three times as long. */
+const NOTE_EVERY = 30_000;
 
 type Mode = 'ask' | 'deny' | 'edit';
 type Way = 'approve' | 'always' | 'deny' | 'edit';
@@ -40,6 +45,7 @@ export function ApprovalQuestion({
   input,
   schema,
   reason,
+  isEdited = false,
   onShowAll,
 }: ApprovalQuestionProps) {
   const { t } = useTranslation('cards');
@@ -47,6 +53,7 @@ export function ApprovalQuestion({
   // Going back puts the focus on the button that led away.
   const [cameFrom, setCameFrom] = useState<Mode>('ask');
   const why = useReason(approvalId, reason);
+  useNoteOfEditing(chat, approvalId, mode === 'edit');
   const { showAll } = useSeen(approvalId);
   const isUnseen = useUnseen([{ id: approvalId, input }]);
   const invisible = invisibleIn(input);
@@ -88,6 +95,11 @@ export function ApprovalQuestion({
           {t('approval.invisible', { count: invisible.length, codes: [...new Set(invisible)].join(', ') })}
         </p>
       )}
+      {mode !== 'edit' && isEdited && (
+        <p role="status" className="text-sm text-wait">
+          {t('approval.editedElsewhere')}
+        </p>
+      )}
       {mode !== 'edit' && <AnswerError error={error} />}
       {mode === 'ask' && isUnseen && (
         <p className="flex flex-wrap items-center gap-x-3 text-sm text-wait">
@@ -122,6 +134,22 @@ export function ApprovalQuestion({
       )}
     </div>
   );
+}
+
+/** Tells the chat's other pages while the input is edited here. They do without it if the server is away. */
+function useNoteOfEditing(chat: FermataChat, approvalId: string, isEditing: boolean) {
+  useEffect(() => {
+    if (!isEditing) return undefined;
+    const note = (isEditing: boolean) => {
+      chat.noteEditing(approvalId, isEditing).catch(() => undefined);
+    };
+    note(true);
+    const timer = setInterval(note, NOTE_EVERY, true);
+    return () => {
+      clearInterval(timer);
+      note(false);
+    };
+  }, [chat, approvalId, isEditing]);
 }
 
 /**

@@ -99,14 +99,19 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
           setOpen(!isOpen);
         }}
       />
-      <Body {...{ part, chat, state, who, tools, isOpen, details, open }} />
+      <Body
+        {...{ part, chat, state, who, tools, isOpen, details, open }}
+        errorType={told.errorType}
+        isEdited={status?.editing === true}
+      />
     </article>
   );
 }
 
 /** Folded away is what needs nobody. */
 function opensByItself(part: AnyToolPart, state: CallState): boolean {
-  if (part.state === 'approval-requested') return true;
+  // A plan is shown as a list right above.
+  if (part.state === 'approval-requested') return getToolName(part) !== 'make_plan';
   return state.name === 'done' && hasMedia(part.output);
 }
 
@@ -144,6 +149,7 @@ const MARKS: Record<CallState['name'], { Icon: LucideIcon; look: string; turns?:
   'waits-for-you': { Icon: UserRound, look: 'bg-wait-soft text-wait' },
   'waits-for-others': { Icon: Hourglass, look: 'bg-sunken text-muted' },
   'waits-for-resource': { Icon: Hourglass, look: 'bg-sunken text-muted' },
+  'waits-for-capacity': { Icon: Hourglass, look: 'bg-sunken text-muted' },
   'waits-for-page': { Icon: Hourglass, look: 'bg-wait-soft text-wait' },
   running: { Icon: LoaderCircle, look: 'bg-accent-soft text-accent', turns: true },
   done: { Icon: Check, look: 'bg-good-soft text-good' },
@@ -207,11 +213,11 @@ function Header({
         <p className="truncate text-xs leading-5 text-muted">
           <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
             {stateWords(state, t)}
-            {state.name === 'failed' && told.errorType !== undefined && `: ${t(`trouble.${told.errorType}`)}`}
+            {(state.name === 'failed' || told.errorType === 'empty_result') &&
+              told.errorType !== undefined &&
+              `: ${t(`trouble.${told.errorType}`)}`}
           </span>
-          {state.name === 'failed' && told.strategy !== undefined && (
-            <span> · {t(`followed.${told.strategy}`, { ns: 'runs' })}</span>
-          )}
+          <Followed state={state} told={told} />
           {told.attempts !== undefined && <span> · {t('trouble.attempts', { count: told.attempts })}</span>}
           {duration !== undefined && <span className="tabular-nums"> · {inWords(duration)}</span>}
           {!isOpen && gist !== '' && <span> · {gist}</span>}
@@ -234,6 +240,21 @@ function Header({
         />
       </button>
     </header>
+  );
+}
+
+/** What was done about a call that failed or found nothing, or about which call this one is what was done. */
+function Followed({ state, told }: { state: CallState; told: ToldOfCall }) {
+  const { t } = useTranslation('runs');
+  const { inPlaceOf, replacedBy, strategy } = told;
+  return (
+    <>
+      {inPlaceOf !== undefined && <span> · {t('inPlaceOf', { tool: inOneLine(inPlaceOf) })}</span>}
+      {replacedBy !== undefined && <span> · {t('replacedBy', { tool: inOneLine(replacedBy) })}</span>}
+      {state.name === 'failed' && replacedBy === undefined && strategy !== undefined && (
+        <span> · {t(`followed.${strategy}`)}</span>
+      )}
+    </>
   );
 }
 
@@ -274,10 +295,13 @@ interface BodyProps {
   tools: readonly ServerTool[] | undefined;
   isOpen: boolean;
   details: string;
+  errorType: ToldOfCall['errorType'];
+  /** Whether a person edits the input, here or in another tab. */
+  isEdited: boolean;
   open: () => void;
 }
 
-function Body({ part, chat, state, who, tools, isOpen, details, open }: BodyProps) {
+function Body({ part, chat, state, who, tools, isOpen, details, errorType, isEdited, open }: BodyProps) {
   const name = getToolName(part);
   const whole = useSeen(part.approval?.id ?? '');
   const schema = pageTool(name)?.inputSchema ?? tools?.find((tool) => tool.name === name)?.inputSchema;
@@ -285,7 +309,7 @@ function Body({ part, chat, state, who, tools, isOpen, details, open }: BodyProp
     <div className="space-y-3 px-3 *:last:mb-3 sm:pl-14">
       <Outcome part={part} state={state} />
       <PageBody part={part} chat={chat} state={state} />
-      {(who === 'server' || who === 'mcp') && (
+      {(who === 'server' || who === 'mcp') && errorType !== 'denied' && (
         <CallActions {...{ chat, name, state }} toolCallId={part.toolCallId} />
       )}
       {isWorthShowing(part) && <CallDetails data={part.toolMetadata?.['details']} />}
@@ -299,7 +323,7 @@ function Body({ part, chat, state, who, tools, isOpen, details, open }: BodyProp
       {part.state === 'approval-requested' && (
         <ApprovalQuestion
           key={part.approval.id}
-          {...{ chat, name, schema }}
+          {...{ chat, name, schema, isEdited }}
           approvalId={part.approval.id}
           input={part.input}
           reason={part.approval.requestReason}

@@ -11,11 +11,20 @@ import { useTranslation } from 'react-i18next';
 import { isRecord } from '../tools/tool';
 import { isOwnPicture } from './address';
 import { ExternalLink } from './Links';
+import { useWhole } from './seen';
+import { Text } from './Text';
 import { LongText, Readable } from './ToolValue';
+import { isLong } from './visible';
 
 interface Content {
   type: string;
   [field: string]: unknown;
+}
+
+/** Whether a part of a result is for the person, too: MCP's annotations may say that it is for the model alone. */
+function isForPerson({ annotations }: Content): boolean {
+  const audience = isRecord(annotations) ? annotations['audience'] : undefined;
+  return !Array.isArray(audience) || audience.length === 0 || audience.includes('user');
 }
 
 interface McpResult {
@@ -35,18 +44,25 @@ const isText = (value: unknown): value is string => typeof value === 'string';
 
 /** Whether a result has something to look at, so that it should not be folded away. */
 export function hasMedia(output: unknown): boolean {
-  if (isMcpResult(output)) return output.content.some(({ type }) => type === 'image' || type === 'audio');
+  if (isMcpResult(output)) return output.content.filter(isForPerson).some(isToLookAt);
   return isOwnPicture(output);
 }
+
+const isToLookAt = ({ type, resource }: Content) =>
+  type === 'image' || type === 'audio' || (isRecord(resource) && resource['mimeType'] === 'text/markdown');
 
 /** What came of a call. */
 export function ToolResult({ output }: { output: unknown }): ReactNode {
   const { t } = useTranslation('cards');
   if (isOwnPicture(output)) return <Picture url={output} name={t('result.picture')} />;
   if (!isMcpResult(output)) return <Readable value={output} />;
+  const forPerson = output.content.filter(isForPerson);
+  if (forPerson.length === 0 && output.structuredContent === undefined) {
+    return <p className="text-sm text-muted">{t('result.forModel')}</p>;
+  }
   return (
     <div className="space-y-2">
-      {output.content.map((content, place) => (
+      {forPerson.map((content, place) => (
         <ContentView key={place} content={content} />
       ))}
       {output.structuredContent !== undefined && !isSaid(output) && (
@@ -113,7 +129,7 @@ function Resource({ resource }: { resource: Record<string, unknown> }) {
     return (
       <figure className="space-y-1">
         <figcaption className="text-xs text-muted wrap-anywhere">{name}</figcaption>
-        <LongText text={text} isCode />
+        {mimeType === 'text/markdown' ? <LongMarkdown text={text} /> : <LongText text={text} isCode />}
       </figure>
     );
   }
@@ -130,6 +146,12 @@ function Resource({ resource }: { resource: Record<string, unknown> }) {
       <span className="wrap-anywhere">{name}</span>
     </a>
   );
+}
+
+/** Markdown as such, unless it is so long that its beginning and its end have to do first. */
+function LongMarkdown({ text }: { text: string }) {
+  const { isWhole } = useWhole();
+  return isWhole || !isLong(text) ? <Text text={text} /> : <LongText text={text} />;
 }
 
 function Link({ uri, name }: { uri: string; name: string }) {

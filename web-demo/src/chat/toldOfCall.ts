@@ -1,11 +1,19 @@
 // What the server says of a call once its message is finished: how long it took, and what went wrong with it.
 
-import type { UIMessage } from 'ai';
+import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 import type { CallStatus, FailureStrategy } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
 
 /** The types of failures that have words of their own. Any other is told as a failure, and no more. */
-const ERROR_TYPES = ['rate_limit', 'auth', 'network', 'timeout', 'empty_result', 'invalid_format'] as const;
+const ERROR_TYPES = [
+  'rate_limit',
+  'auth',
+  'network',
+  'timeout',
+  'empty_result',
+  'invalid_format',
+  'denied',
+] as const;
 
 export type ErrorType = (typeof ERROR_TYPES)[number];
 
@@ -19,6 +27,10 @@ export interface ToldOfCall {
   attempts?: number;
   /** What followed its failure. */
   strategy?: FailureStrategy;
+  /** The tool of the failed call in whose place this one was made. */
+  inPlaceOf?: string;
+  /** The tool that was called in place of this call, once its message is finished. */
+  replacedBy?: string;
 }
 
 /** What is known of a call: from its message once that is finished, and from its status until then. */
@@ -29,11 +41,21 @@ export function toldOfCall(message: UIMessage, toolCallId: string, status?: Call
   const { durationMs, attempts } = told;
   const errorType = ERROR_TYPES.find((known) => known === told['errorType']);
   const strategy = STRATEGIES.find((known) => known === told['strategy']);
+  const toolOf = (id: unknown) => {
+    const part = message.parts.find((part) => isToolUIPart(part) && part.toolCallId === id);
+    return part !== undefined && isToolUIPart(part) ? getToolName(part) : undefined;
+  };
+  const inPlaceOf = toolOf(told['fallbackOf']);
+  const others = isRecord(calls) ? Object.entries(calls) : [];
+  const fallback = others.find(([, other]) => isRecord(other) && other['fallbackOf'] === toolCallId);
+  const replacedBy = fallback && toolOf(fallback[0]);
   return {
     ...(typeof durationMs === 'number' && { durationMs }),
     ...(typeof attempts === 'number' && { attempts }),
     ...(errorType !== undefined && { errorType }),
     ...(strategy !== undefined && { strategy }),
+    ...(inPlaceOf !== undefined && { inPlaceOf }),
+    ...(replacedBy !== undefined && { replacedBy }),
   };
 }
 
@@ -44,6 +66,8 @@ export function isToldTheSame(one: UIMessage, other: UIMessage, toolCallId: stri
     before.durationMs === after.durationMs &&
     before.errorType === after.errorType &&
     before.attempts === after.attempts &&
-    before.strategy === after.strategy
+    before.strategy === after.strategy &&
+    before.inPlaceOf === after.inPlaceOf &&
+    before.replacedBy === after.replacedBy
   );
 }

@@ -29,6 +29,7 @@ export type CallState =
   | { name: 'waits-for-you' }
   | { name: 'waits-for-others' }
   | { name: 'waits-for-resource'; resource: string }
+  | { name: 'waits-for-capacity' }
   | { name: 'waits-for-page' }
   | { name: 'running' }
   | { name: 'done' }
@@ -127,6 +128,8 @@ export function callState(
       return { name: 'waits-for-others' };
     case 'resource':
       return { name: 'waits-for-resource', resource: status.resource ?? '' };
+    case 'capacity':
+      return { name: 'waits-for-capacity' };
     case 'person':
     case 'page':
     case undefined:

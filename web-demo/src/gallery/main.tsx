@@ -44,6 +44,7 @@ const chat: FermataChat = {
   contextUsage: { get: () => undefined, subscribe: () => () => undefined },
   runStatus: { get: () => undefined, subscribe: () => () => undefined },
   cancelCall: answer,
+  noteEditing: answer,
   retryCall: answer,
   summary: { get: () => undefined, subscribe: () => () => undefined },
   chosen: { get: () => NOTHING_CHOSEN, subscribe: () => () => undefined },

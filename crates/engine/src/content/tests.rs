@@ -1,5 +1,6 @@
 //! Tests of each shape of an output, of outputs that only look like one, and of the limit.
 
+use fermata_tools::{Audience, Output};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -85,6 +86,24 @@ fn an_mcp_result_is_its_texts_and_files() {
     ], "isError": false});
     let audio = named("audio/wav", "data:audio/wav;base64,UklGRg==", None);
     assert_eq!(read(output), [words("Two files:"), image(), audio, words("That is all.")]);
+}
+
+#[test]
+fn what_is_for_the_person_alone_is_not_told() {
+    let output = Output::new()
+        .markdown(Audience::Person, "report.md", "# Sales")
+        .text(Audience::Model, "The user was shown the report.")
+        .text(Audience::Both, "Up by 4 %.");
+    assert_eq!(read(output.into()), [words("The user was shown the report."), words("Up by 4 %.")]);
+    let shown = Output::new().text(Audience::Person, "Hello.");
+    assert_eq!(read(shown.clone().into()), [words(NO_OUTPUT)]);
+    assert_eq!(read(shown.structured(json!({"n": 1})).into()), [words("{\"n\":1}")]);
+    let named = Output::new().markdown(Audience::Both, "a.md", "# A");
+    assert_eq!(read(named.into()), [words("[a.md]\n# A")]);
+    for audience in [json!([]), json!(["user", "assistant"]), json!("user"), json!(null)] {
+        let block = json!({"type": "text", "text": "a", "annotations": {"audience": audience}});
+        assert_eq!(read(json!({"content": [block]})), [words("a")]);
+    }
 }
 
 #[test]

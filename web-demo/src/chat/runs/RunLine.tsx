@@ -74,6 +74,7 @@ function inWords(going: Going, t: ReturnType<typeof useTranslation<'runs'>>['t']
     case 'reading-results':
     case 'waits-for-you':
     case 'waits-for-page':
+    case 'waits-for-capacity':
       return t(going.what);
   }
 }

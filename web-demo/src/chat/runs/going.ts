@@ -18,6 +18,8 @@ export type Going =
   /** Another page has the tool. */
   | { what: 'waits-for-page' }
   | { what: 'waits-for-resource'; resource: string; isOfThisChat: boolean }
+  /** No more calls, or requests to the model, may be under way at a time. */
+  | { what: 'waits-for-capacity' }
   | { what: 'running'; tools: string[] };
 
 export interface Facts {
@@ -48,8 +50,9 @@ export function goingOn({ messages, isBusy, run, status, surroundings }: Facts):
         resource: state.resource,
         isOfThisChat: holds(open, state.resource, surroundings),
       };
-    if (state.name === 'waits-for-page') return { what: state.name };
+    if (state.name === 'waits-for-page' || state.name === 'waits-for-capacity') return { what: state.name };
   }
+  if (run?.waitsFor === 'capacity') return { what: 'waits-for-capacity' };
   switch (run?.stage) {
     case 'plan':
       return { what: 'planning' };

@@ -4,7 +4,7 @@ import { render, screen } from '@testing-library/react';
 import { describe, expect, it } from 'vitest';
 import { Files, Sources } from '../Files';
 import Markdown from '../Markdown';
-import { ToolResult } from '../ToolResult';
+import { hasMedia, ToolResult } from '../ToolResult';
 import { setUpPage } from './page';
 
 setUpPage();
@@ -12,6 +12,32 @@ setUpPage();
 const show = (text: string, isGrowing = false) =>
   render(<Markdown text={text} isGrowing={isGrowing} />).container;
 const PIXEL = 'data:image/png;base64,iVBORw0KGgo=';
+
+describe('a result', () => {
+  const report = {
+    type: 'resource',
+    resource: { uri: 'report.md', mimeType: 'text/markdown', text: '# Sales\n\n**Up**' },
+    annotations: { audience: ['user'] },
+  };
+  const forModel = {
+    type: 'text',
+    text: 'The user has been shown it.',
+    annotations: { audience: ['assistant'] },
+  };
+
+  it('that is Markdown is drawn as such', async () => {
+    render(<ToolResult output={{ content: [report, forModel] }} />);
+    expect(await screen.findByRole('heading', { name: 'Sales' })).toBeTruthy();
+    expect(screen.getByText('report.md')).toBeTruthy();
+    expect(screen.queryByText(/has been shown/)).toBeNull();
+    expect(hasMedia({ content: [report] })).toBe(true);
+  });
+
+  it('that is for the model alone says so', () => {
+    render(<ToolResult output={{ content: [forModel] }} />);
+    expect(screen.getByText('The result is for the model alone.')).toBeTruthy();
+  });
+});
 
 describe('a picture from elsewhere is a link that names its host', () => {
   it.each([

@@ -49,6 +49,7 @@ export function fakeChat() {
     contextUsage: fixed<ContextUsage | undefined>(undefined),
     runStatus: fixed<RunStatus | undefined>(undefined),
     cancelCall: vi.fn<FermataChat['cancelCall']>(() => Promise.resolve()),
+    noteEditing: vi.fn<FermataChat['noteEditing']>(() => Promise.resolve()),
     retryCall: vi.fn<FermataChat['retryCall']>(() => Promise.resolve()),
     summary: fixed<ChatSummary | undefined>(undefined),
     chosen: fixed<Chosen>({}),

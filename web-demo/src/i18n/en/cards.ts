@@ -16,6 +16,7 @@ const cards = {
     'waits-for-others': 'Waiting for the other calls of this step',
     'waits-for-resource': 'Waiting for {{resource}}',
     'waits-for-page': 'Waiting for a page that has this tool',
+    'waits-for-capacity': 'Waiting for its turn',
     running: 'Running',
     done: 'Done',
     failed: 'Failed',
@@ -29,6 +30,7 @@ const cards = {
     timeout: 'it took too long',
     empty_result: 'nothing was found',
     invalid_format: 'the input or the output did not fit',
+    denied: 'it is not allowed',
     attempts_one: 'tried {{count}} time',
     attempts_other: 'tried {{count}} times',
   },
@@ -51,7 +53,12 @@ const cards = {
     yes: 'yes',
     no: 'no',
   },
-  result: { picture: 'Picture from the tool', sound: 'Sound from the tool', file: 'File' },
+  result: {
+    picture: 'Picture from the tool',
+    sound: 'Sound from the tool',
+    file: 'File',
+    forModel: 'The result is for the model alone.',
+  },
   progress: { running: 'Running', count: '{{progress}}', of: '{{progress}} of {{total}}' },
   approval: {
     label: 'Decide about {{name}}',
@@ -65,6 +72,7 @@ const cards = {
     reasonHint: 'The model is told',
     back: 'Back',
     why: 'Why this is asked:',
+    editedElsewhere: 'The input is being edited in another tab.',
     unseen: 'Part of the input is hidden. You can approve it once all of it was shown.',
     showInput: 'Show all of it',
     invisible_one:

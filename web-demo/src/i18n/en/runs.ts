@@ -7,6 +7,7 @@ const runs = {
   'reading-results': 'Reading the results…',
   'waits-for-you': 'Waiting for you',
   'waits-for-page': 'Waiting for a page that has this tool',
+  'waits-for-capacity': 'Waiting for its turn: the server is busy',
   running_one: 'Running {{tools}}',
   running_other: 'Running {{count}} tools: {{tools}}',
   resource: {
@@ -50,6 +51,8 @@ const runs = {
     ask_person: 'you were asked what to do',
     fail_run: 'it ended the answer',
   },
+  inPlaceOf: 'in place of {{tool}}',
+  replacedBy: '{{tool}} was called in its place',
   retry: 'Try again',
   retryLabel: 'Try {{name}} again',
   cancel: 'Cancel',

@@ -10,6 +10,7 @@ const runs: Translated<typeof english> = {
   'reading-results': '正在查看结果…',
   'waits-for-you': '等待你的操作',
   'waits-for-page': '等待有此工具的页面',
+  'waits-for-capacity': '服务器繁忙，排队等待中',
   running_one: '正在运行 {{tools}}',
   running_other: '正在运行 {{count}} 个工具：{{tools}}',
   resource: {
@@ -53,6 +54,8 @@ const runs: Translated<typeof english> = {
     ask_person: '已询问你如何处理',
     fail_run: '回答因此结束',
   },
+  inPlaceOf: '代替 {{tool}}',
+  replacedBy: '已改为调用 {{tool}}',
   retry: '重试',
   retryLabel: '重试 {{name}}',
   cancel: '取消',
