@@ -109,14 +109,14 @@ test('the tools of the page run, once', async ({ world, chat, context }) => {
       { name: 'get_location', input: {}, id: 'where' },
       { name: 'show_chart', input: chart, id: 'chart' },
     ),
-    calls({ name: 'ask_user', input: { question: 'Tea?', options: ['Yes', 'No'] } }),
+    calls({ name: 'ask_question', input: { question: 'Tea?', options: ['Yes', 'No'] } }),
     calls({ name: 'create_record', input: { collection: 'teas', title: 'Sencha' } }),
     says('That was all.'),
   );
   await chat.say('do it all');
   await chat.isInState(chat.card('get_location'), 'Done');
   await expect(chat.card('show_chart').getByRole('img', { name: /Cups a day/ })).toBeVisible();
-  await chat.press(chat.card('ask_user'), 'Yes');
+  await chat.press(chat.card('ask_question'), 'Yes');
   await chat.press(chat.card('create_record'), 'Save');
   await chat.hears('That was all.');
   await expect(chat.card('create_record')).toContainText('Kept in this browser');

@@ -39,13 +39,13 @@ test('a reload while a call waits finds its card, and the card works', async ({ 
 
 test('a reload while a form of the page waits finds it again', async ({ world, chat }) => {
   world.model.script(
-    calls({ name: 'ask_user', input: { question: 'Tea?', options: ['Yes', 'No'] } }),
+    calls({ name: 'ask_question', input: { question: 'Tea?', options: ['Yes', 'No'] } }),
     says('Tea it is.'),
   );
   await chat.say('ask me');
-  await chat.isInState(chat.card('ask_user'), 'Waiting for you');
+  await chat.isInState(chat.card('ask_question'), 'Waiting for you');
   await chat.reload();
-  await chat.press(chat.card('ask_user'), 'Yes');
+  await chat.press(chat.card('ask_question'), 'Yes');
   await chat.hears('Tea it is.');
 });
 

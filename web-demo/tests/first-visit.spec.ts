@@ -42,10 +42,34 @@ const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
     await expect(chat.card('show_chart').getByRole('img')).toBeVisible();
   },
   'ask me something': async (chat) => {
-    const card = chat.card('ask_user');
+    const card = chat.card('ask_question');
     await chat.isInState(card, 'Waiting for you');
     await answerForm(chat);
     await chat.isInState(card, 'Done');
+  },
+  'search my notes for tea and write a shopping list': async (chat) => {
+    const plan = chat.log.getByRole('region', { name: 'Plan' });
+    await expect(plan).toContainText('Waits for your decision · 0 of 2 steps');
+    await chat.press(chat.card('make_plan'), 'Approve');
+    await chat.isInState(chat.card('search_notes'), 'Done');
+    await chat.press(chat.card('write_note'), 'Approve');
+    await chat.isInState(chat.card('write_note'), 'Done');
+    await expect(plan).toContainText('Done · 2 of 2 steps');
+  },
+  'ask the busy service': async (chat) => {
+    await chat.isInState(chat.card('busy_search'), 'Done');
+    await chat.hears('the third time there was an answer');
+    await expect(chat.card('busy_search')).toContainText('tried 3 times');
+  },
+  'ask the broken service': async (chat) => {
+    await chat.hears('your notes were searched in its place');
+    await chat.isAtRest();
+    await expect(chat.card('broken_search')).toContainText('search_notes was called in its place');
+    await expect(chat.card('search_notes')).toContainText('in place of broken_search');
+  },
+  'book a table': async (chat) => {
+    await chat.press(chat.question, 'Send');
+    await chat.hears('A table on Friday for 2 it is.');
   },
   'pick a file': async (chat) => {
     const chooser = chat.page.waitForEvent('filechooser');
@@ -86,7 +110,7 @@ async function actOn(line: string, chat: ChatPage) {
 
 /** Fills in whatever the demo model asks for. */
 async function answerForm(chat: ChatPage) {
-  const card = chat.card('ask_user');
+  const card = chat.card('ask_question');
   for (const field of await card.getByRole('textbox').all()) await field.fill('2');
   for (const choice of await card.getByRole('combobox').all()) await choice.selectOption({ index: 1 });
   await chat.press(card, 'Send');

@@ -35,7 +35,7 @@ test('get_location says so where the permission is refused', async ({ world, cha
   expect(world.model.request(2).results[0]?.text).toContain('did not allow');
 });
 
-test('ask_user asks with a form, and the model is told the answers', async ({ world, chat }) => {
+test('ask_question asks with a form, and the model is told the answers', async ({ world, chat }) => {
   const fields = {
     type: 'object',
     properties: {
@@ -46,11 +46,11 @@ test('ask_user asks with a form, and the model is told the answers', async ({ wo
     required: ['name', 'guests'],
   };
   world.model.script(
-    calls({ name: 'ask_user', input: { question: 'A table for whom?', fields } }),
+    calls({ name: 'ask_question', input: { question: 'A table for whom?', fields } }),
     says('Booked.'),
   );
   await chat.say('book a table');
-  const card = chat.card('ask_user');
+  const card = chat.card('ask_question');
   await chat.isInState(card, 'Waiting for you');
   await expect(card).toContainText('A table for whom?');
   await card.getByRole('textbox', { name: /^Your name/ }).fill('Ann');
@@ -67,13 +67,13 @@ test('ask_user asks with a form, and the model is told the answers', async ({ wo
   });
 });
 
-test('ask_user offers a choice', async ({ world, chat }) => {
+test('ask_question offers a choice', async ({ world, chat }) => {
   world.model.script(
-    calls({ name: 'ask_user', input: { question: 'Tea or coffee?', options: ['Tea', 'Coffee'] } }),
+    calls({ name: 'ask_question', input: { question: 'Tea or coffee?', options: ['Tea', 'Coffee'] } }),
     says('Tea, then.'),
   );
   await chat.say('offer me something');
-  await chat.press(chat.card('ask_user'), 'Tea');
+  await chat.press(chat.card('ask_question'), 'Tea');
   await chat.hears('Tea, then.');
   expect(JSON.parse(world.model.request(2).results[0]?.text ?? '')).toEqual({ answer: 'Tea' });
 });

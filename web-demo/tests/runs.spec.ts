@@ -81,6 +81,73 @@ for (const { name, path } of PAGES) {
       await expect(page).not.toHaveTitle(/^\(/);
     });
 
+    test('another tab shows that an input is edited', async ({ world, chat }, info) => {
+      world.model.script(calls(NOTE), says('Written.'));
+      await chat.say('write it down');
+      const card = chat.card('write_note');
+      await chat.isInState(card, 'Waiting for you');
+      const other = await world.tab(chat.id);
+      const same = other.card('write_note');
+      await other.isInState(same, 'Waiting for you');
+      const note = 'The input is being edited in another tab.';
+      await chat.press(card, 'Edit');
+      await expect(same).toContainText(note);
+      await expect(card).not.toContainText(note);
+      expect(await seriousViolations(other.page)).toEqual([]);
+      await info.attach('an input that another tab edits', { body: await other.page.screenshot() });
+      await chat.press(card, 'Back');
+      await expect(same).not.toContainText(note);
+      await other.press(same, 'Approve');
+      await chat.hears('Written.');
+    });
+
+    test('a plan is edited while it is asked about', async ({ world, chat }, info) => {
+      const { page } = chat;
+      world.model.script(calls({ name: 'make_plan', input: PLAN }), says('On it.'));
+      await page.route('**/api/chat', async (route) => {
+        const body = route.request().postDataJSON() as { fermata: object };
+        await route.continue({
+          postData: JSON.stringify({ ...body, fermata: { ...body.fermata, plan: 'ask' } }),
+        });
+      });
+      await chat.say('search my notes and write a new one');
+      const plan = chat.log.getByRole('region', { name: 'Plan' });
+      await expect(plan).toContainText('Search the notes');
+      const card = chat.card('make_plan');
+      await expect(card.getByRole('group', { name: 'Input' })).toHaveCount(0);
+      await chat.press(card, 'Edit');
+      const form = card.getByRole('textbox');
+      await form.fill(JSON.stringify({ ...PLAN, goal: 'Another goal' }));
+      await info.attach('a plan that is edited', { body: await page.screenshot() });
+      await chat.press(card, 'Approve with these changes');
+      await expect(plan).toContainText('Another goal');
+      await chat.hears('On it.');
+    });
+
+    test.describe('with a tool that has a fallback', () => {
+      test.use({
+        config:
+          'max_note = "10B"\n[[policy]]\ntool = "write_note"\ndecision = "allow"\n' +
+          '[tools.write_note]\nfallback = "search_notes"\nfallback_input = { query = "milk" }\n',
+      });
+
+      test('a failed call and its fallback name each other', async ({ world, chat }, info) => {
+        world.model.script(calls(NOTE), says('It was noted before.'));
+        await chat.say('write it down');
+        await chat.hears('It was noted before.');
+        await chat.isAtRest();
+        const failed = chat.card('write_note');
+        await expect(failed).toContainText('search_notes was called in its place');
+        const fallback = chat.card('search_notes');
+        await expect(fallback).toContainText('in place of write_note');
+        await expect(fallback).toContainText('nothing was found');
+        await info.attach('a call with its fallback', { body: await chat.page.screenshot() });
+        await chat.reload();
+        await expect(failed).toContainText('search_notes was called in its place');
+        await expect(fallback).toContainText('in place of write_note');
+      });
+    });
+
     test.describe('with a tool that fails', () => {
       test.use({ config: 'max_note = "10B"\n[[policy]]\ntool = "write_note"\ndecision = "allow"\n' });
 
@@ -123,6 +190,7 @@ for (const { name, path } of PAGES) {
         await expect(card).toHaveAttribute('data-state', 'cancelled');
         await chat.hears('You have cancelled it.');
         await chat.isAtRest();
+        await info.attach('a cancelled call', { body: await chat.page.screenshot() });
         await expect(card.getByRole('button', { name: 'Try hand__work again' })).toHaveCount(0);
         expect(await seriousViolations(chat.page)).toEqual([]);
       });

@@ -267,7 +267,12 @@ impl ActiveRun {
     fn use_policies(&mut self, policies: Arc<PolicySnapshot>) {
         if !Arc::ptr_eq(&policies, &self.policies) {
             let settings = &self.run.settings;
-            let own = policies.toolbox_of(settings.assistant.as_deref(), settings.remembers, settings.plan);
+            let own = policies.toolbox_of(
+                settings.assistant.as_deref(),
+                settings.remembers,
+                settings.plan,
+                &settings.tools,
+            );
             self.toolbox = self.toolbox.with_server_tools_of(&own);
             self.policies = policies;
         }

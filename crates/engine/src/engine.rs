@@ -346,7 +346,7 @@ impl Engine {
         let policies = self.services.policies.current();
         let mut tools = Vec::new();
         let plan = policies.assistant(assistant).plan;
-        for spec in policies.toolbox_of(assistant, true, plan).specs() {
+        for spec in policies.toolbox_of(assistant, true, plan, &[]).specs() {
             // Rules about fields of the input do not apply to a tool as such.
             let decision = policies.rules.policy.decide(owner, spec, &Value::Object(Map::new())).decision;
             tools.push(ToolSpec { policy: decision, ..spec.clone() });

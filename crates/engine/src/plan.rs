@@ -15,7 +15,7 @@ use unicode_normalization::UnicodeNormalization;
 use crate::{memories::element_text, tokens::is_wide};
 
 /// The tool with which the model makes a plan.
-pub(crate) const MAKE_PLAN: &str = "make_plan";
+pub const MAKE_PLAN: &str = "make_plan";
 /// The tool with which the model ticks a step off.
 pub(crate) const UPDATE_PLAN: &str = "update_plan";
 

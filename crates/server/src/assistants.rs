@@ -7,6 +7,7 @@ use fermata_engine::{
     assistants::{Assistant, DEFAULT_ASSISTANT, ModelChoice, ToolSelection},
     plan::PlanTriggers,
 };
+use fermata_protocol::PlanMode;
 use fermata_providers::{BuildError, Demo, Provider};
 use fermata_tools::Pattern;
 
@@ -20,13 +21,15 @@ use crate::{
 /// # Errors
 /// Returns an error if a model cannot be built.
 pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assistants, BuildError> {
-    // Who tries the demo is to see everything. Its pages bring a tool of the name ask_user along.
+    // Who tries the demo is to see everything.
     let is_demo = own_model.is_none() && matches!(config.provider()?, Provider::Demo(_));
     let builtin = match &config.builtin {
         Some(groups) => groups.to_vec(),
-        None if is_demo => vec![Builtin::Time, Builtin::Notes, Builtin::Memory],
+        None if is_demo => vec![Builtin::Time, Builtin::Notes, Builtin::Memory, Builtin::AskUser],
         None => vec![Builtin::Time, Builtin::Notes],
     };
+    let plan = config.plan.unwrap_or(if is_demo { PlanMode::Ask } else { PlanMode::Off });
+    let shows_everything = is_demo && config.builtin.is_none();
     let main = match own_model {
         Some(model) => model,
         None => fermata_providers::build(config.provider()?)?,
@@ -52,7 +55,12 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
     }
     let mut others = BTreeMap::new();
     for (name, settings) in &config.assistants {
-        others.insert(name.clone(), assistant(settings, config, &builtin, &main, &models));
+        let mut assistant = assistant(settings, config, &builtin, &main, &models);
+        assistant.plan = settings.plan.unwrap_or(plan);
+        if !(shows_everything && settings.builtin.is_none()) {
+            assistant.tools.without.extend(tools::OF_DEMO.map(str::to_owned));
+        }
+        others.insert(name.clone(), assistant);
     }
     let default = others.remove(DEFAULT_ASSISTANT);
     let summary_model = match &config.summary_model {
@@ -95,7 +103,7 @@ fn assistant(
         },
         remembers: groups.contains(&Builtin::Memory),
         asks_user: groups.contains(&Builtin::AskUser),
-        plan: settings.plan.unwrap_or(config.plan),
+        plan: settings.plan.unwrap_or_default(),
         suggestions: settings.suggestions.clone(),
     }
 }

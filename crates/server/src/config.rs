@@ -251,7 +251,8 @@ settings! {
     "Plans" {
         /// The use of plans, if neither an assistant nor a post says otherwise: off, auto (the model first makes a plan if the
         /// user's message asks for several things) or ask (a person is asked about the plan).
-        plan: PlanMode = "off", "FERMATA_PLAN";
+        /// Default: off, or ask with the demo model.
+        plan: Option<PlanMode>, "FERMATA_PLAN";
         /// The length of a user's message, in characters.
         plan_over: NonZeroUsize = "300", "FERMATA_PLAN_OVER",
             over "if plans are used, the model first makes one";

@@ -1,6 +1,7 @@
 //! The server's own tools. Each has a file, and a line in [`all`].
 
 mod current_time;
+mod demo_searches;
 mod fetch_url;
 mod forget;
 mod recall;
@@ -65,6 +66,9 @@ pub fn warnings_of_fallbacks(config: &Config) -> Vec<String> {
     warnings
 }
 
+/// The tools that only the demo model has.
+pub const OF_DEMO: [&str; 2] = demo_searches::NAMES;
+
 /// Returns all tools. The web is searched only with the URL of a SearXNG.
 ///
 /// # Errors
@@ -83,6 +87,8 @@ pub fn all(
         typed(recall::Recall { memories: memories.clone() }),
         typed(forget::Forget { memories }),
         typed(fetch_url::FetchUrl { web: WebClient::new()? }),
+        typed(demo_searches::BusySearch::default()),
+        typed(demo_searches::BrokenSearch),
     ];
     if let Some(url) = search_url {
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;

@@ -77,6 +77,12 @@ pub trait Tool: Send + Sync {
         None
     }
 
+    /// Returns the name of the tool that is called with the same input once a call of this one has failed for good, unless the settings name
+    /// another; `None` if there is none.
+    fn fallback(&self) -> Option<&str> {
+        None
+    }
+
     /// Returns a call with this input in words, such as `Write the note “milk”`; `None` if the tool's title has to do. The input fits the
     /// schema. Must return at once.
     fn describe(&self, _input: &Value) -> Option<String> {
@@ -119,6 +125,8 @@ pub trait TypedTool: Send + Sync + 'static {
     const REPEATABLE: bool = false;
     /// The dotted path of the part of an output that is empty if nothing was found.
     const EMPTY_AT: Option<&'static str> = None;
+    /// The name of the tool that is called in place of this one once a call has failed for good: see [`Tool::fallback`].
+    const FALLBACK: Option<&'static str> = None;
 
     /// Returns the resource that only one call at a time may use.
     fn resource(&self) -> Option<Resource> {
@@ -183,6 +191,10 @@ impl<T: TypedTool> Tool for Typed<T> {
 
     fn empty_at(&self) -> Option<&str> {
         T::EMPTY_AT
+    }
+
+    fn fallback(&self) -> Option<&str> {
+        T::FALLBACK
     }
 
     fn describe(&self, input: &Value) -> Option<String> {

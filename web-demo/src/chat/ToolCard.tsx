@@ -213,10 +213,11 @@ function Header({
         <p className="truncate text-xs leading-5 text-muted">
           <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
             {stateWords(state, t)}
-            {(state.name === 'failed' || told.errorType === 'empty_result') &&
-              told.errorType !== undefined &&
-              `: ${t(`trouble.${told.errorType}`)}`}
+            {state.name === 'failed' && told.errorType !== undefined && `: ${t(`trouble.${told.errorType}`)}`}
           </span>
+          {state.name === 'done' && told.errorType !== undefined && (
+            <span> · {t(`trouble.${told.errorType}`)}</span>
+          )}
           <Followed state={state} told={told} />
           {told.attempts !== undefined && <span> · {t('trouble.attempts', { count: told.attempts })}</span>}
           {duration !== undefined && <span className="tabular-nums"> · {inWords(duration)}</span>}

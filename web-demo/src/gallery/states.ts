@@ -183,18 +183,18 @@ export const states: Shown[] = [
     }),
   ),
   shown(
-    'ask_user, free',
-    call('ask_user', 'input-available', { input: { question: 'What shall the note be called?' } }),
+    'ask_question, free',
+    call('ask_question', 'input-available', { input: { question: 'What shall the note be called?' } }),
   ),
   shown(
-    'ask_user, a choice',
-    call('ask_user', 'input-available', {
+    'ask_question, a choice',
+    call('ask_question', 'input-available', {
       input: { question: 'Which colour?', options: ['Paper', 'Mint', 'Sky over the lake in the morning'] },
     }),
   ),
   shown(
-    'ask_user, a form',
-    call('ask_user', 'input-available', {
+    'ask_question, a form',
+    call('ask_question', 'input-available', {
       input: {
         question: 'Whom shall I invite?',
         fields: {
@@ -221,8 +221,8 @@ export const states: Shown[] = [
     }),
   ),
   shown(
-    'ask_user, answered',
-    call('ask_user', 'output-available', {
+    'ask_question, answered',
+    call('ask_question', 'output-available', {
       input: { question: 'Which colour?' },
       output: { answer: 'Mint' },
     }),

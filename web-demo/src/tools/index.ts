@@ -1,7 +1,7 @@
 // The tools of this page, by name: what the model is offered, and how their cards look.
 
 import type { PageRuns } from '../chat/toolState';
-import { askUser } from './ask_user';
+import { askQuestion } from './ask_question';
 import { createRecord } from './create_record';
 import { getLocation } from './get_location';
 import { pickFile } from './pick_file';
@@ -13,7 +13,7 @@ export type { PageTool, ToolBodyProps } from './tool';
 /** For `fermata({ tools })`, and for the cards. */
 export const browserTools: Record<string, PageTool> = {
   get_location: getLocation,
-  ask_user: askUser,
+  ask_question: askQuestion,
   pick_file: pickFile,
   show_chart: showChart,
   create_record: createRecord,

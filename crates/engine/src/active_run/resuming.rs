@@ -63,7 +63,7 @@ impl ActiveRun {
         // No schema is compiled here: it may be the one that no process survives.
         let settings = &restored.settings;
         let toolbox = policies
-            .toolbox_of(settings.assistant.as_deref(), settings.remembers, settings.plan)
+            .toolbox_of(settings.assistant.as_deref(), settings.remembers, settings.plan, &settings.tools)
             .with_saved_tools(&settings.tools);
         let parts = RunParts { run: restored, log, policies, toolbox };
         let ownership = if works || is_mine {

@@ -200,7 +200,7 @@ impl Deciding<'_> {
         if strategy != ErrorStrategy::AskPerson
             || is_own
             || call.times_run() == 0
-            || self.context.rules.fallback_of(&call.tool).is_some()
+            || self.run.fallback_of(index, self.context).is_some()
             || waiting >= self.context.limits.parked_calls
         {
             return false;

@@ -7,7 +7,7 @@
 use fermata_protocol::{ApprovalId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
-    DecisionSource, ErrorType, GateMode, PolicyDecision, ToolError, ToolRef, ToolSpec,
+    DecisionSource, ErrorType, GateMode, PolicyDecision, RunBy, ToolError, ToolRef, ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -113,9 +113,11 @@ impl Run {
         context.rules.chain == ChainMode::One && self.chains(index, self.step_indexes().start)
     }
 
-    /// Returns whether one of the calls from `first` on has run or may run before this one. Calls that make or update the plan do not count.
+    /// Returns whether one of the calls from `first` on has run or may run before this one. Calls that make or update the plan, and
+    /// questions of the run itself, do not count.
     fn chains(&self, index: usize, first: usize) -> bool {
-        let counts = |call: &&Call| !self.is_of_plan(call) && call.tool != ASK_USER;
+        let is_question = |call: &Call| call.tool == ASK_USER && call.run_by == Some(RunBy::Server);
+        let counts = |call: &&Call| !self.is_of_plan(call) && !is_question(call);
         counts(&&self.calls[index]) && self.calls[first..index].iter().filter(counts).any(has_run_or_may)
     }
 

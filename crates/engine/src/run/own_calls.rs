@@ -4,12 +4,12 @@
 //! crash they are checked again.
 
 use fermata_protocol::{ToolCallId, UiChunk};
-use fermata_tools::{Call, ErrorType, InputError, ToolRef};
+use fermata_tools::{Call, ErrorType, Fallback, InputError, ToolRef};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    Deciding, Next, Phase, Run,
+    Context, Deciding, Next, Phase, Run,
     streaming::{MadeCall, OwnCall},
 };
 use crate::step_collector::InvalidArguments;
@@ -28,6 +28,16 @@ impl Run {
     /// Returns whether the call was made by the run and not by the model.
     pub(super) fn is_made_by_run(&self, call: &Call) -> bool {
         call.fallback_of.is_some() || (call.step == 1 && self.settings.retries.is_some())
+    }
+
+    /// Returns what is called in place of a call that has failed: what the settings say, or else its tool.
+    pub(super) fn fallback_of(&self, index: usize, context: &Context<'_>) -> Option<Fallback> {
+        let tool = &self.call(index).tool;
+        let of_tool = || {
+            let own = context.toolbox.find(tool)?.tool()?.fallback()?;
+            Some(Fallback { tool: own.to_owned(), input: None })
+        };
+        context.rules.fallback_of(tool).cloned().or_else(of_tool)
     }
 
     /// Returns whether the run is about to make calls itself.
@@ -77,14 +87,14 @@ impl Deciding<'_> {
             if !has_failed || call.fallback_of.is_some() || !call.runs_on_server() {
                 continue;
             }
-            let Some(fallback) = self.context.rules.fallback_of(&call.tool) else { continue };
+            let Some(fallback) = self.run.fallback_of(index, self.context) else { continue };
             if fallback.tool == call.tool || self.context.toolbox.find(&fallback.tool).is_none() {
                 continue;
             }
             let own = OwnCall {
                 id: ToolCallId::new(self.context.ids.next("call_")),
-                tool: fallback.tool.clone(),
-                input: fallback.input.clone().unwrap_or_else(|| call.effective_input().clone()),
+                tool: fallback.tool,
+                input: fallback.input.unwrap_or_else(|| call.effective_input().clone()),
                 fallback_of: Some(call.id.clone()),
             };
             self.check_own_call(own);

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use fermata_protocol::PlanMode;
+use fermata_protocol::{PlanMode, PostedTool};
 use fermata_tools::{
     ChainMode, DefaultPolicy, ErrorPolicy, Fallback, GateMode, MAX_RETRIES, Pattern, Policy, Tool,
     ToolSettings, ToolSpec, Toolbox, ToolboxError,
@@ -14,7 +14,8 @@ use tokio::sync::watch;
 use crate::{
     assistants::{Assistant, Assistants},
     consent::ConsentWords,
-    memories, plan, questions,
+    memories, plan,
+    questions::{self, ASK_USER},
 };
 
 /// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does
@@ -222,12 +223,19 @@ impl PolicySnapshot {
         name.and_then(|name| self.assistants.find(name)).unwrap_or(&self.assistants.default)
     }
 
-    /// Returns the tools of that assistant, for a run that may remember or not, and that may make a plan or not.
-    pub fn toolbox_of(&self, name: Option<&str>, remembers: bool, plan: PlanMode) -> Toolbox {
+    /// Returns the tools of that assistant, for a run that may remember or not, that may make a plan or not, and whose page has posted these
+    /// tools. A page's own `ask_user` goes before Fermata's.
+    pub fn toolbox_of(
+        &self,
+        name: Option<&str>,
+        remembers: bool,
+        plan: PlanMode,
+        posted: &[PostedTool],
+    ) -> Toolbox {
         let tools = name.and_then(|name| self.other_tools.get(name)).unwrap_or(&self.default_tools);
         let tools = if remembers { &tools.all } else { &tools.without_memory };
         let mut of_run = plan::tools(plan);
-        if self.assistant(name).asks_user {
+        if self.assistant(name).asks_user && posted.iter().all(|tool| tool.name != ASK_USER) {
             of_run.push(questions::tool());
         }
         if of_run.is_empty() { tools.clone() } else { tools.with_tools_of_run(of_run) }

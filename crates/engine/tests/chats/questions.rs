@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use fermata_engine::{Assistants, Hold};
+use fermata_engine::{Assistants, Hold, Rules, model::ModelTool};
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitAction, ElicitationId};
 use serde_json::{Value, json};
 
-use crate::world::{StreamReader, World, calls, text};
+use crate::world::{StreamReader, World, calls, output, text};
 
 fn asking(world: &World) {
     let mut assistants = Assistants::answered_by(world.model.clone());
@@ -136,4 +136,33 @@ async fn an_assistant_without_the_group_has_no_such_tool() {
     stream.read_to_end().await;
     assert!(!stream.types().contains("data-elicitation"));
     assert!(last_request(&world).contains("There is no tool named"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pages_own_ask_user_goes_before() {
+    let world = World::new();
+    asking(&world);
+    world.script([calls(&[("ask_user", json!({"question": "Which size?"}))]), text("Very well.")]);
+    let tool = json!({"parameters": {"type": "object", "properties": {"question": {"type": "string"}}}});
+    let body = json!({
+        "id": world.chat.as_str(),
+        "message": {"role": "user", "content": "a shirt"},
+        "tools": {"ask_user": tool},
+    });
+    let mut stream = world.post(body).await;
+    let call = stream.read_until("tool-input-available").await;
+    assert!(!stream.types().contains("data-elicitation"), "{}", stream.types());
+    // Also after the rules have changed and after a restart.
+    world.engine.set_rules(Rules::default());
+    let world = world.restarted();
+    asking(&world);
+    world.answer(output(&call, json!({"answer": "L"}))).await.unwrap();
+    if let Some(mut stream) = world.follow().await {
+        stream.read_to_end().await;
+    }
+    let offered = world.model.requests.lock().unwrap().last().unwrap().tools.clone();
+    let asks: Vec<&ModelTool> = offered.iter().filter(|tool| tool.name == "ask_user").collect();
+    assert_eq!(asks.len(), 1);
+    assert!(asks[0].input_schema["properties"]["questions"].is_null(), "{asks:?}");
+    assert!(last_request(&world).contains("answer"), "{}", last_request(&world));
 }

@@ -1,10 +1,12 @@
 //! Plays a scene: one decision for each request, without I/O.
 //!
-//! After the results of calls the answer is always words, so that a run with the demo model ends after two steps at most.
+//! After the results of a step's calls come those of the scene's next step, and after the last step words. Each step is played once, so a run
+//! with the demo model ends.
 
 use fermata_engine::{
     memories::split_note,
     model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelTool, Usage},
+    plan::MAKE_PLAN,
 };
 use fermata_protocol::{FinishReason, ToolChoice};
 use serde_json::{Map, Value};
@@ -47,16 +49,25 @@ pub(super) fn reply(request: &ModelRequest, scenes: &Scenes) -> Vec<Result<Model
         Some((scene, scope))
     });
     let results = results(since);
+    let next = match &scene {
+        Some((scene, scope)) if request.tool_choice != Some(ToolChoice::None) && !results.is_empty() => {
+            next_step(scene, &results, &request.tools, scope)
+        }
+        Some(_) | None => Vec::new(),
+    };
     let answer = if results.is_empty() {
         let answer = scene.map(|(scene, scope)| play(scene, scenes, &request.tools, &scope));
         obey(answer.unwrap_or_default(), request, scenes, &scope)
+    } else if !next.is_empty() {
+        Answer { calls: next, ..Answer::default() }
     } else {
         let told = results.into_iter().filter_map(|(call, result)| {
             let (scene, scope) =
                 scene.as_ref().map_or((None, &scope), |(scene, scope)| (Some(*scene), scope));
             comment(call, result, scene, scenes, &request.tools, scope.clone())
         });
-        Answer { text: told.collect::<Vec<_>>().join("\n\n"), ..Answer::default() }
+        let told = told.filter(|text| !text.is_empty()).collect::<Vec<_>>();
+        Answer { text: told.join("\n\n"), ..Answer::default() }
     };
 
     let mut events = Vec::new();
@@ -163,13 +174,13 @@ fn describe_chat(scope: &mut Scope, scenes: &Scenes, tools: &[ModelTool]) {
         .map(|call| call.tool.pick(scope.language))
         .collect();
     let other = tools.iter().find(|tool| !called.iter().any(|name| is_named(&tool.name, name)));
-    if let Some(tool) = other.or(tools.first()) {
+    if let Some(tool) = other.or_else(|| find("current_time", tools)).or(tools.first()) {
         scope.values.insert("other_tool".into(), tool.name.clone().into());
     }
     let fitting: Vec<_> = scenes
         .suggestions
         .iter()
-        .filter(|suggestion| suggestion.needs.as_ref().is_none_or(|tool| find(tool, tools).is_some()))
+        .filter(|suggestion| suggestion.needs.as_ref().is_none_or(|needed| is_there(needed, tools)))
         .filter_map(|suggestion| {
             let shows = suggestion.shows.as_ref().map(|shows| scope.render(shows.pick(scope.language)));
             Some((quoted(&scope.render(suggestion.say.pick(scope.language))?), shows.flatten()))
@@ -196,7 +207,7 @@ fn enter(scene: &Scene, said: &str, tools: &[ModelTool], scope: &Scope) -> Optio
         '"', '\'', '`', '“', '”', '.', '!', '?', ':', ',', '‘', '’', '「', '」', '『', '』', '《', '》',
         '。', '，', '、', '！', '？', '：', '；',
     ];
-    if !scene.needs.iter().all(|name| find(name, tools).is_some()) {
+    if !scene.needs.iter().all(|needed| is_there(needed, tools)) {
         return None;
     }
     let mut scope = scope.clone();
@@ -217,7 +228,7 @@ fn enter(scene: &Scene, said: &str, tools: &[ModelTool], scope: &Scope) -> Optio
 /// Returns the answer of a scene before its calls have results.
 fn play(scene: &Scene, scenes: &Scenes, tools: &[ModelTool], scope: &Scope) -> Answer {
     let render = |text: &Option<Text>| text.as_ref().and_then(|text| scope.render(text.pick(scope.language)));
-    let calls: Vec<_> = scene.calls.iter().filter_map(|call| prepare(call, tools, scope)).collect();
+    let calls = next_step(scene, &[], tools, scope);
     if let (Some(first), true) = (scene.calls.first(), calls.is_empty()) {
         let mut scope = scope.clone();
         let name = scope.render(first.tool.pick(scope.language)).unwrap_or_default();
@@ -233,6 +244,32 @@ fn play(scene: &Scene, scenes: &Scenes, tools: &[ModelTool], scope: &Scope) -> A
         calls,
         error: render(&scene.error),
     }
+}
+
+/// Returns the calls of the first step of a scene that was not played yet; none if there is no such step, if a call was denied or has failed,
+/// or if the results are those of other calls. A call whose tool is not offered is left out.
+fn next_step(
+    scene: &Scene,
+    results: &[(&ModelCall, String)],
+    tools: &[ModelTool],
+    scope: &Scope,
+) -> Vec<(String, Value)> {
+    let was_made = |call: &Call| {
+        let name = scope.render(call.tool.pick(scope.language)).unwrap_or_default();
+        let input = call.input.as_ref().and_then(|input| fill(input, scope));
+        // A person may have edited the input. A tool that is called in several steps is told apart by it.
+        let is_called_once = scene.calls.iter().filter(|other| other.tool == call.tool).count() == 1;
+        let is_it = |made: &ModelCall| is_called_once || input.as_ref() == Some(&made.input);
+        results.iter().any(|(made, _)| is_named(&made.tool, &name) && is_it(made))
+    };
+    let goes_on = results.iter().all(|(_, result)| outcome(result) == Outcome::Result);
+    if !goes_on || !(results.is_empty() || scene.calls.iter().any(was_made)) {
+        return Vec::new();
+    }
+    let open = scene.calls.iter().filter(|call| !was_made(call));
+    let open: Vec<_> = open.filter_map(|call| Some((call.step, prepare(call, tools, scope)?))).collect();
+    let next = open.iter().map(|(step, _)| *step).min();
+    open.into_iter().filter(|(step, _)| Some(*step) == next).map(|(_, call)| call).collect()
 }
 
 /// Returns a call's tool and input, if the tool is offered.
@@ -321,6 +358,16 @@ fn find<'a>(name: &str, tools: &'a [ModelTool]) -> Option<&'a ModelTool> {
     tools.iter().find(|tool| is_named(&tool.name, name))
 }
 
+/// Returns whether a tool is offered, and, if there is a field behind a dot, whether its input has that field.
+fn is_there(needed: &str, tools: &[ModelTool]) -> bool {
+    match needed.split_once('.') {
+        Some((name, field)) => {
+            find(name, tools).is_some_and(|tool| !tool.input_schema["properties"][field].is_null())
+        }
+        None => find(needed, tools).is_some(),
+    }
+}
+
 /// Returns whether a tool has the name, or, if this stands between `*`, has it as a part of its own.
 fn is_named(tool: &str, name: &str) -> bool {
     match name.strip_prefix('*').and_then(|name| name.strip_suffix('*')) {
@@ -346,6 +393,8 @@ fn obey(answer: Answer, request: &ModelRequest, scenes: &Scenes, scope: &Scope) 
         Some(ToolChoice::Required) if answer.calls.is_empty() => {
             force(request.tools.first()).unwrap_or(answer)
         }
+        // A plan that is made up of a schema helps nobody: without one, the run goes on.
+        Some(ToolChoice::Tool(name)) if name == MAKE_PLAN => answer,
         Some(ToolChoice::Tool(name)) if answer.calls.iter().all(|(tool, _)| tool != name) => {
             force(find(name, &request.tools)).unwrap_or(answer)
         }

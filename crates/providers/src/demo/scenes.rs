@@ -52,7 +52,7 @@ pub(super) struct Scene {
     /// The messages that it answers; all, if there is no pattern.
     #[serde(default)]
     pub when: Vec<Pattern>,
-    /// The tools that must be offered.
+    /// The tools that must be offered; behind a dot stands a field that the input of the tool must have.
     #[serde(default)]
     pub needs: Vec<String>,
     pub reasoning: Option<Text>,
@@ -79,6 +79,9 @@ pub(super) struct Call {
     pub tool: Text,
     /// The input; if there is none, one is made from the tool's schema.
     pub input: Option<Value>,
+    /// The step in which it is made: the calls of each step are made once those of the steps before have their results.
+    #[serde(default = "first_step")]
+    pub step: u32,
 }
 
 /// A sentence about a call that has ended.
@@ -113,7 +116,7 @@ pub(super) struct Suggestion {
     pub say: Text,
     /// What one sees then.
     pub shows: Option<Text>,
-    /// The tool without which it is not suggested.
+    /// The tool without which it is not suggested, as in a scene.
     pub needs: Option<String>,
 }
 
@@ -131,7 +134,7 @@ pub(super) struct Source {
 pub(super) struct Pattern(pub Regex);
 
 /// A text: one for all languages, or one for each.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) struct Text {
     english: String,
@@ -294,4 +297,8 @@ fn strings(value: &Value) -> Vec<String> {
 
 fn yes() -> bool {
     true
+}
+
+fn first_step() -> u32 {
+    1
 }

@@ -181,6 +181,108 @@ fn every_sentence_of_the_docs_the_page_and_the_tests_does_what_it_says() {
     }
 }
 
+/// The tools that the web demo has without a page of its own.
+fn all_tools() -> Vec<ModelTool> {
+    let questions = json!({"type": "object", "properties": {"questions": {"type": "array"}}});
+    let names = ["search_notes", "write_note", "make_plan", "update_plan", "busy_search", "broken_search"];
+    let objects = names.map(|name| tool(name, json!({"type": "object"})));
+    objects.into_iter().chain([tool("ask_user", questions)]).collect()
+}
+
+/// Plays a message to its end, with these results of each tool, and returns the calls of each step and the last words.
+fn played_to_the_end(said: &str, tools: &[ModelTool], result: impl Fn(&str) -> String) -> Vec<String> {
+    let demo = Demo::new().unwrap();
+    let mut request = asked(said, tools.to_vec());
+    let mut steps = Vec::new();
+    loop {
+        steps.push(played(&request, &demo));
+        let mut calls = Vec::new();
+        for event in reply::reply(&request, &demo.scenes) {
+            match event.unwrap() {
+                ModelEvent::CallStart { tool, .. } => {
+                    let id = format!("{}_{}", steps.len(), calls.len());
+                    calls.push(ModelCall { id, tool, input: Value::Null });
+                }
+                ModelEvent::CallDelta { arguments, .. } => {
+                    calls.last_mut().unwrap().input = serde_json::from_str(&arguments).unwrap();
+                }
+                _ => {}
+            }
+        }
+        if calls.is_empty() {
+            return steps;
+        }
+        let results = calls.iter().map(|call| ModelMessage::Tool {
+            call_id: call.id.clone(),
+            tool: call.tool.clone(),
+            content: vec![ModelContent::Text(result(&call.tool))],
+        });
+        let results: Vec<_> = results.collect();
+        request.messages.push(ModelMessage::Assistant {
+            reasoning: String::new(),
+            text: String::new(),
+            calls,
+        });
+        request.messages.extend(results);
+        assert!(steps.len() < 10, "{steps:?}");
+    }
+}
+
+#[test]
+fn a_scene_may_have_several_steps() {
+    for (said, query) in [
+        ("search my notes for tea and write a shopping list", "tea"),
+        ("搜索关于茶的笔记，然后保存一张购物清单", "茶"),
+    ] {
+        let result = |tool: &str| match tool {
+            "search_notes" => r#"{"notes":[]}"#.to_owned(),
+            "write_note" => r#"{"id":"note_1"}"#.to_owned(),
+            _ => "{}".to_owned(),
+        };
+        let steps = played_to_the_end(said, &all_tools(), result);
+        assert_eq!(steps.len(), 5, "{steps:?}");
+        assert!(steps[0].starts_with("make_plan "), "{steps:?}");
+        assert_eq!(steps[1], format!("search_notes {{\"query\":\"{query}\"}}"));
+        assert!(steps[2].contains("update_plan ") && steps[2].contains("write_note "), "{steps:?}");
+        assert!(steps[3].starts_with("update_plan "), "{steps:?}");
+        assert!(!steps[4].contains("update_plan"), "{steps:?}");
+
+        // Without plans it is the same without a plan.
+        let without: Vec<_> = all_tools().into_iter().filter(|tool| !tool.name.ends_with("_plan")).collect();
+        let steps = played_to_the_end(said, &without, result);
+        assert_eq!(steps.len(), 3, "{steps:?}");
+
+        // What is denied ends it.
+        let steps = played_to_the_end(said, &all_tools(), |_| "The user denied this call.".to_owned());
+        assert_eq!(steps.len(), 2, "{steps:?}");
+    }
+}
+
+#[test]
+fn failures_and_guesses_have_scenes() {
+    for (said, call) in [
+        ("ask the busy service", r#"busy_search {"query":"tea"}"#),
+        ("ask the broken service", r#"broken_search {"query":"tea"}"#),
+        ("问一下坏掉的服务", r#"broken_search {"query":"茶"}"#),
+        ("book a table", r#"ask_user {"questions":[{"id":"day","question":"For which day?""#),
+        ("ask me something", r#"ask_user {"questions":"#),
+    ] {
+        let played = played(&asked(said, all_tools()), &Demo::new().unwrap());
+        assert!(played.contains(call), "{said}: {played}");
+    }
+    let told = |said: &str, tool: &str, result: &str| {
+        let mut request = answered(said, &[(tool, json!({}), result)]);
+        request.tools = all_tools();
+        played(&request, &Demo::new().unwrap())
+    };
+    let found = told("ask the busy service", "busy_search", r#"{"found":["tea"]}"#);
+    assert!(found.contains("the third time there was an answer"), "{found}");
+    let failed = told("ask the broken service", "broken_search", "Error: The service cannot be reached.");
+    assert!(failed.contains("your notes were searched in its place"), "{failed}");
+    let answers = r#"{"answers":{"day":"Sunday","people":"3"}}"#;
+    assert!(told("book a table", "ask_user", answers).contains("A table on Sunday for 3 it is."));
+}
+
 #[test]
 fn results_are_told_in_sentences() {
     let note = json!({"title": "buy milk", "body": "buy milk"});
@@ -310,7 +412,7 @@ fn every_suggestion_leads_to_a_scene_of_its_own() {
         let greeting = says(hello);
         let lines: Vec<_> =
             greeting.lines().filter_map(|line| line.strip_prefix("- `")?.split('`').next()).collect();
-        assert_eq!(lines.len(), 12, "{greeting}");
+        assert_eq!(lines.len(), 13, "{greeting}");
         for line in lines {
             let played = says(line);
             assert!(

@@ -45,7 +45,7 @@ describe('a call alone', () => {
     ],
     ['Failed', call('a', 'write_note', 'output-error', { errorText: 'The order was Cancelled: no stock.' })],
     ['Running', call('a', 'get_location', 'input-available')],
-    ['Waiting for you', call('a', 'ask_user', 'input-available')],
+    ['Waiting for you', call('a', 'ask_question', 'input-available')],
     ['Waiting for a page that has this tool', call('a', 'open_door', 'input-available')],
     ['Waiting for a page that has this tool', call('a', 'constructor', 'input-available')],
   ])('says "%s"', (expected, part) => {
@@ -83,7 +83,7 @@ it('knows who runs a call, also before the list of tools is there', () => {
     runBy(call('a', name, 'input-available', more), { tools, pageRuns });
   expect(by('write_note', TOOLS)).toBe('server');
   expect(by('files__read', TOOLS)).toBe('mcp');
-  expect(by('ask_user', TOOLS)).toBe('page');
+  expect(by('ask_question', TOOLS)).toBe('page');
   expect(by('open_door', TOOLS)).toBe('elsewhere');
   expect(by('write_note')).toBe('server');
   expect(by('anything', undefined, { type: 'dynamic-tool', toolName: 'anything' })).toBe('mcp');

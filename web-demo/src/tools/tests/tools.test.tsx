@@ -92,30 +92,30 @@ describe('create_record', () => {
   });
 });
 
-describe('ask_user', () => {
+describe('ask_question', () => {
   it('warns of what looks like a secret', () => {
-    ask('ask_user', { question: 'Who are you?', fields: { properties: { apiKey: { type: 'string' } } } });
+    ask('ask_question', { question: 'Who are you?', fields: { properties: { apiKey: { type: 'string' } } } });
     expect(screen.getByRole('note').textContent).toBe(
       'This seems to ask for a secret: apiKey. What you enter goes to the model, and stays in this chat.',
     );
   });
 
   it('takes a choice', async () => {
-    const { chat, user } = ask('ask_user', { question: 'Which?', options: ['a', 'b', 'a'] });
+    const { chat, user } = ask('ask_question', { question: 'Which?', options: ['a', 'b', 'a'] });
     await press(user, 'b');
-    expect(outputs(chat)).toEqual([{ tool: 'ask_user', toolCallId: 'call_1', output: { answer: 'b' } }]);
+    expect(outputs(chat)).toEqual([{ tool: 'ask_question', toolCallId: 'call_1', output: { answer: 'b' } }]);
   });
 
   it('takes a line, by the Enter key', async () => {
-    const { chat, user } = ask('ask_user', { question: 'Which?' });
+    const { chat, user } = ask('ask_question', { question: 'Which?' });
     await user.type(screen.getByRole('textbox', { name: 'Which?' }), 'this one{Enter}');
     expect(outputs(chat)).toEqual([
-      { tool: 'ask_user', toolCallId: 'call_1', output: { answer: 'this one' } },
+      { tool: 'ask_question', toolCallId: 'call_1', output: { answer: 'this one' } },
     ]);
   });
 
   it('takes a form that fits', async () => {
-    const { chat, user } = ask('ask_user', {
+    const { chat, user } = ask('ask_question', {
       question: 'Who?',
       fields: { properties: { name: { type: 'string' } }, required: ['name'] },
     });
@@ -124,12 +124,12 @@ describe('ask_user', () => {
     await user.type(screen.getByLabelText('name'), 'Ada');
     await press(user, 'Send');
     expect(outputs(chat)).toEqual([
-      { tool: 'ask_user', toolCallId: 'call_1', output: { answers: { name: 'Ada' } } },
+      { tool: 'ask_question', toolCallId: 'call_1', output: { answers: { name: 'Ada' } } },
     ]);
   });
 
   it('asks nothing any more once it is answered elsewhere', () => {
-    const part = call('call_1', 'ask_user', 'output-available', {
+    const part = call('call_1', 'ask_question', 'output-available', {
       input: { question: 'Which?', options: ['a'] },
       output: { answer: 'a' },
     });
@@ -138,7 +138,7 @@ describe('ask_user', () => {
   });
 
   it('waits for the others of its step', () => {
-    const part = call('call_1', 'ask_user', 'input-streaming', {
+    const part = call('call_1', 'ask_question', 'input-streaming', {
       input: { question: 'Which?', options: ['a'] },
     });
     const message = messageOf(part, call('b', 'write_note', 'approval-requested'));

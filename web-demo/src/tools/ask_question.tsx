@@ -19,7 +19,7 @@ interface Asked {
   options: string[];
 }
 
-export const askUser: PageTool = {
+export const askQuestion: PageTool = {
   description:
     'Asks the user a question and returns the answer. Give `options` for a choice, `fields` (a ' +
     'JSON Schema of an object) for a form, ' +
