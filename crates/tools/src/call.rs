@@ -291,6 +291,12 @@ impl Call {
         }
     }
 
+    /// Returns whether a question that the run itself asks about the call waits for a person's reply. Unlike a question of a tool, it outlives
+    /// the process.
+    pub fn awaits_reply(&self) -> bool {
+        self.state == CallState::Executing && self.runs_on_server() && self.expires.is_some()
+    }
+
     /// Returns whether the call waits for a person or for the browser.
     pub fn awaits_answer(&self) -> bool {
         self.awaits_approval() || self.is_parked()

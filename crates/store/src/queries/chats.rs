@@ -314,7 +314,12 @@ pub async fn page(
                         case
                             when exists (select 1 from instances where instances.id = runs.driver)
                                 then runs.questions
-                            else 0
+                            else (
+                                select count(*) from tool_calls
+                                where tool_calls.chat_id = runs.chat_id and tool_calls.run_id = runs.id
+                                    and tool_calls.state = 'executing' and tool_calls.run_by <> 'browser'
+                                    and tool_calls.expires_at is not null
+                            )
                         end + (
                             select count(*) from tool_calls
                             where tool_calls.chat_id = runs.chat_id and tool_calls.run_id = runs.id

@@ -804,6 +804,16 @@ async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
     );
     commit(&store, &id, vec![asking(0, "alive")]).await;
     assert_eq!(listed().await, [("a".into(), 2)]);
+    let mut own = Call::new(ToolCallId::new("own"), 1, "ask_user".into(), Some(RunBy::Server), at(0));
+    running().into_iter().for_each(|state| own.enter(state, at(0)));
+    own.expires = Some(at(99));
+    commit(&store, &id, vec![put_call("r", &own), asking(1, "alive")]).await;
+    assert_eq!(listed().await, [("a".into(), 3)], "a question of the run itself is counted once");
+    commit(&store, &id, vec![asking(1, "dead")]).await;
+    assert_eq!(listed().await, [("a".into(), 3)], "and outlives its process");
+    own.enter(CallState::Success { output: json!(1) }, at(0));
+    commit(&store, &id, vec![put_call("r", &own), asking(0, "alive")]).await;
+    assert_eq!(listed().await, [("a".into(), 2)]);
     commit(&store, &chat("b"), vec![create(alice()), open("r"), made("parked", RunBy::Browser, running())])
         .await;
     assert_eq!(listed().await, [("b".into(), 1), ("a".into(), 2)]);

@@ -279,11 +279,12 @@ impl StoredChat {
 // === impl StoredRun ===
 
 impl StoredRun {
-    /// Returns the number of calls and questions that wait for an answer. A question ends with the instance that owns its run.
+    /// Returns the number of calls and questions that wait for an answer. A question of a tool ends with the instance that owns its run.
     fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
         let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
         let is_owned = self.owner.as_ref().is_some_and(|owner| alive.contains(owner));
-        calls + if is_owned { self.questions } else { 0 }
+        let own = || self.calls.iter().filter(|call| call.awaits_reply()).count();
+        calls + if is_owned { self.questions } else { own() }
     }
 
     fn record(&self, messages: &[UiMessage]) -> RunRecord {
