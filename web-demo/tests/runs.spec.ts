@@ -116,11 +116,17 @@ for (const { name, path } of PAGES) {
       const card = chat.card('make_plan');
       await expect(card.getByRole('group', { name: 'Input' })).toHaveCount(0);
       await chat.press(card, 'Edit');
-      const form = card.getByRole('textbox');
-      await form.fill(JSON.stringify({ ...PLAN, goal: 'Another goal' }));
+      await card.getByLabel('Goal').fill('Another goal');
+      await card.getByRole('button', { name: 'Remove step 1' }).click();
+      await card.getByLabel('Step 1', { exact: true }).fill('Write one note');
+      await card.getByRole('button', { name: 'Add a step' }).click();
+      await card.getByLabel('Step 2', { exact: true }).fill('Tell me of it');
+      expect(await seriousViolations(page)).toEqual([]);
       await info.attach('a plan that is edited', { body: await page.screenshot() });
       await chat.press(card, 'Approve with these changes');
       await expect(plan).toContainText('Another goal');
+      await expect(plan.getByRole('listitem')).toContainText([/Write one note/, /Tell me of it/]);
+      await expect(plan).not.toContainText('Search the notes');
       await chat.hears('On it.');
     });
 

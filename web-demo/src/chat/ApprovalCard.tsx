@@ -7,6 +7,7 @@ import { AnswerError } from './AnswerError';
 import { Button } from './Button';
 import { usePicked } from './cell';
 import { waiting } from './chats';
+import { isPlanInput, PlanEditor } from './runs/PlanEditor';
 import { FIELD } from './SchemaControls';
 import type { Schema } from './schemaFields';
 import { tellServerEvent } from './server';
@@ -57,6 +58,7 @@ export function ApprovalQuestion({
   const { showAll } = useSeen(approvalId);
   const isUnseen = useUnseen([{ id: approvalId, input }]);
   const invisible = invisibleIn(input);
+  const plan = name === 'make_plan' && isPlanInput(input) ? input : undefined;
   const answering = useAnswer();
   const { give, isBusy, isOver, error } = answering;
   const respond = (way: Way, response: Omit<ApprovalResponse, 'id'>) =>
@@ -116,7 +118,19 @@ export function ApprovalQuestion({
       )}
       {mode === 'ask' && <Answers {...{ name, cameFrom, answering, respond, go, isUnseen }} />}
       {mode === 'deny' && <Denial {...{ isBusy, isOver, respond }}>{back}</Denial>}
-      {mode === 'edit' && (
+      {mode === 'edit' && plan !== undefined && (
+        <PlanEditor
+          value={plan}
+          submit={t('approval.approveEdited')}
+          {...{ isBusy, isOver, error }}
+          onSubmit={(edited) => {
+            respond('edit', { approved: true, input: edited });
+          }}
+        >
+          {back}
+        </PlanEditor>
+      )}
+      {mode === 'edit' && plan === undefined && (
         <WholeInput value={{ isWhole: true, showAll }}>
           <ValueEditor
             schema={schema as Schema | undefined}
@@ -136,18 +150,26 @@ export function ApprovalQuestion({
   );
 }
 
-/** Tells the chat's other pages while the input is edited here. They do without it if the server is away. */
+/**
+ * Tells the chat's other pages while the input is edited here. They do without it if the server is away. Of a call that is answered there is
+ * nothing more to tell, and a page that is closed falls silent.
+ */
 function useNoteOfEditing(chat: FermataChat, approvalId: string, isEditing: boolean) {
+  const wasEditing = useRef(false);
   useEffect(() => {
-    if (!isEditing) return undefined;
-    const note = (isEditing: boolean) => {
+    const note = () => {
       chat.noteEditing(approvalId, isEditing).catch(() => undefined);
     };
-    note(true);
-    const timer = setInterval(note, NOTE_EVERY, true);
+    if (!isEditing) {
+      if (wasEditing.current) note();
+      wasEditing.current = false;
+      return undefined;
+    }
+    wasEditing.current = true;
+    note();
+    const timer = setInterval(note, NOTE_EVERY);
     return () => {
       clearInterval(timer);
-      note(false);
     };
   }, [chat, approvalId, isEditing]);
 }

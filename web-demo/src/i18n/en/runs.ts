@@ -28,6 +28,12 @@ const runs = {
     progress_one: '{{done}} of {{count}} step',
     progress_other: '{{done}} of {{count}} steps',
     after: 'after {{steps}}',
+    goal: 'Goal',
+    stepLabel: 'Step {{number}}',
+    up: 'Move step {{number}} up',
+    down: 'Move step {{number}} down',
+    remove: 'Remove step {{number}}',
+    add: 'Add a step',
     state: {
       proposed: 'Waits for your decision',
       accepted: 'In progress',

@@ -31,6 +31,12 @@ const runs: Translated<typeof english> = {
     progress_one: '{{count}} 步中的 {{done}} 步',
     progress_other: '{{count}} 步中的 {{done}} 步',
     after: '在 {{steps}} 之后',
+    goal: '目标',
+    stepLabel: '第 {{number}} 步',
+    up: '上移第 {{number}} 步',
+    down: '下移第 {{number}} 步',
+    remove: '删除第 {{number}} 步',
+    add: '添加一步',
     state: {
       proposed: '等待你的决定',
       accepted: '进行中',
