@@ -169,9 +169,9 @@ pub(crate) fn tools(mode: PlanMode) -> Vec<ToolSpec> {
         PlanMode::Auto => Decision::Allow,
         PlanMode::Ask => Decision::Ask,
     };
-    let spec = |name: &str, description: &str, input_schema: Value, policy: Decision| ToolSpec {
+    let spec = |name: &str, title: &str, description: &str, input_schema: Value, policy: Decision| ToolSpec {
         name: name.into(),
-        title: None,
+        title: Some(title.into()),
         description: description.into(),
         input_schema,
         run_by: RunBy::Server,
@@ -184,12 +184,14 @@ pub(crate) fn tools(mode: PlanMode) -> Vec<ToolSpec> {
     vec![
         spec(
             MAKE_PLAN,
+            "Make a plan",
             "Makes the plan for the answer to the user's message. Call it once, and alone.",
             schema_of::<MakePlan>(),
             policy,
         ),
         spec(
             UPDATE_PLAN,
+            "Update the plan",
             "Reports how far a step of the plan is.",
             schema_of::<UpdatePlan>(),
             Decision::Allow,

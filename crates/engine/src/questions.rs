@@ -64,7 +64,7 @@ pub(crate) fn tool() -> ToolSpec {
     }
     ToolSpec {
         name: ASK_USER.into(),
-        title: None,
+        title: Some("Ask a question".into()),
         description: "Asks the user, who sees your guesses and may change them. At most two questions in a call, and two calls for a message.".into(),
         input_schema: schema,
         run_by: RunBy::Server,

@@ -48,12 +48,16 @@ export interface Surroundings {
   pageRuns: PageRuns;
 }
 
+/** The tools with which the server keeps plans. They are listed only where plans are always used. */
+const OF_PLANS = ['make_plan', 'update_plan'];
+
 /** Who runs a call. */
 export function runBy(part: AnyToolPart, { tools, pageRuns }: Surroundings): RunBy {
   const name = getToolName(part);
   const listed = tools?.find((tool) => tool.name === name);
   if (listed !== undefined) return listed.runBy === 'browser' ? 'page' : listed.runBy;
   if (pageRuns(name) !== undefined) return 'page';
+  if (OF_PLANS.includes(name)) return 'server';
   if (part.type === 'dynamic-tool') return 'mcp';
   return tools === undefined ? 'server' : 'elsewhere';
 }
