@@ -125,6 +125,8 @@ impl World {
         match self.messages(&client.chat).iter().find(|message| message.id == shown.id) {
             Some(saved) => {
                 forget_late_decisions(&mut shown, saved);
+                // The stream does not say when the message was begun.
+                shown.created_at = saved.created_at;
                 let (shown, saved) = (client.profile.message(&shown), client.profile.message(saved));
                 if shown != saved {
                     let difference = format!("is shown as {}\nand saved as {}", json!(shown), json!(saved));

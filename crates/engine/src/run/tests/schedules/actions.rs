@@ -144,16 +144,23 @@ impl World {
             let Some(lock) = live.waiters[index].1.try_acquire() else { continue };
             let (call, _) = live.waiters.remove(index);
             live.locks.insert(call.clone(), lock);
-            let effects = self.decide(Event::LocksGranted(vec![call.clone()]));
-            if !effects.after.execute.contains(&call)
-                && let Some(live) = &mut self.live
-            {
-                live.locks.remove(&call);
-            }
+            let effects = self.decide(Event::LocksGranted(vec![call]));
             self.perform(effects);
             return true;
         }
-        false
+        self.grant_slot()
+    }
+
+    /// Lets the first call that waits for that be one more that runs. Returns whether there is one, and one more may run.
+    fn grant_slot(&mut self) -> bool {
+        let has_slot = self.has_slot(0);
+        let Some(live) = self.live.as_mut().filter(|live| has_slot && !live.slot_waiters.is_empty()) else {
+            return false;
+        };
+        let call = live.slot_waiters.remove(0);
+        let effects = self.decide(Event::SlotsGranted(vec![call]));
+        self.perform(effects);
+        true
     }
 
     pub fn grant_other_locks(&mut self) {

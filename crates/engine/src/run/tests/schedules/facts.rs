@@ -89,9 +89,10 @@ impl Facts {
             let jobs = live.jobs.iter().filter(|job| job.call == call.id).count();
             let waiters = live.waiters.iter().filter(|(id, _)| *id == call.id).count();
             let parked = usize::from(live.pending_calls.contains(&call.id));
+            let queued = live.slot_waiters.iter().filter(|id| **id == call.id).count();
             let absent = usize::from(world.run.awaiting_tools.contains_key(&call.id));
             let asked = usize::from(call.asked_about.is_some());
-            assert_eq!(jobs + waiters + parked + absent + asked, 1, "who settles {call:?}?");
+            assert_eq!(jobs + waiters + queued + parked + absent + asked, 1, "who settles {call:?}?");
         }
         let is_open =
             |id: &ToolCallId| world.run.calls.iter().any(|call| call.id == *id && !call.state().is_final());

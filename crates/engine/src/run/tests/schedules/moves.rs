@@ -1,5 +1,7 @@
 //! The moves of a schedule, and how each is performed.
 
+use std::num::NonZeroUsize;
+
 use crate::plan::{MAKE_PLAN, UPDATE_PLAN};
 use fermata_tools::{ChainMode, ErrorPolicy, ErrorStrategy, ErrorType, NamedBy, ResourceKey};
 use proptest::prelude::*;
@@ -118,6 +120,8 @@ pub(super) struct Beginning {
     pub wants_plan: bool,
     /// The call that a person makes again.
     pub retries: Option<RetriedCall>,
+    /// The number of calls that may run at a time, if it is limited.
+    pub running_calls: Option<NonZeroUsize>,
 }
 
 pub(super) fn beginning() -> impl Strategy<Value = Beginning> {
@@ -128,13 +132,24 @@ pub(super) fn beginning() -> impl Strategy<Value = Beginning> {
         tool: TOOLS[tool].into(),
         input: serde_json::from_str(INPUTS[input]).unwrap(),
     });
-    let plain = Beginning { chosen: None, plan: PlanMode::Off, wants_plan: false, retries: None };
-    let of_model = plain.clone();
-    prop_oneof![
+    let plain = Beginning {
+        chosen: None,
+        plan: PlanMode::Off,
+        wants_plan: false,
+        retries: None,
+        running_calls: None,
+    };
+    let (of_model, planned) = (plain.clone(), plain.clone());
+    let beginning = prop_oneof![
         3 => chosen.prop_map(move |chosen| Beginning { chosen, ..plain.clone() }),
         2 => retried.prop_map(move |retried| Beginning { retries: Some(retried), ..of_model.clone() }),
-        9 => (plan, any::<bool>()).prop_map(|(plan, wants_plan)| Beginning { chosen: None, plan, wants_plan, retries: None }),
-    ]
+        9 => (plan, any::<bool>()).prop_map(move |(plan, wants_plan)| Beginning { plan, wants_plan, ..planned.clone() }),
+    ];
+    let running_calls = prop_oneof![3 => Just(0usize), 1 => Just(1), 1 => Just(2)];
+    (beginning, running_calls).prop_map(|(beginning, running_calls)| Beginning {
+        running_calls: NonZeroUsize::new(running_calls),
+        ..beginning
+    })
 }
 
 pub(super) fn moves() -> impl Strategy<Value = Move> {

@@ -69,6 +69,8 @@ pub(super) struct Live {
     pub pending_calls: BTreeSet<ToolCallId>,
     pub waiters: Vec<(ToolCallId, RecordedWaiter)>,
     pub locks: BTreeMap<ToolCallId, RecordedGuard>,
+    /// The calls that wait until they may be one more that runs, the first one first.
+    pub slot_waiters: Vec<ToolCallId>,
     pub jobs: Vec<Job>,
     pub questions: BTreeMap<ElicitationId, ToolCallId>,
     pub is_streaming: bool,
@@ -115,6 +117,7 @@ impl World {
     pub fn new(beginning: Beginning) -> Self {
         let mut scene = Scene::new(with_plans(beginning.plan, None));
         scene.rules.tools = fallbacks();
+        scene.limits.running_calls = beginning.running_calls;
         let next = (scene.rules.clone(), scene.toolbox.clone());
         let mut world = Self {
             run: Run::new(request(&beginning)),
@@ -282,6 +285,7 @@ impl World {
             self.facts.gates.entry(call.step).or_insert(self.scene.rules.gate);
         }
         self.enqueue_locks(&mut effects);
+        self.enqueue_for_slots(&mut effects);
         // Every effect has to be performed here, too.
         let AfterCommit {
             release,
@@ -383,7 +387,10 @@ impl World {
         let Some(live) = &self.live else { return };
         if self.run.is_detached() && !self.run.is_pinned() {
             assert!(
-                live.jobs.is_empty() && live.waiters.is_empty() && !live.is_streaming,
+                live.jobs.is_empty()
+                    && live.waiters.is_empty()
+                    && live.slot_waiters.is_empty()
+                    && !live.is_streaming,
                 "something is at work"
             );
             let before = self.run.snapshot();
@@ -420,8 +427,33 @@ impl World {
         }
         effects.append(self.run.apply(Event::LocksGranted(granted.clone()), &self.scene.context(self.now)));
         for call in granted {
-            assert!(effects.after.execute.contains(&call), "{call} keeps a lock for nothing");
+            assert!(
+                effects.after.execute.contains(&call) || self.run.awaits_slot(&call),
+                "{call} keeps a lock for nothing"
+            );
         }
+    }
+
+    /// Returns whether one more call may run, besides these.
+    pub fn has_slot(&self, begun: usize) -> bool {
+        let running = self.live.as_ref().map_or(0, |live| live.jobs.len()) + self.winding_up.len() + begun;
+        self.scene.limits.running_calls.is_none_or(|most| running < most.get())
+    }
+
+    fn enqueue_for_slots(&mut self, effects: &mut Effects) {
+        for call in std::mem::take(&mut effects.before.slot_requests) {
+            if !self.has_slot(effects.after.execute.len()) {
+                self.live.as_mut().unwrap().slot_waiters.push(call);
+                continue;
+            }
+            let granted = Event::SlotsGranted(vec![call.clone()]);
+            effects.append(self.run.apply(granted, &self.scene.context(self.now)));
+            assert!(effects.after.execute.contains(&call), "{call} keeps a slot for nothing");
+        }
+        let (run, execute) = (&self.run, &effects.after.execute);
+        let live = self.live.as_mut().unwrap();
+        live.locks.retain(|call, _| execute.contains(call) || run.awaits_slot(call));
+        live.slot_waiters.retain(|call| run.awaits_slot(call));
     }
 
     fn save(&mut self, effects: &Effects) {
@@ -485,7 +517,10 @@ impl World {
         self.facts.check_shown(&live.staged, calls);
         self.facts.reader.reads(&live.staged);
         live.log.append(&mut live.staged);
-        assert!(live.locks.is_empty(), "a lock is kept for a call that does not run");
+        assert!(
+            live.locks.keys().all(|call| self.run.awaits_slot(call)),
+            "a lock is kept for a call that does not run"
+        );
     }
 }
 
@@ -527,7 +562,11 @@ fn source(event: &Event) -> &'static str {
         | Event::ToolsChanged
         | Event::Superseded(_)
         | Event::Ended(_) => "a move",
-        Event::Answered(..) | Event::Settled(..) | Event::Elicits(..) | Event::LocksGranted(_) => "an action",
+        Event::Answered(..)
+        | Event::Settled(..)
+        | Event::Elicits(..)
+        | Event::LocksGranted(_)
+        | Event::SlotsGranted(_) => "an action",
         Event::QuestionTimedOut | Event::ToolsTimedOut | Event::HoldEnded => "a deadline, in `moves`",
         Event::ApprovalsDenied(_) | Event::Retries(_) => "in no schedule; `tests/last_word.rs` has it",
         Event::HandedOver | Event::Continued(_) => "`World` decides in words",
@@ -535,9 +574,7 @@ fn source(event: &Event) -> &'static str {
         Event::InputEdited { .. } | Event::EditingTimedOut => {
             "in no schedule; `tests/chats/answers.rs` has it"
         }
-        Event::SlotsGranted(_) | Event::RequestQueued(_) => {
-            "in no schedule; `tests/chats/capacity.rs` has it"
-        }
+        Event::RequestQueued(_) => "in no schedule; `tests/chats/capacity.rs` has it",
         Event::GivenUp => "in no schedule; `tests/chats/attempts.rs` has it",
     }
 }
