@@ -201,6 +201,27 @@ for (const { name, path } of PAGES) {
         expect(await seriousViolations(chat.page)).toEqual([]);
       });
 
+      test('the time of a call outlives a reload', async ({ world, chat }, info) => {
+        world.model.script(calls({ name: 'hand__work', input: { key: 'one' }, id: 'one' }), says('Done.'));
+        await chat.say('work');
+        const card = chat.card('hand__work');
+        const time = card.getByText(/^ · \d+(?:\.\d+)? (?:ms|s)$/);
+        await expect(time).toHaveText(/ s$/);
+        const before = Number.parseFloat((await time.textContent())?.replace(' · ', '') ?? '');
+        await chat.reload();
+        await chat.isInState(card, 'Running');
+        await expect(time).toHaveText(/ s$/);
+        const after = Number.parseFloat((await time.textContent())?.replace(' · ', '') ?? '');
+        expect(after).toBeGreaterThanOrEqual(before);
+        await info.attach('a call after a reload', { body: await chat.page.screenshot() });
+        letGo(world.server, 'one');
+        await chat.hears('Done.');
+        await chat.isAtRest();
+        const ran = (await time.textContent()) ?? '';
+        await chat.reload();
+        await expect(time).toHaveText(ran);
+      });
+
       test.describe('and that is asked about', () => {
         test.use({
           config: '[[policy]]\ntool = "hand__work"\ndecision = "ask"\n',

@@ -185,8 +185,9 @@ impl AppBuilder<'_> {
         let peers = peer_transport(config, &database).await?;
         let memories = memory_service(config, &database, config.embedder()?);
         let search_url = config.search_url.as_ref();
+        let is_demo = model.is_none() && assistants::has_demo(config);
         let mut tools =
-            tools::all(database.notes.clone(), note_limits(config), memories.clone(), search_url)?;
+            tools::all(database.notes.clone(), note_limits(config), memories.clone(), search_url, is_demo)?;
         tools.extend(added);
         let engine = Engine::new(EngineParts {
             assistants,

@@ -22,7 +22,7 @@ use crate::{
 /// Returns an error if a model cannot be built.
 pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assistants, BuildError> {
     // Who tries the demo is to see everything.
-    let is_demo = own_model.is_none() && matches!(config.provider()?, Provider::Demo(_));
+    let is_demo = own_model.is_none() && has_demo(config);
     let builtin = match &config.builtin {
         Some(groups) => groups.to_vec(),
         None if is_demo => vec![Builtin::Time, Builtin::Notes, Builtin::Memory, Builtin::AskUser],
@@ -76,6 +76,11 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
     let default = default.unwrap_or_else(|| Assistant::answered_by(main));
     let plan_triggers = PlanTriggers { over: config.plan_over.get(), verbs: config.plan_verbs.to_vec() };
     Ok(Assistants { default, others, summary_model, plan_triggers })
+}
+
+/// Returns whether the demo model is the one of the main settings.
+pub fn has_demo(config: &Config) -> bool {
+    matches!(config.provider(), Ok(Provider::Demo(_)))
 }
 
 fn assistant(

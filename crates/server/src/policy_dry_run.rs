@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::{
     app::{memory_service, note_limits},
+    assistants::has_demo,
     config::{Config, TestedCall, WrittenRule},
     tools,
 };
@@ -69,8 +70,13 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
     let options = OpenOptions { migrate: true, connections: 1 };
     let database = fermata_store::open("sqlite::memory:", &options).await?;
     let memories = memory_service(config, &database, None);
-    let tools =
-        tools::all(database.notes.clone(), note_limits(config), memories, config.search_url.as_ref())?;
+    let tools = tools::all(
+        database.notes.clone(),
+        note_limits(config),
+        memories,
+        config.search_url.as_ref(),
+        has_demo(config),
+    )?;
     let (toolbox, _) = Toolbox::new(tools, |_| {});
     let (spec, origin) = spec(config, call, &toolbox)?;
     let mut input_error = None;

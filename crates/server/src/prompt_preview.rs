@@ -57,7 +57,13 @@ pub async fn report(config: &Config, chat: &ChatId) -> Result<String, PreviewErr
     let parts = PreviewParts {
         assistants: assistants::build(config, None)?,
         rules: config.rules(),
-        tools: tools::all(database.notes.clone(), note_limits(config), memories, config.search_url.as_ref())?,
+        tools: tools::all(
+            database.notes.clone(),
+            note_limits(config),
+            memories,
+            config.search_url.as_ref(),
+            assistants::has_demo(config),
+        )?,
         settings: settings(config),
     };
     let preview = preview::preview(&*database.store, parts, chat).await;

@@ -69,7 +69,7 @@ pub fn warnings_of_fallbacks(config: &Config) -> Vec<String> {
 /// The tools that only the demo model has.
 pub const OF_DEMO: [&str; 2] = demo_searches::NAMES;
 
-/// Returns all tools. The web is searched only with the URL of a SearXNG.
+/// Returns all tools, those of the demo model only if there is one. The web is searched only with the URL of a SearXNG.
 ///
 /// # Errors
 /// Returns an error if no client for the web can be built.
@@ -78,6 +78,7 @@ pub fn all(
     limits: NoteLimits,
     memories: MemoryService,
     search_url: Option<&Url>,
+    is_demo: bool,
 ) -> reqwest::Result<Vec<Arc<dyn Tool>>> {
     let mut tools = vec![
         typed(current_time::CurrentTime),
@@ -87,9 +88,11 @@ pub fn all(
         typed(recall::Recall { memories: memories.clone() }),
         typed(forget::Forget { memories }),
         typed(fetch_url::FetchUrl { web: WebClient::new()? }),
-        typed(demo_searches::BusySearch::default()),
-        typed(demo_searches::BrokenSearch),
     ];
+    if is_demo {
+        tools.push(typed(demo_searches::BusySearch::default()));
+        tools.push(typed(demo_searches::BrokenSearch));
+    }
     if let Some(url) = search_url {
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build()?;
         tools.push(typed(web_search::WebSearch { url: url.0.clone(), client }));

@@ -74,6 +74,24 @@ test('a page knows how far a call is, and what it waits for', async () => {
   expect(heard).toContainEqual({ state: 'executing' });
 });
 
+test('other tabs are told that an input is being edited', async () => {
+  world = await World.create();
+  world.model.script(calls({ name: 'write_note', input: NOTE }), says('Written.'));
+  const tab = world.tab();
+  tab.say('write');
+  const id = await tab.isAsked('write_note');
+  const part = tab.chat.messages.at(-1)?.parts.find(({ type }) => type === 'tool-write_note');
+  const { toolCallId } = part as { toolCallId: string };
+  const isEdited = () => tab.chat.callStatus(toolCallId)?.editing === true;
+  await tab.chat.noteEditing(id, true);
+  await until(isEdited, 'word of the editing');
+  await tab.chat.noteEditing(id, false);
+  await until(() => !isEdited(), 'word of its end');
+  await tab.chat.addToolApprovalResponse({ id, approved: true });
+  await tab.reads('Written.');
+  await expect(tab.chat.noteEditing(id, true)).rejects.toThrow(FermataError);
+});
+
 test('an approval and a denial go on in the stream that is open', async () => {
   world = await World.create();
   world.model.script(

@@ -116,15 +116,13 @@ impl ToolResultBody {
             .ok_or_else(|| RequestError("`chatId` is missing; it must be the chat's id.".to_owned()))?;
         let answers: Vec<PostedAnswer> = match (answers, one) {
             (Some(answers), _) => answers,
-            (None, Some(one)) => {
+            (None, Some(one)) if !one["editing"].is_null() => {
                 let one: AnswerRequest = read(one, WHOLE)?;
-                if let Some(is_edited) = one.editing {
-                    let of = one.edited_call().map_err(RequestError)?;
-                    return Ok(Self { chat_id, result: ToolResult::Editing { of, is_edited } });
-                }
-                let answer = one.try_into().map_err(|error| RequestError(format!("{WHOLE}{error}")))?;
-                vec![answer]
+                let is_edited = one.editing.unwrap_or_default();
+                let of = one.edited_call().map_err(RequestError)?;
+                return Ok(Self { chat_id, result: ToolResult::Editing { of, is_edited } });
             }
+            (None, Some(one)) => vec![read(one, WHOLE)?],
             (None, None) => Vec::new(),
         };
         if answers.is_empty() {

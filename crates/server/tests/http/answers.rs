@@ -123,3 +123,29 @@ async fn an_answer_to_what_is_not_there_is_not_found() {
         .await
         .problem(410, "gone");
 }
+
+#[tokio::test]
+async fn that_an_input_is_edited_is_no_answer() {
+    let app = TestApp::new([calls(&[("write_note", note())]), scripted::says("Written.")]).await;
+    let mut body = says("c", "note");
+    body["fermata"] = json!({"show": ["call"]});
+    let mut stream = app.open(body).await;
+    let question = stream.until("tool-approval-request").await;
+    let edited = |editing| json!({"chatId": "c", "approvalId": question["approvalId"], "editing": editing});
+    let taken = app.post("/api/chat/tool-result", edited(true)).await;
+    assert_eq!(taken.status, 200, "{}", taken.text);
+    assert_eq!(taken.json()["calls"][0]["state"], "awaiting_approval");
+    while !stream.chunks.iter().any(|chunk| chunk["data"]["editing"] == true) {
+        assert!(stream.read_more().await, "{:?}", stream.kinds());
+    }
+    assert_eq!(app.pending("c").await.len(), 1, "it waits as before");
+    let answer = json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    stream.end().await;
+    let late = app.post("/chat/tool-result", edited(true)).await;
+    assert_eq!(late.status, 410, "{}", late.text);
+    assert_eq!(late.json()["code"], "gone");
+    let both =
+        json!({"chatId": "c", "toolCallId": question["toolCallId"], "approved": true, "editing": true});
+    assert_eq!(app.post("/chat/tool-result", both).await.status, 422);
+}

@@ -103,7 +103,7 @@ async fn the_party_that_runs_a_tool_follows_from_its_name_or_an_option() {
     let refused = said(RULES, &["--from", "server", "get_location", "{}"]).await.expect_err("there is none");
     assert_eq!(
         refused,
-        "the server has no tool get_location; it has current_time, fetch_url, forget, recall, remember, search_notes, write_note"
+        "the server has no tool get_location; it has broken_search, busy_search, current_time, fetch_url, forget, recall, remember, search_notes, write_note"
     );
 }
 
