@@ -1,6 +1,7 @@
 // What people see of a run: the line above the composer, its plan, calls that fail or take long, and what tells the person
 // that something waits for them.
 
+import type { Page } from '@playwright/test';
 import { calls, expect, FAILED_REQUEST, gate, letGo, PAGES, says, seriousViolations, test } from './world';
 
 const NOTE = { name: 'write_note', input: { title: 'Milk', body: 'Two litres.\nOat, not soy.' } };
@@ -11,6 +12,15 @@ const PLAN = {
     { id: 'write', title: 'Write the new note', tool: 'write_note', dependsOn: ['find'] },
   ],
 };
+
+/** Has every post of the page want a plan, about which the person is asked. */
+const asksAboutPlans = (page: Page) =>
+  page.route('**/api/chat', async (route) => {
+    const body = route.request().postDataJSON() as { fermata: object };
+    await route.continue({
+      postData: JSON.stringify({ ...body, fermata: { ...body.fermata, plan: 'ask' } }),
+    });
+  });
 
 for (const { name, path } of PAGES) {
   test.describe(`on ${name}`, () => {
@@ -29,12 +39,7 @@ for (const { name, path } of PAGES) {
           pen.says('Nothing more to do.');
         },
       );
-      await page.route('**/api/chat', async (route) => {
-        const body = route.request().postDataJSON() as { fermata: object };
-        await route.continue({
-          postData: JSON.stringify({ ...body, fermata: { ...body.fermata, plan: 'ask' } }),
-        });
-      });
+      await asksAboutPlans(page);
       await chat.say('search my notes and write a new one');
       const plan = chat.log.getByRole('region', { name: 'Plan' });
       await expect(plan).toContainText('Waits for your decision · 0 of 2 steps');
@@ -104,12 +109,7 @@ for (const { name, path } of PAGES) {
     test('a plan is edited while it is asked about', async ({ world, chat }, info) => {
       const { page } = chat;
       world.model.script(calls({ name: 'make_plan', input: PLAN }), says('On it.'));
-      await page.route('**/api/chat', async (route) => {
-        const body = route.request().postDataJSON() as { fermata: object };
-        await route.continue({
-          postData: JSON.stringify({ ...body, fermata: { ...body.fermata, plan: 'ask' } }),
-        });
-      });
+      await asksAboutPlans(page);
       await chat.say('search my notes and write a new one');
       const plan = chat.log.getByRole('region', { name: 'Plan' });
       await expect(plan).toContainText('Search the notes');
