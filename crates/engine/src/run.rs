@@ -98,6 +98,8 @@ pub(crate) struct Run {
     /// The calls whose inputs a person is editing, by their indexes in `calls`, each with the time until which that is believed. It is never
     /// saved, because the page says it again.
     edited_until: BTreeMap<usize, Timestamp>,
+    /// The number of times that pages have said so.
+    edits: u32,
     /// The newest `data-call` about each call, by its index in `calls`. It is never saved, because clients may be told again.
     shown_calls: BTreeMap<usize, CallStatus>,
     /// The newest `data-plan`. It is never saved, because clients may be told again.
@@ -321,6 +323,7 @@ impl Run {
             settled_at: HashMap::new(),
             reports: BTreeMap::new(),
             edited_until: BTreeMap::new(),
+            edits: 0,
             shown_calls: BTreeMap::new(),
             shown_plan: None,
             shown_status: None,
@@ -348,6 +351,7 @@ impl Run {
             settled_at: HashMap::new(),
             reports: BTreeMap::new(),
             edited_until: BTreeMap::new(),
+            edits: 0,
             shown_calls: BTreeMap::new(),
             shown_plan: None,
             shown_status: None,

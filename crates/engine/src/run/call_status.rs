@@ -17,6 +17,10 @@ use crate::Rules;
 /// tab in the background do that once a minute.
 const EDITING_LASTS: Duration = Duration::from_secs(90);
 
+/// The number of times that a run listens to what pages say of edits. Each change is a chunk for its readers, which stays in memory while the run
+/// is open.
+const MOST_EDITS: u32 = 1_000;
+
 /// The status of a call for its client.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -125,6 +129,10 @@ impl Run {
 
 impl Deciding<'_> {
     pub(super) fn on_input_edited(&mut self, index: usize, is_edited: bool) {
+        self.run.edits = self.run.edits.saturating_add(1);
+        if self.run.edits > MOST_EDITS {
+            return;
+        }
         if is_edited {
             let until = later(self.context.now, EDITING_LASTS);
             self.run.edited_until.insert(index, until);
