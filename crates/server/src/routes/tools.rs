@@ -19,6 +19,9 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct ListedTool {
     name: String,
+    /// The title that people see, if the tool has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
     /// The description for the model.
     description: String,
     /// The JSON Schema of the input.
@@ -64,6 +67,7 @@ pub async fn list(
     }
     let tools = app.engine().tools(&owner, assistant.as_deref()).into_iter().map(|spec| ListedTool {
         name: spec.name,
+        title: spec.title,
         description: spec.description,
         input_schema: spec.input_schema,
         run_by: spec.run_by,

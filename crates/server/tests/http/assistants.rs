@@ -68,6 +68,7 @@ async fn the_tools_of_an_assistant_are_listed_by_its_name() {
         tools.iter().map(|tool| tool["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(names("/api/tools").await, ["current_time", "search_notes", "write_note"]);
+    assert_eq!(app.get("/api/tools").await.json()["tools"][2]["title"], "Write a note");
     assert_eq!(names("/api/tools?assistant=support").await, ["search_notes"]);
     assert_eq!(names("/api/tools?assistant=bare").await, [""; 0]);
     let detail = app.get("/api/tools?assistant=none").await.problem(404, "not_found");
