@@ -225,7 +225,14 @@ function Probe({ tab, runtime }: { tab: AssistantTab; runtime: AssistantRuntime 
   return null;
 }
 
-const NOT_COMPARED = ['approval', 'metadata', 'providerMetadata', 'callProviderMetadata', 'rawInput'];
+const NOT_COMPARED = [
+  'approval',
+  'metadata',
+  'providerMetadata',
+  'callProviderMetadata',
+  'rawInput',
+  'createdAt',
+];
 
 /**
  * Messages without what only the server, or only the page, need know: a tab is not told of every decision.
