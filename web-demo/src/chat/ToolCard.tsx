@@ -215,12 +215,12 @@ function Header({
             {stateWords(state, t)}
             {state.name === 'failed' && told.errorType !== undefined && `: ${t(`trouble.${told.errorType}`)}`}
           </span>
-          {state.name === 'done' && told.errorType !== undefined && (
-            <span> · {t(`trouble.${told.errorType}`)}</span>
-          )}
           <Followed state={state} told={told} />
           {told.attempts !== undefined && <span> · {t('trouble.attempts', { count: told.attempts })}</span>}
           {duration !== undefined && <span className="tabular-nums"> · {inWords(duration)}</span>}
+          {state.name === 'done' && told.errorType !== undefined && (
+            <span> · {t(`trouble.${told.errorType}`)}</span>
+          )}
           {!isOpen && gist !== '' && <span> · {gist}</span>}
         </p>
       </div>
