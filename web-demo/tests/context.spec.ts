@@ -165,7 +165,7 @@ for (const { name, path } of PAGES) {
         const line = answer.getByText('2 earlier messages were summarised, so that the chat fits the model.');
         await expect(line).toBeVisible();
         await expect(status).toHaveCount(0);
-        await expect(answer.getByText('Working…')).toBeVisible();
+        await expect(chat.page.locator('[data-going]')).toHaveText('Working…');
         answered.open();
         await chat.hears('Late.');
         await chat.isAtRest();
