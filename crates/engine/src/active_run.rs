@@ -266,13 +266,7 @@ impl ActiveRun {
     /// Uses these rules and tools from now on.
     fn use_policies(&mut self, policies: Arc<PolicySnapshot>) {
         if !Arc::ptr_eq(&policies, &self.policies) {
-            let settings = &self.run.settings;
-            let own = policies.toolbox_of(
-                settings.assistant.as_deref(),
-                settings.remembers,
-                settings.plan,
-                &settings.tools,
-            );
+            let own = self.run.settings.server_tools(&policies);
             self.toolbox = self.toolbox.with_server_tools_of(&own);
             self.policies = policies;
         }

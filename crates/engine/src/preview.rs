@@ -82,9 +82,7 @@ pub async fn preview(
         messages.retain(|message| message.id != own.id);
         messages.push(own);
     }
-    let toolbox = policies
-        .toolbox_of(of_run.assistant.as_deref(), of_run.remembers, of_run.plan, &of_run.tools)
-        .with_saved_tools(&of_run.tools);
+    let toolbox = of_run.server_tools(&policies).with_saved_tools(&of_run.tools);
     let mut context = ModelContext::read(&record.context);
     if !context.fit.holds_for(0, &messages) {
         context = ModelContext::default();

@@ -284,6 +284,11 @@ impl RunSettings {
         let assistant = policies.assistant(self.assistant.as_deref());
         (assistant, assistant.model(self.chosen_model.as_deref()))
     }
+
+    /// Returns the tools of the server that the run has now.
+    pub fn server_tools(&self, policies: &PolicySnapshot) -> Toolbox {
+        policies.toolbox_of(self.assistant.as_deref(), self.remembers, self.plan, &self.tools)
+    }
 }
 
 // === impl Run ===

@@ -168,20 +168,20 @@ impl Show {
 pub struct ToolResultBody {
     /// Which chat.
     pub chat_id: ChatId,
-    /// What is posted about the chat's calls.
+    /// The answers, or the word that an input is being edited.
     pub result: ToolResult,
 }
 
-/// What a client tells about calls that wait.
+/// A client answers calls that wait, or says that an input is being edited.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolResult {
     /// One or several answers, to be taken together or not at all.
     Answers(Vec<Answer>),
     /// A person has begun to edit the input of a call that waits for a decision, or has stopped to. That is no answer.
     Editing {
-        /// Which call.
+        /// This is the call that waits for the decision.
         of: AnswerTarget,
-        /// Whether it is being edited.
+        /// It is `false` once the person has stopped.
         is_edited: bool,
     },
 }

@@ -22,7 +22,7 @@ pub enum Stage {
     Respond,
 }
 
-/// What a request to the model waits for before it is sent.
+/// A request to the model waits for this before it is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunWaitsFor {
@@ -41,7 +41,7 @@ pub struct RunStatus {
     /// The words that approve all calls that wait, if a message that is one of them does so now. They are not saved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirm_words: Vec<String>,
-    /// What the run's request to its model waits for. It is not saved.
+    /// The run's request to its model waits for this. It is not saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<RunWaitsFor>,
     /// The tool of the last call that got its outcome in the run.

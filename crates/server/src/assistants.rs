@@ -1,6 +1,9 @@
 //! The assistants and their models, built from the settings.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use fermata_engine::{
     Assistants, Model,
@@ -16,6 +19,12 @@ use crate::{
     tools,
 };
 
+/// What an assistant has if its settings do not say otherwise.
+struct Defaults {
+    builtin: Vec<Builtin>,
+    plan: PlanMode,
+}
+
 /// Builds the assistants. `own_model` stands in place of the model of the main settings.
 ///
 /// # Errors
@@ -29,7 +38,7 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         None => vec![Builtin::Time, Builtin::Notes],
     };
     let plan = config.plan.unwrap_or(if is_demo { PlanMode::Ask } else { PlanMode::Off });
-    let shows_everything = is_demo && config.builtin.is_none();
+    let defaults = Defaults { builtin, plan };
     let main = match own_model {
         Some(model) => model,
         None => fermata_providers::build(config.provider()?)?,
@@ -55,12 +64,7 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
     }
     let mut others = BTreeMap::new();
     for (name, settings) in &config.assistants {
-        let mut assistant = assistant(settings, config, &builtin, &main, &models);
-        assistant.plan = settings.plan.unwrap_or(plan);
-        if !(shows_everything && settings.builtin.is_none()) {
-            assistant.tools.without.extend(tools::OF_DEMO.map(str::to_owned));
-        }
-        others.insert(name.clone(), assistant);
+        others.insert(name.clone(), assistant(settings, config, &defaults, &main, &models));
     }
     let default = others.remove(DEFAULT_ASSISTANT);
     let summary_model = match &config.summary_model {
@@ -86,15 +90,21 @@ pub fn has_demo(config: &Config) -> bool {
 fn assistant(
     settings: &AssistantSettings,
     config: &Config,
-    builtin: &[Builtin],
+    defaults: &Defaults,
     main: &ModelChoice,
     models: &BTreeMap<String, ModelChoice>,
 ) -> Assistant {
     // The settings were checked: each of these is a model.
     let mut named = settings.models.iter().flatten().filter_map(|name| models.get(name)).cloned();
     let model = named.next().unwrap_or_else(|| main.clone());
-    let groups = settings.builtin.as_deref().unwrap_or(builtin);
-    let without = Builtin::ALL.into_iter().filter(|group| !groups.contains(group));
+    let groups = settings.builtin.as_ref().unwrap_or(&defaults.builtin);
+    let absent = Builtin::ALL.into_iter().filter(|group| !groups.contains(group));
+    let mut without: BTreeSet<String> =
+        absent.flat_map(tools::names_of).map(|name| (*name).to_owned()).collect();
+    if settings.builtin.is_some() || config.builtin.is_some() {
+        // Who names the groups gets no others.
+        without.extend(tools::OF_DEMO.map(str::to_owned));
+    }
     let names = settings.tools.as_ref();
     Assistant {
         title: settings.title.clone(),
@@ -104,11 +114,11 @@ fn assistant(
         other_models: named.collect(),
         tools: ToolSelection {
             names: names.map(|globs| globs.iter().map(|glob| Pattern::new(glob)).collect()),
-            without: without.flat_map(tools::names_of).map(|name| (*name).to_owned()).collect(),
+            without,
         },
         remembers: groups.contains(&Builtin::Memory),
         asks_user: groups.contains(&Builtin::AskUser),
-        plan: settings.plan.unwrap_or_default(),
+        plan: settings.plan.unwrap_or(defaults.plan),
         suggestions: settings.suggestions.clone(),
     }
 }

@@ -83,14 +83,13 @@ impl Capacity {
     pub fn request(&self, owner: &Owner) -> SlotRequest {
         let mut slots = self.shared.slots();
         let of_owner = slots.owners.entry(owner.clone()).or_default();
-        let (sender, granted) = oneshot::channel();
+        let (sender, mut granted) = oneshot::channel();
         let is_first = of_owner.waiting.is_empty();
         of_owner.waiting.push_back(sender);
         if is_first {
             slots.turns.push_back(owner.clone());
         }
         self.shared.grant(slots);
-        let mut granted = granted;
         match granted.try_recv() {
             Ok(slot) => SlotRequest::Granted(slot),
             Err(_) => SlotRequest::Queued(granted),

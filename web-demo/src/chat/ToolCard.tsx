@@ -110,7 +110,7 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
 
 /** Folded away is what needs nobody. */
 function opensByItself(part: AnyToolPart, state: CallState): boolean {
-  // A plan is shown as a list right above.
+  // A plan is shown as a list below its card.
   if (part.state === 'approval-requested') return getToolName(part) !== 'make_plan';
   return state.name === 'done' && hasMedia(part.output);
 }

@@ -44,8 +44,9 @@ impl ActiveRun {
     /// Asks the model for the step. Before the first one, the run recollects what is known of the user.
     pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
         self.use_policies(self.services.policies.current());
-        if self.model_slot.is_none() {
-            match self.services.model_requests.request(&self.record.owner) {
+        let capacity = &self.services.model_requests;
+        if self.model_slot.is_none() && capacity.is_limited() {
+            match capacity.request(&self.record.owner) {
                 SlotRequest::Granted(slot) => self.model_slot = Some(slot),
                 SlotRequest::Queued(turn) => {
                     self.step = StepWork::Queue(turn);

@@ -62,9 +62,7 @@ impl ActiveRun {
         let policies = services.policies.current();
         // No schema is compiled here: it may be the one that no process survives.
         let settings = &restored.settings;
-        let toolbox = policies
-            .toolbox_of(settings.assistant.as_deref(), settings.remembers, settings.plan, &settings.tools)
-            .with_saved_tools(&settings.tools);
+        let toolbox = settings.server_tools(&policies).with_saved_tools(&settings.tools);
         let parts = RunParts { run: restored, log, policies, toolbox };
         let ownership = if works || is_mine {
             Ownership::Claimed(services.open_runs.enter(&record.owner))

@@ -35,13 +35,7 @@ impl Handle for Box<Submission> {
         let services = actor.services.clone();
         let policies = services.policies.current();
         let mut settings = run_settings(self, actor.record(), &policies, services.clock.now())?;
-        let of_assistant = policies.toolbox_of(
-            settings.assistant.as_deref(),
-            settings.remembers,
-            settings.plan,
-            &settings.tools,
-        );
-        let toolbox = check_tools(self, &of_assistant, &services.settings.limits)?;
+        let toolbox = check_tools(self, &settings.server_tools(&policies), &services.settings.limits)?;
         actor.activate().await?;
         if let Some(call) = &self.retries {
             if actor.active().is_some() {

@@ -155,7 +155,7 @@ impl Deciding<'_> {
                 let mut about = json!(self.run.trouble(index, self.context.rules));
                 // A call that was cancelled while it ran has no duration.
                 let has_ended = matches!(call.state(), CallState::Success { .. } | CallState::Error { .. });
-                if let Some(ran_for) = call.ran_for().filter(|_| has_ended) {
+                if has_ended && let Some(ran_for) = call.ran_for() {
                     about["durationMs"] = u64::try_from(ran_for.as_millis()).unwrap_or(u64::MAX).into();
                 }
                 if about != json!({}) {

@@ -156,9 +156,10 @@ impl Deciding<'_> {
 
     /// Executes a call that may be one more that runs. The caller keeps the slot only if the call is among those to be executed.
     pub(super) fn on_slot_granted(&mut self, call: &ToolCallId) {
-        let Some(index) = self.run.index_of(call).filter(|_| self.run.awaiting_slots.remove(call)) else {
+        if !self.run.awaiting_slots.remove(call) {
             return;
-        };
+        }
+        let Some(index) = self.run.index_of(call) else { return };
         let waits = *self.run.call(index).state() == CallState::Scheduled;
         if (self.run.awaiting_retry.remove(call) || waits) && !self.deny_by_newest_rules(index) {
             self.execute(index);

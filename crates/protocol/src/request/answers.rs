@@ -19,7 +19,7 @@ use crate::{ApprovalId, ChatId, ElicitationId, ToolCallId};
 
 /// What an answer can say, one of them.
 const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
-/// What a client says about the form in which a person edits an input.
+/// This is said, without the stop, if `editing` comes with something else.
 const EDITING: &str =
     "`editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call";
 /// The name of a whole body in an error that concerns no field.
@@ -187,8 +187,10 @@ impl AnswerRequest {
             || approved.is_some()
             || action.is_some()
             || elicitation_id.is_some();
+        if says_more {
+            return Err(format!("{EDITING}."));
+        }
         match (self.approval_id, self.tool_call_id.or(self.snake_tool_call_id)) {
-            (_, _) if says_more => Err(format!("{EDITING}.")),
             (Some(approval), _) => Ok(AnswerTarget::Approval(ApprovalId::new(approval))),
             (None, Some(call)) => Ok(AnswerTarget::Call(ToolCallId::new(call))),
             (None, None) => Err(format!("{EDITING}.")),

@@ -23,7 +23,7 @@ const MOST: usize = 1000;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// What is looked for.
+    /// The words to look for.
     query: String,
 }
 
