@@ -2,6 +2,7 @@
 // Gives a client's answers by `/chat/tool-result`, and keeps which of all its answers were acknowledged.
 
 import { decide } from './answers.mjs';
+import { Refused } from './world.mjs';
 
 /** @typedef {import('./answers.mjs').Answer} Answer */
 /** @typedef {import('./caller.mjs').Caller} Caller */
@@ -15,6 +16,8 @@ export class Answering {
   /** What was wrong with replies. */
   /** @type {string[]} */
   faults = [];
+  /** Whether it knows that the database has forgotten what it had confirmed. */
+  #hasForgotten = false;
   /** Tools that need no asking any more. */
   #always = new Set();
   #chat;
@@ -42,6 +45,10 @@ export class Answering {
    * @param {number} turn
    */
   to(need, turn) {
+    if (this.#caller.hasLostCommits && !this.#hasForgotten) {
+      this.#hasForgotten = true;
+      for (const answer of this.all.values()) answer.acknowledged = false;
+    }
     const name = `${need.kind} ${need.kind === 'elicitation' ? need.id : need.call}`;
     const answer = this.all.get(name) ?? decide(this.#random, need, turn);
     // The call that a question is put through changes where another one may have asked it.
@@ -75,13 +82,23 @@ export class Answering {
    */
   async sends(body, answers) {
     const request = { method: 'POST', path: '/chat/tool-result', body: { chatId: this.#chat, ...body } };
-    await this.#caller.change(request, ({ status, body: said }) => {
+    const [answer] = answers;
+    // What was refused was not done, so the page may answer something else.
+    const mayChange =
+      answers.length === 1 && answer?.need.kind === 'output' && answer.body.output !== undefined;
+    const givesUp = mayChange ? { givesUp: () => this.#random.chance(0.5) } : {};
+    const sending = this.#caller.change({ ...request, ...givesUp }, ({ status, body: said }) => {
       for (const answer of answers) {
         if (status === 200) this.acknowledge(answer);
         else if (!this.mayBeRefused(answer))
           this.faults.push(`an answer to ${answer.need.key} was refused: ${status} ${JSON.stringify(said)}`);
         else answer.by = 'leave';
       }
+    });
+    await sending.catch((error) => {
+      if (!(error instanceof Refused) || answer === undefined) throw error;
+      answer.body = { ...answer.body, output: { said: `the page says ${answer.need.key}`, again: true } };
+      return this.sends(answer.body, [answer]);
     });
   }
 

@@ -3,11 +3,12 @@
 // to have been taken when the clients are stopped can be sent again afterwards.
 
 import { EventStream } from '../harness/events.mjs';
-import { Halted } from './world.mjs';
+import { Halted, Refused } from './world.mjs';
 
 /** @typedef {import('./world.mjs').CrashWorld} CrashWorld */
 /** @typedef {import('../harness/events.mjs').Event} Event */
 /** @typedef {import('../harness/random.mjs').Random} Random */
+/** @typedef {import('../harness/server.mjs').Server} Server */
 /** @typedef {{ status: number, body: Record<string, any>, tries: number }} Reply */
 /**
  * @typedef {object} Request
@@ -15,10 +16,13 @@ import { Halted } from './world.mjs';
  * @property {string} path
  * @property {unknown} [body]
  * @property {Record<string, string>} [headers]
+ * @property {() => boolean} [givesUp] asked when the request was refused and surely not done: whether it is not sent again
  */
 
 /** When hope is lost that a reply comes. */
-const DEADLINE = 60_000;
+const DEADLINE = 100_000;
+/** What a stream says that lost its run. */
+const LOST = /lost this run/;
 const PAUSE = 20;
 
 export class Caller {
@@ -40,6 +44,10 @@ export class Caller {
     this.#random = random;
   }
 
+  get hasLostCommits() {
+    return this.#world.hasLostCommits;
+  }
+
   /**
    * A request that changes nothing.
    *
@@ -47,7 +55,7 @@ export class Caller {
    * @returns {Promise<Reply>}
    */
   async get(path) {
-    return this.#json({ method: 'GET', path });
+    return this.#json({ method: 'GET', path }, false);
   }
 
   /**
@@ -61,7 +69,7 @@ export class Caller {
     const send = async () => {
       const before = this.unsure === send ? 1 : 0;
       this.unsure = send;
-      const { tries, ...reply } = await this.#json(request);
+      const { tries, ...reply } = await this.#json(request, before > 0);
       this.unsure = undefined;
       taken({ ...reply, tries: tries + before });
       return { ...reply, tries };
@@ -82,8 +90,8 @@ export class Caller {
     const send = async () => {
       const before = this.unsure === send ? 1 : 0;
       if (taken) this.unsure = send;
-      const { reply, tries } = await this.#untilReply(request, (url, signal) =>
-        this.#open(url, request, signal, hears),
+      const { reply, tries } = await this.#untilReply(request, before > 0, (server, signal) =>
+        this.#open(server, request, signal, hears),
       );
       if (taken) this.unsure = undefined;
       this.#world.note(this.#chat, `= ${reply.status} after ${tries}`);
@@ -94,37 +102,51 @@ export class Caller {
   }
 
   /**
-   * @param {string} url
+   * @param {Server} server
    * @param {Request} request
    * @param {AbortSignal} signal
    * @param {(event?: Event) => void} hears
    */
-  async #open(url, request, signal, hears) {
+  async #open(server, request, signal, hears) {
+    const from = Date.now();
+    /** @type {import('./world.mjs').Instance | undefined} */
+    let by;
+    const wasCut = (/** @type {string} */ how) => this.#world.wasCut(this.#chat, { from, by, server }, how);
     /** @type {(event?: Event) => void} */
     const listen = (event) => {
-      if (event !== undefined) this.#world.heard(this.#chat, event);
-      else over();
-      if (event === undefined && stream.rest !== '') this.#world.note(this.#chat, `= ${stream.rest}`);
+      if (event === undefined) {
+        over();
+        if (stream.rest !== '') this.#world.note(this.#chat, `= ${stream.rest}`);
+        if (stream.status === 200 && !stream.done && !stream.left) wasCut('it ended');
+      } else {
+        this.#world.heard(this.#chat, event);
+        if (event.chunk.type === 'reset-step') wasCut('reset-step');
+        if (event.chunk.type === 'error' && LOST.test(String(event.chunk.errorText))) wasCut('error');
+      }
       hears(event);
     };
     let over = () => {};
-    const stream = await EventStream.open(url, { ...request, signal }, listen);
+    const stream = await EventStream.open(server.url + request.path, { ...request, signal }, listen);
     if (!stream.ended) over = this.#world.opens(() => stream.leave());
+    void this.#world.ownerOf(this.#chat).then((owner) => {
+      by = owner;
+    });
     return stream;
   }
 
   /**
    * @param {Request} request
+   * @param {boolean} isUnsure whether it may have been done before
    * @returns {Promise<Reply>}
    */
-  async #json(request) {
-    const { reply, tries } = await this.#untilReply(request, async (url, signal) => {
+  async #json(request, isUnsure) {
+    const { reply, tries } = await this.#untilReply(request, isUnsure, async ({ url }, signal) => {
       const { method, body } = request;
       const posted =
         body === undefined
           ? {}
           : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } };
-      const response = await fetch(url, { method, signal, ...posted });
+      const response = await fetch(url + request.path, { method, signal, ...posted });
       const text = await response.text();
       return {
         status: response.status,
@@ -138,10 +160,12 @@ export class Caller {
   /**
    * @template {{ status: number }} T
    * @param {Request} request
-   * @param {(url: string, signal: AbortSignal) => Promise<T>} attempt
+   * @param {boolean} isUnsure whether it may have been done before
+   * @param {(server: Server, signal: AbortSignal) => Promise<T>} attempt
    */
-  async #untilReply({ method, path, body, headers }, attempt) {
+  async #untilReply({ method, path, body, headers, givesUp }, isUnsure, attempt) {
     const hopeless = Date.now() + DEADLINE;
+    let mayBeDone = isUnsure;
     for (let tries = 1; Date.now() < hopeless; tries += 1) {
       if (this.#world.halted) throw new Halted();
       const server = this.#world.door(this.#random);
@@ -150,10 +174,16 @@ export class Caller {
           `> ${method} ${path} ${JSON.stringify({ ...headers })} ` +
           `${JSON.stringify(body)?.slice(0, 4000) ?? ''}`;
         this.#world.note(this.#chat, tries === 1 ? what : `> again (${tries}) ${method} ${path}`);
-        const reply = await this.#attempt(server.url + path, attempt);
-        // With 504 an instance says that it does not know, either.
-        if (reply !== undefined && reply.status !== 503 && reply.status !== 504) return { reply, tries };
-        this.#world.note(this.#chat, `= ${reply?.status ?? 'no reply'}`);
+        const reply = await this.#attempt(server, attempt);
+        if (typeof reply === 'object' && reply.status !== 503 && reply.status !== 504)
+          return { reply, tries };
+        this.#world.note(this.#chat, `= ${typeof reply === 'object' ? reply.status : reply}`);
+        // With 503 an instance says that it has done nothing, and with 504 that it does not know.
+        if (typeof reply === 'object' ? reply.status === 504 : reply === 'no reply') mayBeDone = true;
+        else if (typeof reply === 'object' && !mayBeDone && givesUp?.()) {
+          this.unsure = undefined;
+          throw new Refused();
+        }
       }
       await new Promise((resolve) => setTimeout(resolve, PAUSE));
     }
@@ -162,21 +192,23 @@ export class Caller {
 
   /**
    * @template T
-   * @param {string} url
-   * @param {(url: string, signal: AbortSignal) => Promise<T>} attempt
+   * @param {Server} server
+   * @param {(server: Server, signal: AbortSignal) => Promise<T>} attempt
+   * @returns {Promise<T | 'no reply' | 'not sent'>}
    */
-  async #attempt(url, attempt) {
+  async #attempt(server, attempt) {
     const abort = new AbortController();
     const over = this.#world.opens(() => abort.abort());
     try {
       this.#world.listens('a request is sent');
-      const reply = attempt(url, abort.signal);
+      const reply = attempt(server, abort.signal);
       setImmediate(() => this.#world.listens('a request was sent'));
       return await reply;
     } catch (error) {
       if (this.#world.halted) throw new Halted();
       if (!(error instanceof TypeError)) throw error;
-      return undefined;
+      const { code } = /** @type {{ code?: string }} */ (error.cause ?? {});
+      return code === 'ECONNREFUSED' ? 'not sent' : 'no reply';
     } finally {
       over();
     }

@@ -1,6 +1,7 @@
 // @ts-check
 // What must hold once everything was killed, started again and settled: nothing promised is lost, nothing was
-// done twice.
+// done twice. If the database itself has forgotten what it had confirmed, promises go with it, and a call may have
+// run twice; what is left must fit together all the same.
 
 import { isDeepStrictEqual } from 'node:util';
 import { chatOf, keyOf, summarized } from './model.mjs';
@@ -16,17 +17,30 @@ const RUNS = { once: 1, again: 3 };
 const SETTLED = ['output-available', 'output-error', 'output-denied'];
 
 /** @param {CrashWorld} world @returns {string[]} what is wrong with what the tools have left behind */
-export function faultsOfEffects({ journal }) {
+export function faultsOfEffects({ journal, hasLostCommits }) {
   const faults = [];
+  const again = hasLostCommits ? 1 : 0;
   for (const event of /** @type {const} */ (['once', 'again'])) {
     /** @type {Map<unknown, number>} */
     const runs = new Map();
     for (const line of journal)
       if (line.event === event) runs.set(line.about, (runs.get(line.about) ?? 0) + 1);
     for (const [key, times] of runs)
-      if (times > RUNS[event]) faults.push(`${key} (${event}) ran ${times} times`);
+      if (times > RUNS[event] + again) faults.push(`${key} (${event}) ran ${times} times`);
   }
   return faults;
+}
+
+/** A call of a run that is over is settled. */
+const UNSETTLED = `
+  select calls.chat_id, calls.id, calls.state
+  from tool_calls calls join runs on runs.chat_id = calls.chat_id and runs.id = calls.run_id
+  where runs.outcome is not null and calls.state not in ('success', 'error', 'cancelled')`;
+
+/** @param {CrashWorld} world @returns {Promise<string[]>} what is wrong with the rows of the database */
+export async function faultsOfRows({ postgres }) {
+  const rows = (await postgres?.rows(UNSETTLED)) ?? [];
+  return rows.map((row) => `${row.chat_id}: the run of ${row.id} is over, and the call is ${row.state}`);
 }
 
 /**
@@ -35,11 +49,8 @@ export function faultsOfEffects({ journal }) {
  */
 export async function faultsOfChat(talker) {
   const { messages, pending, open } = await talker.record;
-  const faults = [...talker.faults, ...talker.answering.faults];
+  const faults = [];
   if (open || pending.length > 0) faults.push('it is open after its last turn');
-  const said = messages.filter(({ role }) => role === 'user').map(({ id }) => id);
-  if (!isDeepStrictEqual(said, [...new Set(talker.said)]))
-    faults.push(`the record has ${said}, said was ${talker.said}`);
   const parts = new Map(
     messages
       .flatMap(({ parts }) => parts)
@@ -47,6 +58,11 @@ export async function faultsOfChat(talker) {
   );
   for (const [id, { state, type }] of parts)
     if (!SETTLED.includes(state ?? '')) faults.push(`${type} ${id} is ${state}`);
+  if (talker.world.hasLostCommits) return faults.map((fault) => `${talker.chat}: ${fault}`);
+  faults.push(...talker.faults, ...talker.answering.faults);
+  const said = messages.filter(({ role }) => role === 'user').map(({ id }) => id);
+  if (!isDeepStrictEqual(said, [...new Set(talker.said)]))
+    faults.push(`the record has ${said}, said was ${talker.said}`);
   for (const [call, turn] of talker.questions) {
     if (!parts.has(call) && !talker.remade.has(turn))
       faults.push(`call ${call} was asked about in turn ${turn}, and is gone`);

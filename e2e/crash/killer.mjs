@@ -1,8 +1,9 @@
 // @ts-check
 // Kills instances the hard way and starts them again, at moments that its seed has chosen: so many events of
 // a kind after the last time, and perhaps a moment later. Of several instances some are ended in good order,
-// and some stand still for a while.
+// and some stand still for a while. If it may, it has other things fail instead, two of them at once at times.
 
+import { someFault } from './faults.mjs';
 import { chatOf } from './model.mjs';
 
 /** @typedef {import('./world.mjs').CrashWorld} CrashWorld */
@@ -22,21 +23,30 @@ const MANY = { 'a chunk came': 40, 'the model said something': 25 };
 const TICK = 10;
 /** For how long an instance stands still, in milliseconds: an instance counts as alive for ten seconds. */
 const STALLS = [300, 3_000, 13_000];
+/** A stall of this many milliseconds may end the lease of an instance. */
+const LONG_STALL = 7_500;
+/** When hope is lost that an instance starts, in milliseconds. */
+const HOPELESS = 60_000;
+/** The name of the one fault that is wanted, if only one is. */
+const { FAULT } = process.env;
 
 export class Killer {
   kills = 0;
   #ticks;
   #resting = false;
   /** What it is in the middle of: the clients may be through before an instance has ended in good order. */
+  /** @type {Promise<unknown>} */
   #atWork = Promise.resolve();
 
   /**
    * @param {CrashWorld} world
    * @param {Random} random
+   * @param {boolean} faults whether other things fail, too
    */
-  constructor(world, random) {
+  constructor(world, random, faults) {
     this.world = world;
     this.random = random;
+    this.faults = faults;
     this.#ticks = setInterval(() => world.listens('time goes by'), TICK);
   }
 
@@ -44,22 +54,40 @@ export class Killer {
    * Kills and starts again, as often as its seed says; returns when the next kill, which is the last, is due.
    */
   async works() {
-    const times = this.random.below(4);
+    const times = this.random.below(4) + (this.faults ? 1 : 0);
     for (let time = 0; time <= times; time += 1) {
       await this.#moment(time);
       if (this.#resting || time === times) return;
-      const server = this.random.pick(this.world.servers);
-      const manner = this.random.next();
-      const isOneOfMany = this.world.servers.length > 1;
-      if (isOneOfMany && manner < 0.12) this.#atWork = this.#stalls(server);
-      else if (isOneOfMany && manner < 0.4) this.#atWork = this.#replaces(server);
-      else this.#atWork = this.#crashes(server);
+      const both = this.faults && this.random.chance(0.25);
+      this.#atWork = Promise.all([this.#strikes(), both ? this.#strikes() : undefined]);
       await this.#atWork;
     }
   }
 
+  /** Has one thing go wrong, and be well again. */
+  async #strikes() {
+    if (this.faults && (FAULT !== undefined || this.random.chance(0.75))) {
+      const fault = someFault(this.world, this.random, FAULT);
+      this.kills += 1;
+      await fault?.strikes(this.world, this.random);
+      return;
+    }
+    const server = this.random.pick(this.world.servers);
+    const manner = this.random.next();
+    const isOneOfMany = this.world.servers.length > 1;
+    if (isOneOfMany && manner < 0.12) await this.#stalls(server);
+    else if (isOneOfMany && manner < 0.4) await this.#replaces(server);
+    else await this.#crashes(server);
+  }
+
+  /** Notes that runs of an instance may be cut off. @param {Server} server */
+  #harms(server) {
+    return this.world.harm(this.world.instances.filter((instance) => instance.server === server));
+  }
+
   /** @param {Server} server */
   async #crashes(server) {
+    const over = this.#harms(server);
     await this.#kills(server);
     // Now and then it does not live long.
     if (this.random.chance(0.15)) {
@@ -68,29 +96,41 @@ export class Killer {
       await Promise.all([starts.catch(() => {}), server.kill()]);
     }
     await this.#starts(server);
+    over();
   }
 
   /** Ends it in good order, as a deployment does. @param {Server} server */
   async #replaces(server) {
     this.kills += 1;
     this.#notes('ends', server);
+    const over = this.#harms(server);
     await server.end();
     await this.#starts(server);
+    over();
   }
 
   /** Has it stand still, perhaps past its lease. @param {Server} server */
   async #stalls(server) {
     this.kills += 1;
     this.#notes('stops', server);
+    const time = this.random.pick(STALLS);
+    const over = time >= LONG_STALL ? this.#harms(server) : () => {};
     server.signal('SIGSTOP');
-    await this.#pause(this.random.pick(STALLS));
+    await this.#pause(time);
     server.signal('SIGCONT');
     this.#notes('lets go on', server);
+    over();
   }
 
   /** @param {Server} server */
   async #starts(server) {
-    if (!this.#resting) await server.start();
+    const hopeless = Date.now() + HOPELESS;
+    while (!this.#resting && !server.alive) {
+      // It does not start while its database is away; whoever has ended it starts it again.
+      await server.start().catch((error) => {
+        if (!this.faults || Date.now() > hopeless) throw error;
+      });
+    }
     this.#notes('has started', server);
   }
 

@@ -1,6 +1,8 @@
 // @ts-check
 // What rounds can take place on: each kind makes a place for one round and tidies up after it.
 
+import { NO_SERVER, PostgresServer } from '../harness/postgres-server.mjs';
+import { NO_PRELOAD } from '../harness/preload.mjs';
 import { NO_SERVICES, Postgres, Redis } from '../harness/services.mjs';
 
 /** @typedef {import('./round.mjs').Options} Options */
@@ -19,6 +21,11 @@ const untouched = process.env.UNTOUCHED !== '0';
 
 /** How many connections an instance has. */
 const FERMATA_DATABASE_CONNECTIONS = '4';
+
+/** Another version of the server, for clusters of two versions. */
+const { OTHER_BIN } = process.env;
+
+const CLUSTER = { FERMATA_DATABASE_CONNECTIONS, FERMATA_DRAIN: '1s' };
 
 /** @type {Record<string, Kind>} */
 export const KINDS = {
@@ -42,16 +49,44 @@ export const KINDS = {
     within: async (round) => {
       const [database, redis] = [await Postgres.create(), await Redis.start()];
       try {
-        const settings = {
-          DATABASE_URL: database.url,
-          REDIS_URL: redis.url,
-          FERMATA_DATABASE_CONNECTIONS,
-          FERMATA_DRAIN: '1s',
-        };
+        const settings = { ...CLUSTER, DATABASE_URL: database.url, REDIS_URL: redis.url };
         return await round({ untouched, setup: { settings, instances: 3 } });
       } finally {
         await redis.stop();
         await database.drop();
+      }
+    },
+  },
+  'sqlite-faults': {
+    missing: NO_PRELOAD,
+    within: (round) => round({ untouched, faults: true, setup: { machines: true } }),
+  },
+  'postgres-faults': {
+    missing: NO_SERVER,
+    within: async (round) => {
+      const postgres = await PostgresServer.start();
+      try {
+        const settings = { FERMATA_DATABASE_CONNECTIONS };
+        return await round({ untouched, faults: true, setup: { settings, postgres, standby: true } });
+      } finally {
+        await postgres.discard();
+      }
+    },
+  },
+  'cluster-faults': {
+    missing: NO_SERVER ?? NO_SERVICES ?? NO_PRELOAD,
+    within: async (round) => {
+      const [postgres, redis] = [await PostgresServer.start(), await Redis.start()];
+      try {
+        const setup = { settings: CLUSTER, postgres, redis, standby: true, machines: true, instances: 3 };
+        return await round({
+          untouched,
+          faults: true,
+          setup: { ...setup, ...(OTHER_BIN !== undefined && { otherBinary: OTHER_BIN }) },
+        });
+      } finally {
+        await redis.stop();
+        await postgres.discard();
       }
     },
   },

@@ -6,7 +6,7 @@
 import { Random } from '../harness/random.mjs';
 import { VERSIONS } from '../harness/clients.mjs';
 import { until } from '../harness/until.mjs';
-import { faultsOfChat, faultsOfEffects } from './checks.mjs';
+import { faultsOfChat, faultsOfEffects, faultsOfRows } from './checks.mjs';
 import { Killer } from './killer.mjs';
 import { chatOf } from './model.mjs';
 import { Talker } from './talker.mjs';
@@ -18,6 +18,8 @@ const TURNS = 3;
 const LOG_LINES = 60;
 /** In milliseconds. */
 const HOPELESS = 90_000;
+/** The same if stores may be away. */
+const HOPELESS_WITH_FAULTS = 240_000;
 
 /**
  * @typedef {object} Options
@@ -25,6 +27,7 @@ const HOPELESS = 90_000;
  * @property {boolean} [untouched] whether runs go on by themselves after a restart; without it each is asked
  * for once
  * @property {number} [chats]
+ * @property {boolean} [faults] whether stores, links, clocks and disks fail, too
  */
 
 /**
@@ -32,17 +35,22 @@ const HOPELESS = 90_000;
  * @param {Options} [options]
  * @returns {Promise<{ kills: number, requests: number }>}
  */
-export async function round(seed, { setup = {}, untouched = true, chats = 3 } = {}) {
+export async function round(
+  seed,
+  { setup = {}, untouched = true, chats = 3, faults: withFaults = false } = {},
+) {
   const random = new Random('round', seed);
   const world = await CrashWorld.create(random, setup);
   const talkers = Array.from(
     { length: chats },
     (_, place) => new Talker(world, `c${place + 1}`, random.pick(VERSIONS)),
   );
-  const killer = new Killer(world, random.fork('killer'));
+  const killer = new Killer(world, random.fork('killer'), withFaults);
   try {
-    await Promise.race([plays(world, killer, talkers, untouched), isStuck(talkers)]);
-    const faults = [...world.faults, ...world.model.faults, ...world.api.verdict, ...faultsOfEffects(world)];
+    await Promise.race([plays(world, killer, talkers, untouched), isStuck(talkers, withFaults)]);
+    const faults = [...world.faults, ...world.api.verdict, ...faultsOfEffects(world)];
+    if (!world.hasLostCommits) faults.push(...world.model.faults);
+    faults.push(...(await faultsOfRows(world)));
     for (const talker of talkers) faults.push(...(await faultsOfChat(talker)));
     if (faults.length > 0) throw new Error(faults.join('\n'));
     return { kills: killer.kills, requests: world.api.requests.length };
@@ -79,12 +87,19 @@ async function plays(world, killer, talkers, untouched) {
   );
 }
 
-/** Fails when hope is lost that the round ends. @param {Talker[]} talkers @returns {Promise<never>} */
-const isStuck = (talkers) =>
+/**
+ * Fails when hope is lost that the round ends.
+ *
+ * @param {Talker[]} talkers
+ * @param {boolean} withFaults
+ * @returns {Promise<never>}
+ */
+const isStuck = (talkers, withFaults) =>
   new Promise((_, reject) => {
     const stuck = () =>
       `the round does not end; not through: ${talkers.filter(({ concluded }) => !concluded).map(({ chat }) => chat)}`;
-    setTimeout(() => reject(new Error(stuck())), HOPELESS).unref();
+    const hopeless = withFaults ? HOPELESS_WITH_FAULTS : HOPELESS;
+    setTimeout(() => reject(new Error(stuck())), hopeless).unref();
   });
 
 /**

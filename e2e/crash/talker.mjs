@@ -10,6 +10,7 @@ import { Answering } from './answering.mjs';
 import { keyOf, mark } from './model.mjs';
 import { Reader } from './reader.mjs';
 import { BROWSER_TOOLS, mustBeAsked } from './view.mjs';
+import { Refused } from './world.mjs';
 
 /** @typedef {import('./world.mjs').CrashWorld} CrashWorld */
 /** @typedef {import('./answers.mjs').Answer} Answer */
@@ -125,20 +126,31 @@ export class Talker {
   async #says(text) {
     const { turn } = this;
     if (this.turn > 1) this.cutShort.add(turn - 1);
-    const id = `u-${this.chat}-${turn}`;
     this.#reader.forget();
-    await this.#posts(
-      { messages: [{ id, role: 'user', parts: [{ type: 'text', text }] }] },
-      false,
-      (status, tries) => {
-        // A known message that is posted again runs again while nothing stands behind it, and is nothing new
-        // otherwise.
-        if (tries > 1 || this.said.includes(id)) this.remade.add(turn);
-        if (status !== 200 && !(status === 409 && this.remade.has(turn)))
-          this.faults.push(`a post was answered ${status}`);
-        this.said.push(id);
-      },
-    );
+    for (let version = 0; ; version += 1) {
+      const id = version === 0 ? `u-${this.chat}-${turn}` : `u-${this.chat}-${turn}-${version}`;
+      const posting = this.#posts(
+        { messages: [{ id, role: 'user', parts: [{ type: 'text', text }] }] },
+        false,
+        (status, tries) => {
+          // A known message that is posted again runs again while nothing stands behind it, and is nothing new
+          // otherwise.
+          if (tries > 1 || this.said.includes(id)) this.remade.add(turn);
+          if (status !== 200 && !(status === 409 && this.remade.has(turn)))
+            this.faults.push(`a post was answered ${status}`);
+          this.said.push(id);
+        },
+        () => this.random.chance(0.5),
+      );
+      const isRefused = await posting.then(
+        () => false,
+        (error) => {
+          if (error instanceof Refused) return true;
+          throw error;
+        },
+      );
+      if (!isRefused) return;
+    }
   }
 
   async #asksAgain() {
@@ -154,13 +166,15 @@ export class Talker {
    * @param {Record<string, unknown>} body
    * @param {boolean} goesOn
    * @param {(status: number, tries: number) => void} taken
+   * @param {() => boolean} [givesUp] as in `Request`
    */
-  async #posts(body, goesOn, taken) {
+  async #posts(body, goesOn, taken, givesUp) {
     const fermata = { client: this.version, hold: this.#hold };
     const request = {
       method: 'POST',
       path: '/api/chat',
       body: { id: this.chat, tools: BROWSER_TOOLS, fermata, ...body },
+      ...(givesUp && { givesUp }),
     };
     await this.#reader.opens(this.caller, request, goesOn, taken);
   }

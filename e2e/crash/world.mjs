@@ -4,8 +4,10 @@
 
 import { isDeepStrictEqual } from 'node:util';
 import { FakeOpenAi, API_KEY } from '../harness/fake-openai.mjs';
+import { Link } from '../harness/link.mjs';
 import { byHand, journal } from '../harness/mcp.mjs';
 import { freePort } from '../harness/ports.mjs';
+import { Machine } from '../harness/preload.mjs';
 import { Server } from '../harness/server.mjs';
 import { RandomModel, SUMMARY_MODEL, chatOf } from './model.mjs';
 
@@ -31,11 +33,32 @@ resource = "the one"
 /** Thrown by whatever a client does once all clients have been stopped. */
 export class Halted extends Error {}
 
+/** Thrown for a request that was refused with 503, so that it was surely not done, and that its client gives up. */
+export class Refused extends Error {}
+
 /**
  * @typedef {object} Setup
  * @property {Record<string, string>} [settings] environment variables beside the model API's
  * @property {number} [instances]
+ * @property {import('../harness/postgres-server.mjs').PostgresServer} [postgres] a server that faults may touch
+ * @property {import('../harness/services.mjs').Redis} [redis] a server that faults may touch
+ * @property {boolean} [standby] whether there is a standby of the database
+ * @property {boolean} [machines] whether instances run on machines whose clocks and disks may fail
+ * @property {string} [otherBinary] another version of the server, which every second instance is
  */
+
+/**
+ * @typedef {object} Instance
+ * @property {number} place counted from 1
+ * @property {Server} server
+ * @property {{ postgres?: Link, redis?: Link }} links
+ * @property {Machine} [machine]
+ */
+
+/** How long after a fault that has harmed an instance a stream may still be cut by it, in milliseconds. */
+const AFTERMATH = 15_000;
+/** How long a question to the database about the owner of a chat may take, in milliseconds. */
+const LOOK = 2_000;
 
 /**
  * Whether two chunks are the same, but that one may have more words before.
@@ -54,8 +77,21 @@ export class CrashWorld {
   started = Date.now();
   /** @type {string[]} */
   #trace = [];
-  /** @type {Server[]} */
-  servers = [];
+  /** @type {Instance[]} */
+  instances = [];
+  /** @type {import('../harness/postgres-server.mjs').PostgresServer | undefined} */
+  postgres;
+  /** The database's standby, until it is promoted. */
+  /** @type {import('../harness/postgres-server.mjs').PostgresServer | undefined} */
+  standby;
+  /** @type {import('../harness/services.mjs').Redis | undefined} */
+  redis;
+  machines = false;
+  /** Whether the database has forgotten what it had confirmed. */
+  hasLostCommits = false;
+  /** When runs of an instance may have been cut off, by its place. */
+  /** @type {{ place: number, from: number, until: number }[]} */
+  #harms = [];
   /** @type {Set<() => void>} what ends the clients' requests */
   #open = new Set();
   /** @type {Map<string, string>} */
@@ -85,8 +121,12 @@ export class CrashWorld {
    * @param {Random} random
    * @param {Setup} setup
    */
-  static async create(random, { settings = {}, instances = 1 }) {
+  static async create(random, setup) {
+    const { settings = {}, instances = 1, postgres, redis, standby = false, machines = false } = setup;
     const world = new CrashWorld(random, await FakeOpenAi.start());
+    world.postgres = postgres;
+    world.redis = redis;
+    world.machines = machines;
     const api = {
       OPENAI_BASE_URL: world.api.url,
       OPENAI_API_KEY: API_KEY,
@@ -97,9 +137,24 @@ export class CrashWorld {
       FERMATA_MAX_ATTEMPTS,
     };
     try {
-      for (let place = 0; place < instances; place += 1) {
-        const server = new Server(await freePort(), { ...api, ...settings });
-        world.servers.push(server);
+      if (standby) world.standby = await postgres?.standby();
+      for (let place = 1; place <= instances; place += 1) {
+        /** @type {Instance['links']} */
+        const links = {};
+        /** @type {Record<string, string>} */
+        const stores = {};
+        if (postgres !== undefined) {
+          links.postgres = await Link.open(postgres.target);
+          stores.DATABASE_URL = links.postgres.through(postgres.url);
+        }
+        if (redis !== undefined) {
+          links.redis = await Link.open(redis.target);
+          stores.REDIS_URL = links.redis.through(redis.url);
+        }
+        const machine = machines ? new Machine() : undefined;
+        const server = new Server(await freePort(), { ...api, ...settings, ...stores }, machine?.through);
+        if (place % 2 === 0 && setup.otherBinary !== undefined) server.binary = setup.otherBinary;
+        world.instances.push({ place, server, links, ...(machine && { machine }) });
         server.configure(byHand(server, { tools: ['once', 'again', 'alone', 'ask'] }) + CONFIG);
         await server.start();
       }
@@ -108,6 +163,62 @@ export class CrashWorld {
       await world.dispose();
       throw error;
     }
+  }
+
+  get servers() {
+    return this.instances.map(({ server }) => server);
+  }
+
+  /**
+   * Notes that runs of instances may be cut off.
+   *
+   * @param {readonly Instance[]} instances
+   * @returns {() => void} to be called when the instances, their stores and the links are well again
+   */
+  harm(instances) {
+    const harms = instances.map(({ place }) => ({ place, from: Date.now(), until: Infinity }));
+    this.#harms.push(...harms);
+    return () => {
+      for (const harm of harms) harm.until = Date.now() + AFTERMATH;
+    };
+  }
+
+  /**
+   * The instance that owns the open run of a chat, if that can be found out.
+   *
+   * @param {string} chat
+   * @returns {Promise<Instance | undefined>}
+   */
+  async ownerOf(chat) {
+    if (this.instances.length === 1) return this.instances[0];
+    const query = `select driver from runs where chat_id = '${chat}' and outcome is null`;
+    const rows = this.postgres?.rows(query).catch(() => []) ?? [];
+    const timeout = new Promise((/** @type {(rows: Record<string, unknown>[]) => void} */ resolve) => {
+      setTimeout(() => resolve([]), LOOK).unref();
+    });
+    const [row] = await Promise.race([rows, timeout]);
+    return this.instances.find(
+      ({ server }) => row?.driver != null && server.log.includes(String(row.driver)),
+    );
+  }
+
+  /**
+   * A stream has ended without its run having ended, or has taken back what it had shown. That is a fault, unless it may have been cut
+   * off by something that has harmed the instance that owns the run, and that the stream came from.
+   *
+   * @param {string} chat
+   * @param {{ from: number, by: Instance | undefined, server: Server }} stream
+   * @param {string} how
+   */
+  wasCut(chat, { from, by, server }, how) {
+    this.note(chat, `= the stream was cut: ${how}`);
+    if (by === undefined || by.server !== server || this.halted) return;
+    const now = Date.now();
+    const isHarmed = this.#harms.some(
+      (harm) => harm.place === by.place && harm.from <= now && harm.until >= from,
+    );
+    if (!isHarmed)
+      this.faults.push(`${chat}: a stream of instance ${by.place}, which was well, was cut: ${how}`);
   }
 
   /** An instance that a request may go to; there is none where all are down. */
@@ -123,7 +234,7 @@ export class CrashWorld {
 
   /** @param {string} who @param {string} what */
   note(who, what) {
-    this.#trace.push(`${String(Date.now() - this.started).padStart(6)} ${who.padEnd(6)} ${what}`);
+    this.#trace.push(`${String(Date.now() - this.started).padStart(6)} ${who.padEnd(7)} ${what}`);
   }
 
   /**
@@ -135,7 +246,8 @@ export class CrashWorld {
     return this.#trace
       .filter(
         (line) =>
-          who === undefined || line.slice(7).startsWith(`${who} `) || line.slice(7).startsWith('killer'),
+          who === undefined ||
+          [`${who} `, 'killer', 'nemesis'].some((name) => line.slice(7).startsWith(name)),
       )
       .join('\n');
   }
@@ -156,7 +268,7 @@ export class CrashWorld {
     if (id === '') this.faults.push(`${chat}: a chunk without an id: ${text}`);
     const known = this.#chunks.get(`${chat} ${id}`) ?? text;
     this.#chunks.set(`${chat} ${id}`, known);
-    if (!isSame(JSON.parse(known), chunk))
+    if (!isSame(JSON.parse(known), chunk) && !this.hasLostCommits)
       this.faults.push(`${chat}: the id ${id} names two chunks: ${known} and ${text}`);
   }
 
@@ -190,6 +302,9 @@ export class CrashWorld {
   async dispose() {
     for (const end of this.#open) end();
     await Promise.all(this.servers.map((server) => server.discard()));
-    await this.api.stop();
+    const links = this.instances.flatMap(({ links }) => Object.values(links));
+    await Promise.all([...links.map((link) => link.close()), this.api.stop(), this.standby?.discard()]);
+    // The server that it stands in for was discarded when it was promoted.
+    if (this.hasLostCommits) await this.postgres?.discard();
   }
 }

@@ -14,6 +14,8 @@ export class EventStream {
   done = false;
   /** Whether the body is over, however that came about. */
   ended = false;
+  /** Whether the reader went away. */
+  left = false;
   /** @type {(event?: Event) => void} */
   #hears = () => {};
   status = 0;
@@ -46,6 +48,7 @@ export class EventStream {
 
   /** Goes away, as a closed browser tab does. */
   leave() {
+    this.left = true;
     this.#abort.abort();
   }
 

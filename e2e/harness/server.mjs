@@ -39,6 +39,9 @@ export class Server {
   #settings;
   /** @type {string[]} */
   #through;
+  /** The program, if it is not the one under test. */
+  /** @type {string | undefined} */
+  binary;
   /** Everything it has written, over all restarts. */
   log = '';
 
@@ -73,7 +76,7 @@ export class Server {
   }
 
   async start() {
-    const [command = '', ...args] = [...this.#through, binary()];
+    const [command = '', ...args] = [...this.#through, this.binary ?? binary()];
     const child = spawn(command, args, {
       cwd: this.folder,
       stdio: ['ignore', 'pipe', 'pipe'],

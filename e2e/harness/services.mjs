@@ -80,6 +80,10 @@ export class Redis {
     return `redis://127.0.0.1:${this.#port}`;
   }
 
+  get target() {
+    return { host: '127.0.0.1', port: this.#port };
+  }
+
   async start() {
     const args = ['--port', String(this.#port), '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no'];
     const child = spawn('redis-server', args, { stdio: 'ignore' });

@@ -63,6 +63,7 @@ impl Lease {
             let (store, instance, sent_at) = (self.store.clone(), self.instance.clone(), Instant::now());
             let joined = self.heartbeat.run(async move { store.join(&instance).await }).await?;
             self.clock.start(&joined, sent_at);
+            tracing::info!(instance = %self.instance, "this instance has joined those that use the database");
             Ok(())
         };
         self.acquired.get_or_try_init(join).await.copied()
