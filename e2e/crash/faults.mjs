@@ -25,6 +25,8 @@ const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
 
 /** @param {CrashWorld} world */
 const ownServer = (world) => world.postgres !== undefined;
+/** Whether the database's server is there, and not about to go. @param {CrashWorld} world */
+const hasServer = (world) => ownServer(world) && !world.isPostgresTouched;
 /** @param {CrashWorld} world */
 const hasRedis = (world) => world.redis !== undefined;
 /** @param {CrashWorld} world */
@@ -117,24 +119,27 @@ export const FAULTS = {
   },
   stop: {
     weight: 4,
-    fits: ownServer,
+    fits: hasServer,
     strikes: async (world, random) => {
       const { postgres } = world;
       if (postgres === undefined) return;
+      world.isPostgresTouched = true;
       const time = random.pick(ABSENCES);
       await postgres.stop(random.pick(['fast', 'immediate']));
       const over = await lasts(world, world.instances, 'PostgreSQL is away', time);
       await postgres.start();
+      world.isPostgresTouched = false;
       over();
     },
   },
   failover: {
     weight: 2,
-    fits: (world) => world.standby !== undefined,
+    fits: (world) => hasServer(world) && world.standby !== undefined,
     strikes: async (world, random) => {
       const { postgres, standby } = world;
       if (postgres === undefined || standby === undefined) return;
       world.standby = undefined;
+      world.isPostgresTouched = true;
       world.note('nemesis', 'the standby hears nothing more');
       const over = world.harm(world.instances);
       standby.loseTouch();
@@ -145,6 +150,7 @@ export const FAULTS = {
       world.hasLostCommits = true;
       for (const { links } of world.instances) links.postgres?.leadTo(standby.target);
       world.note('nemesis', 'the standby is the primary');
+      world.isPostgresTouched = false;
       over();
       await postgres.discard();
     },

@@ -115,9 +115,11 @@ export class Talker {
   }
 
   get record() {
-    return this.caller
-      .get(`/api/chat/${this.chat}`)
-      .then(({ body }) => /** @type {{ messages: Message[], pending: Pending[], open: boolean }} */ (body));
+    return this.caller.get(`/api/chat/${this.chat}`).then(({ status, body }) => {
+      // The chat is gone if the database has forgotten its first message.
+      if (status === 404 && this.world.hasLostCommits) return { messages: [], pending: [], open: false };
+      return /** @type {{ messages: Message[], pending: Pending[], open: boolean }} */ (body);
+    });
   }
 
   // --- what it asks for ---

@@ -81,6 +81,8 @@ export class CrashWorld {
   instances = [];
   /** @type {import('../harness/postgres-server.mjs').PostgresServer | undefined} */
   postgres;
+  /** Whether a fault is about to stop the database's server, or has stopped it. */
+  isPostgresTouched = false;
   /** The database's standby, until it is promoted. */
   /** @type {import('../harness/postgres-server.mjs').PostgresServer | undefined} */
   standby;

@@ -41,7 +41,7 @@ use crate::{
     record::Record,
     run::{Compaction, Ending, Event, Next, Phase, Run, interrupted, shutting_down},
     run_log::Writer,
-    services::{OpenRun, PolicySnapshot, ResourceLock, Services},
+    services::{OpenRun, Patience, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
     store::{Change, StoreError},
     summarizer::WriteError,
@@ -63,6 +63,10 @@ pub(crate) struct ActiveRun {
     ownership: Ownership,
     /// The number of times that the run was resumed to be worked on since it last got on, as it is saved.
     attempts: u32,
+    /// The reason for which something could not be done after it was saved.
+    failure: Option<StoreError>,
+    /// `false` while the run has decided something that has to be saved and is not.
+    is_saved: bool,
     /// Changes to the chat that a request has made; they are saved with what follows from the request.
     unsaved: Vec<Change>,
     /// The message that the run goes on from, as it was saved last, if it was needed before.
@@ -122,6 +126,8 @@ enum Ownership {
 /// The work for the current step, besides its calls.
 enum StepWork {
     None,
+    /// The request to the model is about to be made.
+    Request,
     /// The request to the model waits for its turn.
     Queue(oneshot::Receiver<Slot>),
     /// What is known of the user is looked for, before the model is asked for the first time.
@@ -166,6 +172,10 @@ struct SummaryWork {
 
 /// An event that an active run has waited for.
 pub(crate) enum Happening {
+    /// Something could not be done after it was saved.
+    Failed(StoreError),
+    /// The model is to be asked.
+    Request,
     /// An endpoint has handed answers over.
     Answered(AnswerBatch),
     Recollected(Recollection),
@@ -208,6 +218,8 @@ impl ActiveRun {
             toolbox,
             ownership,
             attempts: 0,
+            failure: None,
+            is_saved: true,
             unsaved: Vec::new(),
             earlier: None,
             saved_plan: None,
@@ -238,6 +250,11 @@ impl ActiveRun {
         active.history = new.history.map(|messages| ReadMessages { first: 0, messages });
         active.apply(Event::Begun).await?;
         Ok(active)
+    }
+
+    /// Returns whether the run is as it was saved, so that a failure of the store costs it nothing.
+    pub fn is_saved(&self) -> bool {
+        self.is_saved
     }
 
     /// Returns whether the run is over.
@@ -274,6 +291,9 @@ impl ActiveRun {
 
     /// Waits for something to happen to the run. Cancel safe.
     pub async fn next(&mut self) -> Happening {
+        if let Some(error) = self.failure.take() {
+            return Happening::Failed(error);
+        }
         let deadline = self.next_deadline();
         tokio::select! {
             Some(answered) = self.answers.next(), if !self.answers.is_empty() => match answered {
@@ -299,6 +319,11 @@ impl ActiveRun {
     /// Has the run decide what follows from something that has happened.
     pub async fn handle(&mut self, happening: Happening) -> Result<(), StoreError> {
         let event = match happening {
+            Happening::Failed(error) => return Err(error),
+            Happening::Request => {
+                self.step = StepWork::None;
+                return self.ask_model().await;
+            }
             Happening::Model(events) => return self.handle_model(events).await,
             Happening::ModelStreamEnded => {
                 return self.handle_model(vec![Err(stream_ended_early())]).await;
@@ -338,7 +363,8 @@ impl ActiveRun {
         let usage_before = self.run.state.usage.unwrap_or_default();
         let asked = match &self.step {
             StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at, stream.estimated)),
-            StepWork::Queue(_)
+            StepWork::Request
+            | StepWork::Queue(_)
             | StepWork::Recollection(_)
             | StepWork::Summary(_)
             | StepWork::InputChecks(_)
@@ -409,7 +435,9 @@ impl ActiveRun {
         // The run at work has done this process no harm: the end comes from outside, and is not counted against the run.
         let run = self.run.id.clone();
         let attempts = self.attempts - 1;
-        self.record.commit(&self.services, vec![Change::SetRunOwner { run, owner: None, attempts }]).await
+        self.record
+            .commit(&self.services, Patience::Run, vec![Change::SetRunOwner { run, owner: None, attempts }])
+            .await
     }
 
     /// Drops the run from memory; its readers look for it again.
@@ -432,6 +460,7 @@ impl StepWork {
     async fn next(&mut self) -> Happening {
         let stream = match self {
             Self::None => return std::future::pending().await,
+            Self::Request => return Happening::Request,
             Self::Queue(turn) => {
                 return match turn.await {
                     Ok(slot) => Happening::RequestAdmitted(slot),

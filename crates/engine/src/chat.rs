@@ -4,8 +4,9 @@
 //! while something happens in the chat. It does not know where requests come from: if another instance owns the chat, the request is given
 //! back with that instance's id.
 //!
-//! Nothing that cannot be saved is done: when the store fails, the actor drops everything and leaves the chat as it was saved last, for
-//! the next actor to resume.
+//! Nothing that cannot be saved is done. While the store is away, what has to be saved is tried again and again, and the run's readers go
+//! on. If the store stays away for longer than that, the actor drops everything and leaves the chat as it was saved last, for the next
+//! actor to resume.
 
 mod delivery;
 mod requests;
@@ -20,7 +21,7 @@ use crate::{
     active_run::{ActiveRun, Happening, Resumption},
     mailbox::Mailbox,
     record::Record,
-    services::Services,
+    services::{Patience, Services},
     store::{InstanceId, RunRecord, StoreError},
 };
 
@@ -165,12 +166,26 @@ impl ChatActor {
     async fn attempt(&mut self, message: &mut ActorMessage, is_last: bool) -> Result<(), StoreError> {
         if let ChatState::Active(active) = &mut self.state {
             // Reading makes no commit, which would tell that another instance has gone on with the run.
-            active.record.verify_if_in_doubt(&self.services).await?;
+            let patience = match message {
+                ActorMessage::Request(_) => Patience::Request,
+                ActorMessage::Wake | ActorMessage::Verify => Patience::Run,
+            };
+            match active.record.verify_if_in_doubt(&self.services, patience).await {
+                Ok(()) => {}
+                Err(error) => {
+                    if let (ActorMessage::Request(request), StoreError::Unavailable(_)) =
+                        (&mut *message, &error)
+                    {
+                        request.refuse(error.clone().into());
+                    }
+                    return self.after_request(Some(error));
+                }
+            }
         }
         match message {
             ActorMessage::Request(request) => request.handle(self, is_last).await,
             ActorMessage::Wake => self.activate().await,
-            ActorMessage::Verify => self.verify().await,
+            ActorMessage::Verify => self.verify(Patience::Run).await,
         }
     }
 
@@ -229,14 +244,24 @@ impl ChatActor {
     }
 
     /// Looks whether the chat is still as this process knows it, if it has an open run here.
-    async fn verify(&mut self) -> Result<(), StoreError> {
+    async fn verify(&mut self, patience: Patience) -> Result<(), StoreError> {
         match &mut self.state {
-            ChatState::Active(active) => active.record.verify(&self.services).await,
+            ChatState::Active(active) => active.record.verify(&self.services, patience).await,
             ChatState::Unread
             | ChatState::Absent
             | ChatState::Elsewhere(_)
             | ChatState::Idle(_)
             | ChatState::Dormant { .. } => Ok(()),
+        }
+    }
+
+    /// Returns whether the actor can go on after a request that has failed as the store did. It cannot if what it knows of the chat is not
+    /// what was saved.
+    fn after_request(&self, failure: Option<StoreError>) -> Result<(), StoreError> {
+        match (failure, &self.state) {
+            (None, _) => Ok(()),
+            (Some(StoreError::Unavailable(_)), ChatState::Active(active)) if active.is_saved() => Ok(()),
+            (Some(error), _) => Err(error),
         }
     }
 

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use crate::{
     context::{ModelContext, Unremembered},
     memories::count_changes,
-    services::{PolicySnapshot, Services},
+    services::{Patience, PolicySnapshot, Services},
     store::{Change, ChatRecord, StoreError, Version},
     summary::{Covered, MemoryPlan, WrittenSummary},
 };
@@ -163,7 +163,12 @@ impl Record {
     }
 
     /// Makes changes to the chat, unless another instance has changed it meanwhile.
-    pub async fn commit(&mut self, services: &Services, changes: Vec<Change>) -> Result<(), StoreError> {
+    pub async fn commit(
+        &mut self,
+        services: &Services,
+        patience: Patience,
+        changes: Vec<Change>,
+    ) -> Result<(), StoreError> {
         let now = services.clock.now();
         let mut messages = self.messages;
         for change in &changes {
@@ -174,7 +179,12 @@ impl Record {
             }
         }
         let changes_memories = changes.iter().any(|change| matches!(change, Change::ChangeMemories { .. }));
-        self.version = services.store.commit(&self.chat, self.version, now, changes).await?;
+        if !changes.is_empty() {
+            let to = Version(services.ids.next_number());
+            let (store, changes) = (&services.store, &changes);
+            services.patiently(patience, || store.commit(&self.chat, self.version, to, now, changes)).await?;
+            self.version = to;
+        }
         self.messages = messages;
         if changes_memories {
             services.memories.note_unembedded();
@@ -186,21 +196,22 @@ impl Record {
     ///
     /// # Errors
     /// Returns [`StoreError::Fenced`] if it is not.
-    pub async fn verify(&self, services: &Services) -> Result<(), StoreError> {
-        if services.store.version(&self.chat).await? == Some(self.version) {
-            Ok(())
-        } else {
-            Err(StoreError::Fenced)
-        }
+    pub async fn verify(&self, services: &Services, patience: Patience) -> Result<(), StoreError> {
+        let stored = services.patiently(patience, || services.store.version(&self.chat)).await?;
+        if stored == Some(self.version) { Ok(()) } else { Err(StoreError::Fenced) }
     }
 
     /// As [`Record::verify`], if the lease of this instance was lost since it looked last, or may have been.
-    pub async fn verify_if_in_doubt(&mut self, services: &Services) -> Result<(), StoreError> {
+    pub async fn verify_if_in_doubt(
+        &mut self,
+        services: &Services,
+        patience: Patience,
+    ) -> Result<(), StoreError> {
         // In this order: a renewal raises the epoch before it removes the doubt.
         let is_in_doubt = services.lease.is_in_doubt();
         let epoch = services.lease.epoch();
         if is_in_doubt || epoch != self.lease_epoch {
-            self.verify(services).await?;
+            self.verify(services, patience).await?;
             self.lease_epoch = epoch;
         }
         Ok(())

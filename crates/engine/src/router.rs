@@ -249,8 +249,8 @@ impl Router {
         match self.mailboxes.send(chat, message, start) {
             Ok(()) => true,
             Err(Full(message)) => {
-                if let ActorMessage::Request(request) = message {
-                    request.refuse_as_busy();
+                if let ActorMessage::Request(mut request) = message {
+                    request.refuse(Unavailable::Busy);
                 }
                 false
             }

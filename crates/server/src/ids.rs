@@ -31,6 +31,11 @@ impl Ids for RandomIds {
         }
         id
     }
+
+    fn next_number(&self) -> u64 {
+        // The lower 62 bits of a UUID of version 4 are random.
+        (Uuid::new_v4().as_u64_pair().1 & ((1 << 62) - 1)).max(1)
+    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! PostgreSQL undoes one of two transactions that are in each other's way. The work that is handed in is then done again from its
 //! beginning, so it may be done several times.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use fermata_engine::store::StoreError;
 
 use crate::{
@@ -48,6 +50,37 @@ impl Backend {
             }
             Self::Postgres(database) => database.run(work).await,
         }
+    }
+
+    /// Runs queries that write in one transaction, which is handed in and, unless they fail, given back to be committed.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unclear`] if the database may have heard that it is to commit, and has not said that it has done so.
+    pub async fn transact<T, W>(&self, work: impl Fn(Transaction) -> W) -> Result<T, StoreError>
+    where
+        W: Future<Output = Result<(Transaction, T), Fault>>,
+    {
+        // Of any of the attempts.
+        let may_be_committed = AtomicBool::new(false);
+        let done = self.run(|| async {
+            let (transaction, done) = work(self.begin().await?).await?;
+            may_be_committed.store(true, Ordering::Relaxed);
+            let committed = transaction.commit().await;
+            if let Err(Fault::Collided(_) | Fault::Full(_)) = committed {
+                may_be_committed.store(false, Ordering::Relaxed);
+            }
+            committed.map(|()| done)
+        });
+        let done = done.await.map_err(|error| match error {
+            StoreError::Unavailable(text) if may_be_committed.load(Ordering::Relaxed) => {
+                StoreError::Unclear(text)
+            }
+            error => error,
+        });
+        if let Self::Sqlite(database) = self {
+            database.note(&done);
+        }
+        done
     }
 
     /// Does work with transactions of its own.

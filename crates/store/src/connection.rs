@@ -4,7 +4,6 @@
 //! drivers know its type, so the compiler checks each query for both databases, and a value may be written differently in each of them, as
 //! [`Text`](crate::text::Text) is.
 
-use fermata_engine::store::StoreError;
 use sqlx::{
     Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
     pool::PoolConnection,
@@ -113,21 +112,6 @@ impl Transaction {
         match self {
             Self::Sqlite(transaction) => transaction.commit().await.map_err(failed),
             Self::Postgres(transaction) => transaction.commit().await.map_err(failed),
-        }
-    }
-
-    /// Commits like [`Transaction::commit`]. If PostgreSQL does not answer, the error is [`StoreError::Unclear`], because it may have heard
-    /// the request.
-    pub async fn commit_or_unclear(self) -> Result<(), Fault> {
-        let is_remote = match self {
-            Self::Sqlite(_) => false,
-            Self::Postgres(_) => true,
-        };
-        match self.commit().await {
-            Err(Fault::Store(StoreError::Unavailable(text))) if is_remote => {
-                Err(StoreError::Unclear(text).into())
-            }
-            other => other,
         }
     }
 }

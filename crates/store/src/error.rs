@@ -12,13 +12,16 @@ pub enum Fault {
     /// Two transactions were in each other's way and the database has undone this one, which can be done again from its beginning. The
     /// text is for the operator.
     Collided(String),
+    /// There is no room on the disk, and nothing was changed. The text is for the operator.
+    Full(String),
     /// The error that the engine gets.
     Store(StoreError),
 }
 
-/// SQLite's primary result codes that mean something other than "try again".
+/// SQLite's primary result codes that mean something other than "try again, if it was not done".
 mod code {
     pub const CORRUPT: u32 = 11;
+    pub const FULL: u32 = 13;
     pub const CONSTRAINT: u32 = 19;
     pub const NOT_A_DATABASE: u32 = 26;
 }
@@ -48,6 +51,7 @@ pub fn failed(error: sqlx::Error) -> Fault {
     }
     match primary_code(error.as_ref()) {
         Some(code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Corrupt(text).into(),
+        Some(code::FULL) => Fault::Full(text),
         // A trigger that refuses is a constraint too, and has no kind of its own.
         Some(code::CONSTRAINT) => conflict(text),
         Some(_) | None => StoreError::Unavailable(text).into(),
@@ -75,7 +79,7 @@ impl From<StoreError> for Fault {
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Collided(text) => Self::Unavailable(text),
+            Fault::Collided(text) | Fault::Full(text) => Self::Unavailable(text),
             Fault::Store(error) => error,
         }
     }

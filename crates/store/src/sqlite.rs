@@ -51,7 +51,9 @@ impl SqliteDatabase {
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         match written {
             Ok(_) => *failure = None,
-            Err(StoreError::Unavailable(reason)) => *failure = Some((Instant::now(), reason.clone())),
+            Err(StoreError::Unavailable(reason) | StoreError::Unclear(reason)) => {
+                *failure = Some((Instant::now(), reason.clone()));
+            }
             Err(_) => {}
         }
     }
@@ -95,7 +97,7 @@ impl SqliteDatabase {
         let was_dead = renew(&mut connection, instance).await?;
         let alive = instances::alive(&mut connection).await?;
         transaction.commit().await.map_err(failed)?;
-        Ok(Renewed { was_dead, alive, now: None })
+        Ok(Renewed { was_dead, has_failed_over: false, alive, now: None })
     }
 }
 
@@ -144,7 +146,7 @@ mod tests {
             message: MessageId::new("m"),
             owner: InstanceId::new("i"),
         };
-        store.commit(chat, Version::NONE, Timestamp::UNIX_EPOCH, vec![create, open]).await.unwrap();
+        store.commit(chat, Version::NONE, Version(1), Timestamp::UNIX_EPOCH, &[create, open]).await.unwrap();
     }
 
     fn append(first: u64, chunk: String) -> Vec<Change> {
@@ -159,11 +161,15 @@ mod tests {
     async fn a_full_database_is_unavailable_and_goes_on_when_there_is_room() {
         let (database, store, chat) = in_memory().await;
         set(&database, "pragma max_page_count = 1").await;
-        let full =
-            store.commit(&chat, Version(1), Timestamp::UNIX_EPOCH, append(1, "x".repeat(1_000_000))).await;
+        let full = store
+            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "x".repeat(1_000_000)))
+            .await;
         assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
         set(&database, "pragma max_page_count = 1000000").await;
-        store.commit(&chat, Version(1), Timestamp::UNIX_EPOCH, append(1, "x".into())).await.unwrap();
+        store
+            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "x".into()))
+            .await
+            .unwrap();
     }
 
     /// Changes for which SQLite, if there is no room, ends the whole transaction by itself.
@@ -186,13 +192,19 @@ mod tests {
         for attempt in 1..=3 {
             set(database, "pragma max_page_count = 1").await;
             let full = store
-                .commit(chat, Version(1), Timestamp::UNIX_EPOCH, say("x".repeat(1_000_000 * attempt)))
+                .commit(
+                    chat,
+                    Version(1),
+                    Version(2),
+                    Timestamp::UNIX_EPOCH,
+                    &say("x".repeat(1_000_000 * attempt)),
+                )
                 .await;
             assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
             assert!(store.ready().await.is_err(), "it says that it cannot write");
         }
         set(database, "pragma max_page_count = 1000000").await;
-        store.commit(chat, Version(1), Timestamp::UNIX_EPOCH, say("x".into())).await.unwrap();
+        store.commit(chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &say("x".into())).await.unwrap();
         assert_eq!(store.messages(chat).await.unwrap().len(), 1, "what failed has left nothing");
         store.ready().await.unwrap();
     }
@@ -218,13 +230,17 @@ mod tests {
             &mut Connection::Sqlite(&mut given_up),
             &chat,
             Version(1),
+            Version(2),
             Timestamp::UNIX_EPOCH,
             &append(1, "x".into()),
         )
         .await
         .unwrap();
         drop(given_up);
-        store.commit(&chat, Version(1), Timestamp::UNIX_EPOCH, append(1, "y".into())).await.unwrap();
+        store
+            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "y".into()))
+            .await
+            .unwrap();
         assert_eq!(store.chat(&chat).await.unwrap().unwrap().open_run.unwrap().texts(), ["y"]);
     }
 }

@@ -156,24 +156,20 @@ impl ChatStore for SqlStore {
     async fn commit(
         &self,
         chat: &ChatId,
-        version: Version,
+        from: Version,
+        to: Version,
         at: Timestamp,
-        changes: Vec<Change>,
-    ) -> Result<Version, StoreError> {
+        changes: &[Change],
+    ) -> Result<(), StoreError> {
         if changes.is_empty() {
-            return Ok(version);
+            return Ok(());
         }
-        let made = self.backend.run(|| async {
-            let mut transaction = self.backend.begin().await?;
-            let next = changes::make(&mut transaction.get(), chat, version, at, &changes).await?;
-            transaction.commit_or_unclear().await?;
-            Ok(next)
-        });
-        let made = made.await;
-        if let Backend::Sqlite(database) = &self.backend {
-            database.note(&made);
-        }
-        made
+        self.backend
+            .transact(|mut transaction| async move {
+                changes::make(&mut transaction.get(), chat, from, to, at, changes).await?;
+                Ok((transaction, ()))
+            })
+            .await
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
@@ -185,14 +181,12 @@ impl ChatStore for SqlStore {
     }
 
     async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
-        let deleted = self
-            .backend
-            .write(|mut db| async move { changes::delete(&mut db.get(), chat, version).await })
-            .await;
-        if let Backend::Sqlite(database) = &self.backend {
-            database.note(&deleted);
-        }
-        deleted
+        self.backend
+            .transact(|mut transaction| async move {
+                changes::delete(&mut transaction.get(), chat, version).await?;
+                Ok((transaction, ()))
+            })
+            .await
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
@@ -214,10 +208,9 @@ impl ChatStore for SqlStore {
             return Ok(usage);
         }
         self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            .transact(|mut transaction| async move {
                 owners::count_chats(&mut transaction.get(), owner).await?;
-                transaction.commit().await
+                Ok((transaction, ()))
             })
             .await?;
         Ok(self.backend.read(usage).await?.unwrap_or_default())
@@ -233,19 +226,17 @@ impl ChatStore for SqlStore {
             let batch = chats::BATCH.min(limit - forgotten);
             let old =
                 |mut db: PooledConnection| async move { chats::old(&mut db.get(), before, batch).await };
-            let old = self.backend.read(old).await?;
+            let old = &self.backend.read(old).await?;
             // Each batch is a transaction, so that others can write before the next one.
-            let deleting = self.backend.run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            let deleting = self.backend.transact(|mut transaction| async move {
                 let mut deleted = 0;
-                for (chat, version) in &old {
+                for (chat, version) in old {
                     // A chat that has changed meanwhile stays.
                     if chats::delete(&mut transaction.get(), chat, *version).await? {
                         deleted += 1;
                     }
                 }
-                transaction.commit().await?;
-                Ok(deleted)
+                Ok((transaction, deleted))
             });
             let deleted = deleting.await?;
             if deleted == 0 {
@@ -266,22 +257,18 @@ impl ChatStore for SqlStore {
 
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            .transact(|mut transaction| async move {
                 let forgotten = runs::forget_logs(&mut transaction.get(), before, limit).await?;
-                transaction.commit().await?;
-                Ok(forgotten)
+                Ok((transaction, forgotten))
             })
             .await
     }
 
     async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            .transact(|mut transaction| async move {
                 let forgotten = audit::forget(&mut transaction.get(), before, limit).await?;
-                transaction.commit().await?;
-                Ok(forgotten)
+                Ok((transaction, forgotten))
             })
             .await
     }

@@ -11,6 +11,7 @@ use crate::{
     AnswerError, Following, Reader, Submission, SubmitError,
     run::{AnswerSource, Context, Event, Rejected, Validation, claims_settled_call, client_view},
     run_log::Start,
+    services::Patience,
     store::Change,
 };
 
@@ -185,7 +186,7 @@ impl ActiveRun {
         if let Rejected::Denied(event) = &rejected {
             let (owner, run) = (self.record.owner.clone(), Some(self.run.id.clone()));
             let audit = Change::Audit { owner, run, event: event.clone() };
-            self.record.commit(&self.services, vec![audit]).await?;
+            self.record.commit(&self.services, Patience::Run, vec![audit]).await?;
         }
         Err(rejected.into())
     }

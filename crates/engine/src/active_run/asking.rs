@@ -13,7 +13,7 @@ use crate::{
     model::{ModelError, ModelRequest},
     prompt::{PromptContext, prompt},
     run::{Compaction, CompactionState, Event},
-    services::Services,
+    services::{Patience, Services},
     store::StoreError,
     summarizer::{self, WriteError},
     summary::{SummaryPlan, WrittenSummary},
@@ -33,7 +33,8 @@ pub(super) struct ReadMessages {
 
 impl ReadMessages {
     async fn from(services: &Services, chat: &ChatId, first: usize) -> Result<Self, StoreError> {
-        let messages = services.store.messages_at(chat, first..usize::MAX).await?;
+        let read = || services.store.messages_at(chat, first..usize::MAX);
+        let messages = services.patiently(Patience::Run, read).await?;
         Ok(Self { first, messages })
     }
 }
@@ -240,7 +241,7 @@ impl ActiveRun {
     async fn save_fit(&mut self, fit: Fit) -> Result<(), StoreError> {
         self.record.context.fit = fit;
         let change = self.record.context.saved();
-        self.record.commit(&self.services, vec![change]).await
+        self.record.commit(&self.services, Patience::Run, vec![change]).await
     }
 
     fn send(&mut self, fitted: Fitted, overflows: u32) {
@@ -252,6 +253,7 @@ impl ActiveRun {
         let retries = match &self.step {
             StepWork::Model(silent) if overflows == 0 => silent.retries + 1,
             StepWork::Model(_)
+            | StepWork::Request
             | StepWork::Queue(_)
             | StepWork::Recollection(_)
             | StepWork::Summary(_)

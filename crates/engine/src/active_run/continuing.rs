@@ -10,7 +10,7 @@ use crate::{
     AnswerError, Following, Submission, SubmitError,
     run::{Continuation, Event},
     run_log::{Start, Writer},
-    services::OpenRun,
+    services::{OpenRun, Patience},
     store::{Change, StoreError, json_bytes},
 };
 
@@ -103,7 +103,11 @@ impl ActiveRun {
         let Some(earlier) = &self.run.state.earlier else { return Ok(None) };
         let before = match self.earlier.take() {
             Some(message) => message,
-            None => match self.services.store.message(&self.record.chat, &earlier.id).await? {
+            None => match self
+                .services
+                .patiently(Patience::Run, || self.services.store.message(&self.record.chat, &earlier.id))
+                .await?
+            {
                 Some((_, message)) => message,
                 None => return Ok(None),
             },

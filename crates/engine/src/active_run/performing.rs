@@ -10,7 +10,7 @@ use crate::{
     context::Window,
     record::Record,
     run::{AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
-    services::{LockRequest, PolicySnapshot, Services},
+    services::{LockRequest, Patience, PolicySnapshot, Services},
     store::StoreError,
 };
 
@@ -42,6 +42,7 @@ impl ActiveRun {
             next = self.next_at_once(&mut effects.before);
         }
         effects.commit.is_progress = self.run.is_progress(&effects, is_recovery);
+        self.is_saved &= effects.commit.is_empty();
         effects
     }
 
@@ -95,6 +96,10 @@ impl ActiveRun {
     }
 
     /// Performs what the run has decided, in the order of [`Effects`]. What comes before the commit is done when this is called.
+    ///
+    /// # Errors
+    /// If this fails, nothing was done. What goes wrong after the commit is an event of its own ([`Happening::Failed`]), because a request
+    /// that has led to the commit has succeeded.
     pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
         let Effects { before: _, commit, after } = effects;
         // The last two are for whoever has applied the event (`handle_tool`).
@@ -116,7 +121,11 @@ impl ActiveRun {
         }
         if !execute.is_empty() {
             // This process may have stood still since the commit, and another instance may have settled these calls.
-            self.record.verify_if_in_doubt(&self.services).await?;
+            let (record, services) = (&mut self.record, &self.services);
+            if let Err(error) = record.verify_if_in_doubt(services, Patience::Run).await {
+                self.failure = Some(error);
+                return Ok(());
+            }
         }
         for call in &release {
             self.release(call);
@@ -140,7 +149,7 @@ impl ActiveRun {
         }
         match next {
             Next::Nothing => {}
-            Next::AskModel => self.ask_model().await?,
+            Next::AskModel => self.step = StepWork::Request,
             Next::Close(ending) => self.close(&ending),
         }
         if self.run.is_waiting() {

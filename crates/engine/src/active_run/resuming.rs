@@ -13,7 +13,7 @@ use crate::{
     record::Record,
     run::{Ending, Event, Run, RunSettings, RunState, SavedRun},
     run_log::Writer,
-    services::Services,
+    services::{Patience, Services},
     store::{Change, RunRecord, StoreError, json_bytes},
 };
 
@@ -39,7 +39,13 @@ impl ActiveRun {
         if works {
             // Before anything of the run is looked at: whatever it does to this process, the next one knows of the attempt.
             let owner = Some(services.lease.instance.clone());
-            record.commit(services, vec![Change::SetRunOwner { run: run.clone(), owner, attempts }]).await?;
+            record
+                .commit(
+                    services,
+                    Patience::Request,
+                    vec![Change::SetRunOwner { run: run.clone(), owner, attempts }],
+                )
+                .await?;
         }
         let max_attempts = services.settings.limits.attempts;
         let gives_up = works && attempts >= max_attempts;
@@ -54,7 +60,7 @@ impl ActiveRun {
                 if works {
                     // Another version of the server may be able to read it.
                     let change = Change::SetRunOwner { run, owner: None, attempts: attempts_before };
-                    record.commit(services, vec![change]).await?;
+                    record.commit(services, Patience::Request, vec![change]).await?;
                 }
                 return Err(error);
             }
@@ -146,7 +152,7 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
         changes.push(Change::PutCall { run: run.clone(), call: Box::new(call) });
     }
     changes.push(Change::CloseRun { run, outcome: Ending::CrashLoop.name() });
-    record.commit(services, changes).await
+    record.commit(services, Patience::Request, changes).await
 }
 
 /// Settles the calls of a message that are open in it: as their rows say, or as cancelled if they are open there, too.

@@ -3,6 +3,7 @@
 use super::{ActiveRun, Ownership};
 use crate::{
     run::{Commit, Effects, Ending, Run},
+    services::Patience,
     store::{Change, InstanceId, StoreError, json_bytes},
 };
 
@@ -44,7 +45,10 @@ impl ActiveRun {
         if summary_is_due {
             changes.push(Change::ScheduleSummary { due: Some(self.services.clock.now()) });
         }
-        self.record.commit(&self.services, changes).await?;
+        let begins = changes.iter().any(|change| matches!(change, Change::OpenRun { .. }));
+        let patience = if begins { Patience::Request } else { Patience::Run };
+        self.record.commit(&self.services, patience, changes).await?;
+        self.is_saved = true;
         self.saved_plan = plan;
         if summary_is_due {
             self.services.due_summaries.add(self.record.chat.clone(), self.record.owner.clone());

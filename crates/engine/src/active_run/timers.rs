@@ -56,7 +56,8 @@ impl ActiveRun {
         if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             let may_retry = match &self.step {
                 StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
-                StepWork::Queue(_)
+                StepWork::Request
+                | StepWork::Queue(_)
                 | StepWork::Recollection(_)
                 | StepWork::Summary(_)
                 | StepWork::InputChecks(_)
@@ -97,7 +98,8 @@ impl ActiveRun {
                 let silent = stream.last_event_at + limits.model_timeout;
                 Some(silent.min(stream.asked_at + limits.model_call_timeout))
             }
-            StepWork::Queue(_)
+            StepWork::Request
+            | StepWork::Queue(_)
             | StepWork::Recollection(_)
             | StepWork::Summary(_)
             | StepWork::InputChecks(_)

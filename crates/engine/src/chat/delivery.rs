@@ -8,6 +8,7 @@ use crate::{
     Unavailable,
     errors::RequestError,
     request::ChatRequest,
+    services::Patience,
     store::{InstanceId, StoreError},
 };
 
@@ -30,8 +31,8 @@ pub(crate) trait Deliver: Send {
     /// Gives the request back, because another instance owns the chat.
     fn send_back(self: Box<Self>, owner: InstanceId);
 
-    /// Refuses the request, because too many others wait.
-    fn refuse_as_busy(self: Box<Self>);
+    /// Refuses the request: nothing of it was done.
+    fn refuse(&mut self, unavailable: Unavailable);
 }
 
 /// A request that a chat actor can handle.
@@ -87,7 +88,7 @@ impl<R: Handle> Deliver for Delivery<R> {
             && refusal.store().is_none()
             && actor.services.store.is_shared()
             // A refusal makes no commit, which would tell whether another instance has changed the chat.
-            && let Err(error) = actor.verify().await
+            && let Err(error) = actor.verify(Patience::Request).await
         {
             result = Err(error.into());
         }
@@ -95,10 +96,7 @@ impl<R: Handle> Deliver for Delivery<R> {
         if failure != Some(StoreError::Fenced) || is_last_attempt {
             self.reply(result);
         }
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        actor.after_request(failure)
     }
 
     fn send_back(self: Box<Self>, owner: InstanceId) {
@@ -108,7 +106,7 @@ impl<R: Handle> Deliver for Delivery<R> {
         }
     }
 
-    fn refuse_as_busy(mut self: Box<Self>) {
-        self.reply(Err(Unavailable::Busy.into()));
+    fn refuse(&mut self, unavailable: Unavailable) {
+        self.reply(Err(unavailable.into()));
     }
 }

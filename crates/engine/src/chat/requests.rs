@@ -19,6 +19,7 @@ use crate::{
     request::{CancelCall, Delete, EditInput, EndGrant, Grants, Rejoin, Resume, Stop, View},
     run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
     run_log::Writer,
+    services::Patience,
     store::{Change, StoreError},
     view::{Detail, Outline, SHORT_CHAT, shown},
 };
@@ -255,7 +256,7 @@ impl Handle for EndGrant {
         };
         let audit = Change::Audit { owner: self.owner.clone(), run: None, event: Box::new(event) };
         let end = Change::EndGrant { tool: self.tool.clone(), by: self.owner.clone() };
-        record.commit(&services, vec![end, audit]).await?;
+        record.commit(&services, Patience::Request, vec![end, audit]).await?;
         record.grants.remove(&self.tool);
         Ok(())
     }
@@ -288,7 +289,7 @@ impl ChatActor {
             && refusal.store().is_none()
             && self.services.store.is_shared()
             // A refusal makes no commit, which would tell whether another instance has changed the chat.
-            && let Err(error) = self.verify().await
+            && let Err(error) = self.verify(Patience::Request).await
         {
             result = Err(error.into());
         }
@@ -299,10 +300,7 @@ impl ChatActor {
             // The client may have gone.
             let _ = batch.reply.send(result);
         }
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
+        self.after_request(failure)
     }
 
     /// Accepts answers, all or none. Returns `None` if an input or content has to be checked first.
@@ -311,7 +309,7 @@ impl ChatActor {
             return Err(AnswerError::no_such_chat());
         }
         let ChatState::Active(active) = &mut self.state else { return Ok(None) };
-        active.record.verify_if_in_doubt(&self.services).await?;
+        active.record.verify_if_in_doubt(&self.services, Patience::Request).await?;
         let live = active.own_answers(&batch.answers);
         // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
         let mut receipts = self.repeat_settled(&batch.answers).await?;

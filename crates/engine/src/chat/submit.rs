@@ -21,7 +21,7 @@ use crate::{
         reconcile_finished,
     },
     run_log::{Start, Writer},
-    services::{OpenRun, PolicySnapshot},
+    services::{OpenRun, Patience, PolicySnapshot},
     store::{Change, OwnerUsage, StoreError, json_bytes},
 };
 
@@ -374,7 +374,7 @@ impl ChatActor {
             let mut changes = vec![Change::Posted { profile }];
             changes.extend(record.choose(&submission.body.fermata));
             changes.extend(record.put_show(&submission.body.fermata.show));
-            record.commit(&services, changes).await?;
+            record.commit(&services, Patience::Request, changes).await?;
         }
         let run = RunId::new(services.ids.next("run_"));
         let reader = Reader::of(run.clone(), profile, chunks);

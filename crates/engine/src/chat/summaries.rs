@@ -9,6 +9,7 @@ use crate::{
     SummaryError, SummaryView,
     context::SummaryJob,
     request::{CorrectSummary, PlanSummary, SaveSummary},
+    services::Patience,
     store::{Change, SummaryRecord},
     summary::{Covered, SummaryPlan, bounded},
 };
@@ -28,7 +29,9 @@ impl Handle for PlanSummary {
             let of_job = record.context.job.as_ref().map(|job| job.until);
             let waits_until = of_job.max(record.context.paused_until).filter(|until| *until > now);
             if waits_until.is_some() {
-                record.commit(&services, vec![Change::ScheduleSummary { due: waits_until }]).await?;
+                record
+                    .commit(&services, Patience::Request, vec![Change::ScheduleSummary { due: waits_until }])
+                    .await?;
                 return Ok(None);
             }
         }
@@ -50,7 +53,7 @@ impl Handle for PlanSummary {
             }
             record.context.was_full = false;
             let changes = vec![record.context.saved(), Change::ScheduleSummary { due: None }];
-            record.commit(&services, changes).await?;
+            record.commit(&services, Patience::Request, changes).await?;
             return Ok(None);
         }
         let previous = record.context.next.as_ref().or(record.context.fit.summary.as_ref()).cloned();
@@ -68,7 +71,7 @@ impl Handle for PlanSummary {
         let job = services.ids.next("sum_");
         record.context.job = Some(SummaryJob { id: job.clone(), most, until });
         let claim = vec![record.context.saved(), Change::ScheduleSummary { due: Some(until) }];
-        record.commit(&services, claim).await?;
+        record.commit(&services, Patience::Request, claim).await?;
         Ok(Some((job, plan)))
     }
 }
@@ -107,7 +110,7 @@ impl Handle for Box<SaveSummary> {
             due = Some(now);
         }
         changes.extend([record.context.saved(), Change::ScheduleSummary { due }]);
-        record.commit(&services, changes).await?;
+        record.commit(&services, Patience::Request, changes).await?;
         Ok(saved)
     }
 }
@@ -127,7 +130,7 @@ impl Handle for CorrectSummary {
             record.context.use_next();
         }
         let changes = vec![Change::PutSummary(Box::new(corrected.clone())), record.context.saved()];
-        record.commit(&services, changes).await?;
+        record.commit(&services, Patience::Request, changes).await?;
         Ok(SummaryView::from(&corrected))
     }
 }

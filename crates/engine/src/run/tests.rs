@@ -114,6 +114,10 @@ impl Ids for Counting {
     fn next(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.0.fetch_add(1, Ordering::Relaxed) + 1)
     }
+
+    fn next_number(&self) -> u64 {
+        unreachable!("a run saves nothing by itself")
+    }
 }
 
 /// Denies inputs whose `n` is over 9; otherwise the tools' defaults count.

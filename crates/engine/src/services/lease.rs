@@ -77,7 +77,14 @@ impl Lease {
         let renewed = self.store.heartbeat(&self.instance).await?;
         self.clock.observe(renewed.now, sent_at);
         // A renewal that failed may have been the one that would have reported the loss.
-        if renewed.was_dead || self.is_in_doubt() {
+        if renewed.has_failed_over {
+            tracing::warn!(
+                instance = %self.instance,
+                "the database was replaced, by a standby or a backup; every chat in memory is compared with it, because what was saved last \
+                 may be lost"
+            );
+        }
+        if renewed.was_dead || renewed.has_failed_over || self.is_in_doubt() {
             // The epoch is raised before the doubt is removed, so that at any time one of them tells of the loss.
             self.epoch.fetch_add(1, Ordering::AcqRel);
         }

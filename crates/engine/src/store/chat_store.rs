@@ -58,23 +58,26 @@ pub trait ChatStore: Send + Sync {
     /// is `None`.
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError>;
 
-    /// Makes all of the changes in one transaction, and raises the chat's version by one. When this returns, they survive a crash.
+    /// Makes all of the changes in one transaction. When this returns, they survive a crash.
     ///
-    /// `version` is the chat's version as it was read or as the last commit returned it, and [`Version::NONE`] for a chat that does not exist
-    /// yet. Returns the chat's new version. If the version is another one by now, nothing is changed and the result is [`StoreError::Fenced`].
-    /// Without changes nothing happens, and `version` is returned.
+    /// `from` is the chat's version as it was read or written last, and [`Version::NONE`] for a chat that does not exist yet; `to` is a new
+    /// one, which no other commit has. If the chat's version is neither of them by now, nothing is changed and the result is
+    /// [`StoreError::Fenced`]. If it is `to`, the changes were made by an earlier attempt, and nothing happens. So a commit can be repeated
+    /// until its outcome is known. Without changes nothing happens.
     async fn commit(
         &self,
         chat: &ChatId,
-        version: Version,
+        from: Version,
+        to: Version,
         at: Timestamp,
-        changes: Vec<Change>,
-    ) -> Result<Version, StoreError>;
+        changes: &[Change],
+    ) -> Result<(), StoreError>;
 
     /// Returns a page of the owner's chats, newest first by last change; `before` is the `next` of the page before.
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError>;
 
-    /// Deletes a chat and everything that belongs to it, unless its version is another one by now.
+    /// Deletes a chat and everything that belongs to it, unless its version is another one by now. If there is no such chat, nothing
+    /// happens.
     async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError>;
 
     /// Returns the chats with an open run that no instance alive owns and that has a call which expires at or before `now`: the earliest

@@ -21,7 +21,7 @@ pub trait Membership: Send + Sync {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError>;
 
     /// Renews this instance's lease, and removes the instances that are dead: those without a heartbeat for [`LEASE`], and those whose
-    /// connection shows sooner that they have ended.
+    /// connection shows sooner that they have ended. An instance that may have missed the heartbeats of others removes none.
     async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError>;
 
     /// Releases the runs of this instance that wait, so that any other instance may resume them.
@@ -65,6 +65,9 @@ pub struct ClockMark {
 pub struct Renewed {
     /// `true` if the instance had been removed as dead; others may have resumed its runs.
     pub was_dead: bool,
+    /// `true` if the database has been replaced since the last heartbeat, by a standby that was promoted or by a backup: it may lack what
+    /// was committed last.
+    pub has_failed_over: bool,
     /// All instances that are alive, itself included.
     pub alive: Vec<InstanceId>,
     /// The time by the clock that all instances share; `None` if the store has no clock.

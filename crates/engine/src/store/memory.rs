@@ -161,22 +161,26 @@ impl ChatStore for MemoryStore {
     async fn commit(
         &self,
         chat: &ChatId,
-        version: Version,
+        from: Version,
+        to: Version,
         at: Timestamp,
-        changes: Vec<Change>,
-    ) -> Result<Version, StoreError> {
+        changes: &[Change],
+    ) -> Result<(), StoreError> {
         if changes.is_empty() {
-            return Ok(version);
+            return Ok(());
         }
         let Contents { chats, audit, answering_by_post, memories, .. } = &mut *self.lock();
-        check(chats, chat, version)?;
+        if chats.get(chat).is_some_and(|chat| chat.version == to) {
+            return Ok(());
+        }
+        check(chats, chat, from)?;
         let mut changed = chats.get(chat).cloned();
         let is_news = changes.iter().any(Change::is_news);
         let mut decisions = Vec::new();
         let mut answering = Vec::new();
         let mut remembered = Vec::new();
         for change in changes {
-            if let Change::Audit { owner, run, event } = &change {
+            if let Change::Audit { owner, run, event } = change {
                 decisions.push(AuditRecord {
                     at: page::whole_microseconds(at),
                     owner: owner.clone(),
@@ -185,19 +189,19 @@ impl ChatStore for MemoryStore {
                     event: AuditEvent::clone(event),
                 });
             }
-            if let Change::AnsweredByPost { owner } = &change {
+            if let Change::AnsweredByPost { owner } = change {
                 answering.push(owner.clone());
             }
-            if let Change::ChangeMemories { owner, changes, most } = &change {
+            if let Change::ChangeMemories { owner, changes, most } = change {
                 remembered.push((owner.clone(), changes.clone(), *most));
             }
-            changed = Some(chat::apply(changed, change, at)?);
+            changed = Some(chat::apply(changed, change.clone(), at)?);
         }
         if let Some(mut changed) = changed {
             if is_news {
                 changed.updated_at = page::whole_microseconds(at);
             }
-            changed.version = version.next();
+            changed.version = to;
             chats.insert(chat.clone(), changed);
         }
         audit.extend(decisions);
@@ -205,7 +209,7 @@ impl ChatStore for MemoryStore {
         for (owner, changes, most) in remembered {
             memories.entry(owner.clone()).or_default().change(&owner, at, changes, most, chats);
         }
-        Ok(version.next())
+        Ok(())
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
@@ -231,6 +235,9 @@ impl ChatStore for MemoryStore {
 
     async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
         let Contents { chats, memories, .. } = &mut *self.lock();
+        if !chats.contains_key(chat) {
+            return Ok(());
+        }
         check(chats, chat, version)?;
         if let Some(deleted) = chats.remove(chat)
             && let Some(stored) = memories.get_mut(&deleted.owner)
@@ -335,7 +342,7 @@ impl Membership for MemoryStore {
     async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
         let alive = &mut self.lock().alive;
         let was_dead = alive.insert(instance.clone());
-        Ok(Renewed { was_dead, alive: alive.iter().cloned().collect(), now: None })
+        Ok(Renewed { was_dead, has_failed_over: false, alive: alive.iter().cloned().collect(), now: None })
     }
 
     async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {

@@ -10,8 +10,11 @@ use serde_json::Value;
 
 use super::InstanceId;
 
-/// The number of times that a chat has been written to, which is its fencing token: an instance that knows an older number can no longer write
+/// The name of what was last written to a chat, which is the chat's fencing token: an instance that does not know it can no longer write
 /// to the chat.
+///
+/// Each commit draws a new one at random, so that no two histories of a chat ever share a version: not if a database has forgotten what it
+/// had confirmed, and not if a chat was deleted and made again. So whoever got no reply to a commit can see whether it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
@@ -127,11 +130,6 @@ pub fn json_bytes(message: &UiMessage) -> usize {
 impl Version {
     /// The version of a chat that does not exist.
     pub const NONE: Self = Self(0);
-
-    /// Returns the version after one more commit.
-    pub fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
 }
 
 // === impl RunRecord ===

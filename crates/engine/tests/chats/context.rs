@@ -204,7 +204,18 @@ async fn messages_that_an_earlier_version_has_removed_take_the_history_back() {
     world.post(history(8, 400)).await.read_to_end().await;
     let version = world.store.store.chat(&world.chat).await.unwrap().unwrap().version;
     let changes = vec![Change::TruncateMessages { keep: 2 }];
-    world.store.store.commit(&world.chat, version, Timestamp::UNIX_EPOCH, changes).await.unwrap();
+    world
+        .store
+        .store
+        .commit(
+            &world.chat,
+            version,
+            fermata_engine::store::Version(u64::MAX >> 1),
+            Timestamp::UNIX_EPOCH,
+            &changes,
+        )
+        .await
+        .unwrap();
     says(&world, "go on").await;
     assert_eq!(users(&requests(&world).pop().unwrap()), ["turn 0 x", "go on"]);
 }

@@ -499,7 +499,16 @@ impl World {
             owner: None,
             attempts: 0,
         };
-        store.commit(&self.chat, version, Timestamp::UNIX_EPOCH, vec![settings, save]).await.unwrap();
+        store
+            .commit(
+                &self.chat,
+                version,
+                fermata_engine::store::Version(u64::MAX >> 1),
+                Timestamp::UNIX_EPOCH,
+                &[settings, save],
+            )
+            .await
+            .unwrap();
     }
 
     pub async fn messages(&self) -> Vec<UiMessage> {

@@ -209,10 +209,11 @@ impl ChatStore for FaultyStore {
     async fn commit(
         &self,
         chat: &ChatId,
-        version: Version,
+        from: Version,
+        to: Version,
         at: Timestamp,
-        changes: Vec<Change>,
-    ) -> Result<Version, StoreError> {
+        changes: &[Change],
+    ) -> Result<(), StoreError> {
         self.wait_while_blocked().await;
         self.before_operation(true).await?;
         let ends = changes.iter().any(|change| matches!(change, Change::CloseRun { .. }));
@@ -223,13 +224,12 @@ impl ChatStore for FaultyStore {
         let begins_call = changes.iter().any(
             |change| matches!(change, Change::PutCall { call, .. } if call.state().name() == StateName::Executing),
         );
-        let version = self.store.commit(chat, version, at, changes).await?;
+        self.store.commit(chat, from, to, at, changes).await?;
         if begins_call && let Some(suspension) = self.suspension.lock().unwrap().take() {
             *self.suspended_until.lock().unwrap() = Some(Instant::now() + suspension);
         }
         self.wait_while_suspended().await;
-        self.after_write().await?;
-        Ok(version)
+        self.after_write().await
     }
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         self.before_read().await?;

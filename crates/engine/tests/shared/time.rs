@@ -1,7 +1,7 @@
 //! A clock and ids that are the same in each run of a test.
 
 use std::{
-    sync::atomic::{AtomicI64, AtomicUsize, Ordering},
+    sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -52,5 +52,11 @@ pub struct CountingIds(AtomicUsize);
 impl Ids for CountingIds {
     fn next(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.0.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
+    fn next_number(&self) -> u64 {
+        // Of all instances of a test.
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        NUMBERS.fetch_add(1, Ordering::SeqCst) + 1
     }
 }

@@ -3,19 +3,23 @@
 //! Each instance has a session of its own that holds an advisory lock. The server frees the lock when the process ends, so the others
 //! need not wait for the lease. The lease is for instances that are paused or cut off, whose session lives on.
 //!
-//! Invariants: a lock is held before its number is in the row, so a row whose lock is free belongs to an instance that has ended or has
-//! lost its session; a row is removed only if it is still as it was when its instance was found dead. While a query is under way, its session
-//! is not in the map, so the session is dropped if the query is given up.
+//! A lock that is free is no proof: a session may have been ended by itself, or with all others when the server was started again. So an
+//! instance is dead only if it has not been heard of for longer than a living one needs to come back. And what an instance has not seen it
+//! does not judge: one that joins, that has lost its session, or whose own heartbeat was late, because it, the server or the network
+//! stood still, waits until the others had the time to be heard of.
+//!
+//! Invariants: a lock is held before its number is in the row; a row is removed only if it is still as it was when its instance was found
+//! dead; a session is kept while a query is under way in it, however long that takes within a lease.
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use fermata_engine::store::{InstanceId, Joined, LEASE, Renewed, StoreError};
-use jiff::Timestamp;
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
+use tokio::task::AbortHandle;
 
 use super::within;
 use crate::{
@@ -29,22 +33,45 @@ use crate::{
 /// The first key of our advisory locks; the second is the session's number.
 const LOCKS: i32 = 0x4665_726d;
 
-/// The time that a heartbeat may take. One that takes longer is as bad as none.
-const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that a heartbeat may take before another session is tried. A connection may have been forgotten by what it leads through, so
+/// this, twice the interval of heartbeats and a new connection fit into a lease.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The time without a heartbeat after which an instance whose lock is free is dead. An instance that has lost its session and nothing else
+/// is heard of sooner: it sends a heartbeat every two seconds.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// The sessions of the instances of this process.
 pub struct Sessions {
     options: PgConnectOptions,
-    // The lock is held to take a session out or to put it back, never across an await.
-    open: Mutex<HashMap<InstanceId, Session>>,
+    members: Arc<Mutex<HashMap<InstanceId, Member>>>,
+}
+
+/// An instance of this process.
+#[derive(Default)]
+struct Member {
+    /// Its session, unless a heartbeat has it.
+    session: Option<Session>,
+    seen: Seen,
+    /// The heartbeats that are under way.
+    heartbeats: Vec<AbortHandle>,
 }
 
 struct Session {
     connection: PgConnection,
     /// The second key of the session's advisory lock.
     number: i32,
-    /// The time before which this session removes no other instance.
+}
+
+/// What an instance has seen of the server in its last heartbeats.
+#[derive(Clone, Default)]
+struct Seen {
+    /// The time of its last heartbeat, by the server's clock, in microseconds.
+    beat_at: Option<i64>,
+    /// The time before which it removes no other instance.
     reaps_from: Option<Instant>,
+    /// The timeline of the server: another one is a standby that was promoted, or a backup.
+    timeline: Option<String>,
 }
 
 /// The row of an instance that may be dead: its id, session and last heartbeat.
@@ -54,46 +81,80 @@ type Expired = (Text, i64, i64);
 
 impl Sessions {
     pub fn new(options: PgConnectOptions) -> Self {
-        Self { options, open: Mutex::default() }
+        Self { options, members: Arc::default() }
     }
 
-    /// Opens the instance's session, notes it, and removes the instances that have ended.
+    /// Opens the instance's session and notes it.
     pub async fn join(&self, instance: &InstanceId) -> Result<Joined, Fault> {
         let joining = async {
-            let mut session = Session::open(&self.options, None).await?;
+            let mut session = Session::open(&self.options).await?;
             let mark = clock_marks::find(&mut Connection::Postgres(&mut session.connection)).await?;
-            let renewed = session.heartbeat(instance).await?;
-            Ok((session, Joined { now: renewed.now, mark }))
+            let mut seen = Seen::default();
+            seen.forbear(SILENCE);
+            let renewed = session.heartbeat(instance, &mut seen).await?;
+            Ok((Member { session: Some(session), seen, heartbeats: Vec::new() }, renewed.now, mark))
         };
-        let (session, joined) = within(HEARTBEAT_TIMEOUT, joining).await?;
-        self.lock().insert(instance.clone(), session);
-        Ok(joined)
+        let (member, now, mark) = within(HEARTBEAT_TIMEOUT, joining).await?;
+        lock(&self.members).insert(instance.clone(), member);
+        Ok(Joined { now, mark })
     }
 
-    /// Renews the instance's lease, in a new session if the one it had is gone.
+    /// Renews the instance's lease, in a new session if the one it had is gone or does not answer.
     pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, Fault> {
-        let known = self.lock().remove(instance);
-        let renewing = async {
-            if let Some(mut session) = known {
-                match session.heartbeat(instance).await {
-                    Err(Fault::Store(StoreError::Unavailable(_))) => {}
-                    renewed => return Ok((session, renewed)),
-                }
-            }
-            // The outage that cut off this instance may have cut off the others, too, and they are about to come back.
-            let mut session = Session::open(&self.options, Some(Instant::now() + LEASE)).await?;
-            let renewed = session.heartbeat(instance).await;
-            Ok((session, renewed))
+        let (members, options, id) = (self.members.clone(), self.options.clone(), instance.clone());
+        let (known, mut seen) = {
+            let mut members = lock(&self.members);
+            let member = members.entry(instance.clone()).or_default();
+            (member.session.take(), member.seen.clone())
         };
-        let (session, renewed) = within(HEARTBEAT_TIMEOUT, renewing).await?;
-        self.lock().insert(instance.clone(), session);
-        renewed
+        let renewing = async move {
+            let mut session = None;
+            let mut renewed = Err(StoreError::Unavailable("the session has ended".into()).into());
+            if let Some(mut known) = known {
+                renewed = known.heartbeat(&id, &mut seen).await;
+                session = Some(known);
+            }
+            if let Err(Fault::Store(StoreError::Unavailable(_))) = renewed {
+                // What has ended this session may have ended those of the others, too, and they are about to come back.
+                seen.forbear(LEASE);
+                let mut opened = Session::open(&options).await?;
+                renewed = opened.heartbeat(&id, &mut seen).await;
+                session = Some(opened);
+            }
+            if let Some(member) = lock(&members).get_mut(&id) {
+                // A later heartbeat may have opened another session meanwhile, which counts.
+                if member.session.is_none() {
+                    member.session = session;
+                }
+                // A later heartbeat may have seen more.
+                seen.reaps_from = seen.reaps_from.max(member.seen.reaps_from);
+                member.seen = seen;
+            }
+            renewed
+        };
+        // The server may stand still with everything else. Then it answers in this session first when it goes on, so the session is kept,
+        // and with it the lock, even if this heartbeat is given up.
+        let task = tokio::spawn(within(LEASE, renewing));
+        if let Some(member) = lock(&self.members).get_mut(instance) {
+            member.heartbeats.retain(|heartbeat| !heartbeat.is_finished());
+            member.heartbeats.push(task.abort_handle());
+        }
+        let renewed = async {
+            task.await.unwrap_or_else(|error| {
+                Err(StoreError::Unavailable(format!("the heartbeat failed: {error}")).into())
+            })
+        };
+        within(HEARTBEAT_TIMEOUT, renewed).await
     }
 
     /// Ends the instance's session.
     pub async fn end(&self, instance: &InstanceId) {
-        let session = self.lock().remove(instance);
-        if let Some(session) = session {
+        let member = lock(&self.members).remove(instance);
+        let Some(member) = member else { return };
+        for heartbeat in member.heartbeats {
+            heartbeat.abort();
+        }
+        if let Some(session) = member.session {
             // If the server cannot be told, it finds out by itself.
             let _ = session.connection.close().await;
         }
@@ -101,14 +162,35 @@ impl Sessions {
 
     /// Ends all sessions.
     pub async fn close(&self) {
-        let all: Vec<InstanceId> = self.lock().keys().cloned().collect();
+        let all: Vec<InstanceId> = lock(&self.members).keys().cloned().collect();
         for instance in &all {
             self.end(instance).await;
         }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, Session>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+/// Held to look at a member or to change it, never across an await.
+fn lock(members: &Mutex<HashMap<InstanceId, Member>>) -> MutexGuard<'_, HashMap<InstanceId, Member>> {
+    members.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+// === impl Seen ===
+
+impl Seen {
+    /// Removes no other instance for this time.
+    fn forbear(&mut self, time: Duration) {
+        let from = Instant::now() + time;
+        self.reaps_from = self.reaps_from.max(Some(from));
+    }
+
+    /// Notes a heartbeat of this instance. If it comes late, this instance, the server or the network stood still, or the server's clock
+    /// was set; the heartbeats of others may be late for the same reason.
+    fn note_heartbeat(&mut self, beat_at: i64) {
+        let since_last =
+            self.beat_at.replace(beat_at).map(|last| Duration::from_micros(beat_at.abs_diff(last)));
+        if since_last.is_some_and(|time| time >= SILENCE) {
+            self.forbear(SILENCE);
+        }
     }
 }
 
@@ -116,7 +198,7 @@ impl Sessions {
 
 impl Session {
     /// Opens a session that holds a lock which no other session has.
-    async fn open(options: &PgConnectOptions, reaps_from: Option<Instant>) -> Result<Self, Fault> {
+    async fn open(options: &PgConnectOptions) -> Result<Self, Fault> {
         let mut connection = PgConnection::connect_with(options).await.map_err(failed)?;
         loop {
             let number: Option<i32> = sqlx::query_scalar(
@@ -128,30 +210,43 @@ impl Session {
             .await
             .map_err(failed)?;
             if let Some(number) = number {
-                return Ok(Self { connection, number, reaps_from });
+                return Ok(Self { connection, number });
             }
         }
     }
 
-    async fn heartbeat(&mut self, instance: &InstanceId) -> Result<Renewed, Fault> {
-        let (was_dead, now) = self.renew(instance).await?;
-        if self.reaps_from.is_none_or(|from| from <= Instant::now()) {
-            self.reaps_from = None;
+    async fn heartbeat(&mut self, instance: &InstanceId, seen: &mut Seen) -> Result<Renewed, Fault> {
+        let (was_dead, beat_at) = self.renew(instance).await?;
+        seen.note_heartbeat(beat_at);
+        let timeline = self.timeline().await;
+        let has_failed_over = timeline.is_some() && seen.timeline.is_some() && timeline != seen.timeline;
+        seen.timeline = timeline.or(seen.timeline.take());
+        if seen.reaps_from.is_none_or(|from| from <= Instant::now()) {
+            seen.reaps_from = None;
             self.reap(instance).await?;
         }
         Ok(Renewed {
             was_dead,
+            has_failed_over,
             alive: instances::alive(&mut Connection::Postgres(&mut self.connection)).await?,
-            now: Some(now),
+            now: Some(read_time(beat_at)?),
         })
     }
 
-    /// Notes that the instance is alive, and its session. Returns true if its row was not there, and the time by the server's clock.
-    async fn renew(&mut self, instance: &InstanceId) -> Result<(bool, Timestamp), Fault> {
+    /// Returns the timeline that the server is on; `None` if it does not tell.
+    async fn timeline(&mut self) -> Option<String> {
+        // The first eight digits of the name of a file of the log are the timeline.
+        let query = sqlx::query_scalar("select substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)");
+        query.fetch_one(&mut self.connection).await.ok()
+    }
+
+    /// Notes that the instance is alive, and its session. Returns true if its row was not there, and the time by the server's clock, in
+    /// microseconds, when that was done: the server may have stood still since it was told to.
+    async fn renew(&mut self, instance: &InstanceId) -> Result<(bool, i64), Fault> {
         let renewed: Option<i64> = sqlx::query_scalar(
             "update instances set session = $2, beat_at = (extract(epoch from clock_timestamp()) * 1000000)::bigint
              where id = $1
-             returning beat_at",
+             returning (extract(epoch from clock_timestamp()) * 1000000)::bigint",
         )
         .bind(text(instance.as_str()))
         .bind(i64::from(self.number))
@@ -159,31 +254,31 @@ impl Session {
         .await
         .map_err(failed)?;
         if let Some(now) = renewed {
-            return Ok((false, read_time(now)?));
+            return Ok((false, now));
         }
         let now: i64 = sqlx::query_scalar(
             "insert into instances (id, session, joined_at, beat_at)
              select $1, $2, now.at, now.at
              from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as at offset 0) as now
              on conflict (id) do update set session = excluded.session, beat_at = excluded.beat_at
-             returning beat_at",
+             returning (extract(epoch from clock_timestamp()) * 1000000)::bigint",
         )
         .bind(text(instance.as_str()))
         .bind(i64::from(self.number))
         .fetch_one(&mut self.connection)
         .await
         .map_err(failed)?;
-        Ok((true, read_time(now)?))
+        Ok((true, now))
     }
 
-    /// Removes the other instances that are dead: their last heartbeat is older than a lease, or their lock is free. Their locks on
-    /// resources go with their rows.
+    /// Removes the other instances that are dead: their last heartbeat is older than a lease, or their lock is free and they are silent.
+    /// Their locks on resources go with their rows.
     async fn reap(&mut self, instance: &InstanceId) -> Result<(), Fault> {
         let expired: Vec<Expired> = sqlx::query_as(
             "select id, session, beat_at from instances
              where id <> $1 and (
                 beat_at < (extract(epoch from clock_timestamp()) * 1000000)::bigint - $2
-                or not exists (
+                or beat_at < (extract(epoch from clock_timestamp()) * 1000000)::bigint - $4 and not exists (
                     select 1 from pg_locks
                     where locktype = 'advisory' and granted and objsubid = 2
                         and database = (select oid from pg_database where datname = current_database())
@@ -194,6 +289,7 @@ impl Session {
         .bind(text(instance.as_str()))
         .bind(i64::try_from(LEASE.as_micros()).unwrap_or(i64::MAX))
         .bind(i64::from(LOCKS))
+        .bind(i64::try_from(SILENCE.as_micros()).unwrap_or(i64::MAX))
         .fetch_all(&mut self.connection)
         .await
         .map_err(failed)?;

@@ -1,7 +1,7 @@
 //! The changes that a commit makes to a chat, and the record that is read of it. The caller provides the transactions.
 //!
-//! Invariant: before anything else a commit raises the version by one or makes the chat, so an instance that knows an older version changes
-//! nothing.
+//! Invariant: before anything else a commit changes the version or makes the chat, so an instance that knows an older version changes
+//! nothing, and a commit that is repeated changes nothing twice.
 
 use fermata_engine::store::{Change, ChatRecord, StoreError, Version};
 use fermata_protocol::ChatId;
@@ -13,35 +13,39 @@ use crate::{
     error::{Fault, conflict},
 };
 
-/// Makes all of the changes. If it fails, the transaction has to be rolled back.
+/// Makes all of the changes, unless an earlier attempt at the same commit has made them. If it fails, the transaction has to be rolled back.
 pub async fn make(
     transaction: &mut Connection<'_>,
     chat: &ChatId,
-    version: Version,
+    from: Version,
+    to: Version,
     at: Timestamp,
     changes: &[Change],
-) -> Result<Version, Fault> {
-    let changes = match (version, changes) {
+) -> Result<(), Fault> {
+    let (is_advanced, changes) = match (from, changes) {
         (Version::NONE, [Change::CreateChat { owner, profile }, others @ ..]) => {
-            chats::create(transaction, chat, owner, *profile, at).await?;
-            others
+            (chats::create(transaction, chat, to, owner, *profile, at).await?, others)
         }
         (Version::NONE, _) => {
-            return match chats::find(transaction, chat).await? {
+            return match chats::version(transaction, chat).await? {
+                Some(version) if version == to => Ok(()),
                 Some(_) => Err(StoreError::Fenced.into()),
                 None => Err(conflict("there is no such chat")),
             };
         }
-        (version, changes) => {
+        (from, changes) => {
             let news = changes.iter().any(Change::is_news).then_some(at);
-            chats::advance(transaction, chat, version, news).await?;
-            changes
+            (chats::advance(transaction, chat, from, to, news).await?, changes)
         }
     };
+    if !is_advanced {
+        let is_made = chats::version(transaction, chat).await? == Some(to);
+        return if is_made { Ok(()) } else { Err(StoreError::Fenced.into()) };
+    }
     for change in changes {
         apply(transaction, chat, at, change).await?;
     }
-    Ok(version.next())
+    Ok(())
 }
 
 /// The chat with its open run, as of one moment if the connection is in a transaction that sees one.
@@ -68,14 +72,14 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
     }))
 }
 
-/// Forgets the chat. If neither the caller nor the database knows it, there is nothing to forget.
+/// Forgets the chat. If the database does not know it, there is nothing to forget.
 pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, version: Version) -> Result<(), Fault> {
     if chats::delete(transaction, chat, version).await? {
         return Ok(());
     }
-    match (version, chats::find(transaction, chat).await?) {
-        (Version::NONE, None) => Ok(()),
-        (_, _) => Err(StoreError::Fenced.into()),
+    match chats::version(transaction, chat).await? {
+        None => Ok(()),
+        Some(_) => Err(StoreError::Fenced.into()),
     }
 }
 

@@ -72,14 +72,15 @@ pub struct ChatRow {
     pub context: Value,
 }
 
-/// Makes the chat. The error is [`StoreError::Fenced`] if it is there already.
+/// Makes the chat. Returns `false` if it is there already.
 pub async fn create(
     connection: &mut Connection<'_>,
     chat: &ChatId,
+    version: Version,
     owner: &Owner,
     profile: Profile,
     at: Timestamp,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     let created = connection
         .query(
             "insert into chats (id, fence, owner, profile, client, bytes, created_at, updated_at)
@@ -87,34 +88,36 @@ pub async fn create(
              on conflict (id) do nothing",
         )
         .bind(chat.as_str())
-        .bind(number(Version::NONE.next())?)
+        .bind(number(version)?)
         .bind(text(owner.as_str()))
         .bind(i64::from(profile.major()))
         .bind(profile.release())
         .bind(time(at))
         .execute()
         .await?;
-    if created == 0 { Err(StoreError::Fenced.into()) } else { Ok(()) }
+    Ok(created > 0)
 }
 
-/// Notes that the chat changes now. The error is [`StoreError::Fenced`] if its version is another one or it is not there.
+/// Notes that the chat changes now. Returns `false` if its version is another one or it is not there.
 pub async fn advance(
     connection: &mut Connection<'_>,
     chat: &ChatId,
-    version: Version,
+    from: Version,
+    to: Version,
     news: Option<Timestamp>,
-) -> Result<(), Fault> {
+) -> Result<bool, Fault> {
     let advanced = connection
         .query(
-            "update chats set fence = fence + 1, updated_at = coalesce($3, updated_at)
+            "update chats set fence = $3, updated_at = coalesce($4, updated_at)
              where id = $1 and fence = $2",
         )
         .bind(chat.as_str())
-        .bind(number(version)?)
+        .bind(number(from)?)
+        .bind(number(to)?)
         .bind(news.map(time))
         .execute()
         .await?;
-    if advanced == 0 { Err(StoreError::Fenced.into()) } else { Ok(()) }
+    Ok(advanced > 0)
 }
 
 pub async fn posted(connection: &mut Connection<'_>, chat: &ChatId, profile: Profile) -> Result<(), Fault> {

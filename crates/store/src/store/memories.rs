@@ -33,35 +33,30 @@ impl Memories for SqlStore {
         if changes.is_empty() {
             return Ok(Vec::new());
         }
+        let changes = &changes;
         self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            .transact(|mut transaction| async move {
                 let outcomes =
                     memories::change(&mut transaction.get(), owner, at, changes.clone(), most).await?;
-                transaction.commit_or_unclear().await?;
-                Ok(outcomes)
+                Ok((transaction, outcomes))
             })
             .await
     }
 
     async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError> {
         self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            .transact(|mut transaction| async move {
                 let undone = memories::undo(&mut transaction.get(), owner, id, at).await?;
-                transaction.commit_or_unclear().await?;
-                Ok(undone)
+                Ok((transaction, undone))
             })
             .await
     }
 
     async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
         self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            .transact(|mut transaction| async move {
                 let deleted = memories::delete(&mut transaction.get(), owner).await?;
-                transaction.commit().await?;
-                Ok(deleted)
+                Ok((transaction, deleted))
             })
             .await
     }
@@ -71,10 +66,9 @@ impl Memories for SqlStore {
             return Ok(());
         }
         self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            .transact(|mut transaction| async move {
                 memories::note_recalled(&mut transaction.get(), owner, ids, at).await?;
-                transaction.commit().await
+                Ok((transaction, ()))
             })
             .await
     }
@@ -118,10 +112,9 @@ impl Memories for SqlStore {
         vectors.iter().try_for_each(|of_memory| check_vector(&of_memory.vector))?;
         let vectors = vectors.as_slice();
         self.backend
-            .run(|| async {
-                let mut transaction = self.backend.begin().await?;
+            .transact(|mut transaction| async move {
                 memory_vectors::put(&mut transaction.get(), model, vectors).await?;
-                transaction.commit().await
+                Ok((transaction, ()))
             })
             .await
     }

@@ -2,9 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
+use async_trait::async_trait;
 use fermata_engine::{
     Store,
     store::{Change, InstanceId, StoreError, SummaryRecord, Version},
@@ -157,6 +158,40 @@ pub async fn version(store: &dyn Store, chat: &ChatId) -> Version {
     store.chat(chat).await.unwrap().map_or(Version::NONE, |chat| chat.version)
 }
 
+/// Commits of a test, which need no versions of their own.
+#[async_trait]
+pub trait CommitNext {
+    /// Commits with a version that no other commit of the test has, and returns it; without changes, returns the version as it is.
+    async fn commit_next(
+        &self,
+        chat: &ChatId,
+        from: Version,
+        at: Timestamp,
+        changes: Vec<Change>,
+    ) -> Result<Version, StoreError>;
+}
+
+#[async_trait]
+impl<S: Store + ?Sized> CommitNext for S {
+    async fn commit_next(
+        &self,
+        chat: &ChatId,
+        from: Version,
+        at: Timestamp,
+        changes: Vec<Change>,
+    ) -> Result<Version, StoreError> {
+        let to = new_version();
+        self.commit(chat, from, to, at, &changes).await?;
+        Ok(if changes.is_empty() { from } else { to })
+    }
+}
+
+/// A version that no other commit has.
+pub fn new_version() -> Version {
+    static NEXT: AtomicU64 = AtomicU64::new(1_000);
+    Version(NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// Commits for one who knows the chat as it is now.
 pub async fn commit_at(
     store: &dyn Store,
@@ -164,7 +199,7 @@ pub async fn commit_at(
     at: Timestamp,
     changes: Vec<Change>,
 ) -> Result<Version, StoreError> {
-    store.commit(chat, version(store, chat).await, at, changes).await
+    store.commit_next(chat, version(store, chat).await, at, changes).await
 }
 
 /// Deletes for one who knows the chat as it is now.

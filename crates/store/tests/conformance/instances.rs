@@ -42,7 +42,7 @@ async fn chat_with(store: &AnyStore, id: &str, changes: Vec<Change>) -> ChatId {
     let id = chat(id);
     let mut all = vec![create(alice())];
     all.extend(changes);
-    store.commit(&id, Version::NONE, at(0), all).await.unwrap();
+    store.commit_next(&id, Version::NONE, at(0), all).await.unwrap();
     id
 }
 
@@ -161,7 +161,7 @@ async fn orphans_are_at_work_and_nobodys(store: AnyStore) {
         ("last", 6, vec![open_by("r", "one")]),
     ] {
         let all = [vec![create(alice())], changes].concat();
-        store.commit(&chat(id), Version::NONE, at(second), all).await.unwrap();
+        store.commit_next(&chat(id), Version::NONE, at(second), all).await.unwrap();
     }
     let orphans = async |limit| store.orphans(limit).await.unwrap();
     assert_eq!(orphans(9).await, ["a", "b", "let-go"].map(chat), "the oldest run comes first");
@@ -287,7 +287,7 @@ async fn what_is_old_and_over_is_forgotten(store: AnyStore) {
         ("new", 11, vec![]),
     ] {
         let all = [vec![create(alice())], changes].concat();
-        store.commit(&chat(id), Version::NONE, at(second), all).await.unwrap();
+        store.commit_next(&chat(id), Version::NONE, at(second), all).await.unwrap();
     }
     let left = async || {
         let page = store.chats(&alice(), 9, None).await.unwrap();
@@ -305,7 +305,10 @@ async fn what_is_old_and_over_is_forgotten(store: AnyStore) {
 
 async fn forgetting_is_done_in_parts(store: AnyStore) {
     for n in 0..120 {
-        store.commit(&chat(&format!("chat-{n}")), Version::NONE, at(n), vec![create(alice())]).await.unwrap();
+        store
+            .commit_next(&chat(&format!("chat-{n}")), Version::NONE, at(n), vec![create(alice())])
+            .await
+            .unwrap();
     }
     assert_eq!(store.forget(at(110), 105).await.unwrap(), 105);
     assert_eq!(store.forget(at(110), usize::MAX).await.unwrap(), 5);

@@ -397,7 +397,7 @@ async fn a_commit_changes_memories_or_nothing(store: AnyStore) {
     commit(&store, &chat("a"), vec![create(alice()), remember(vec![saved, forget("nobody's")])]).await;
     assert_eq!(all(&store).await[0].source, source);
     let stale = vec![put(user("m", "x")), remember(vec![save(new("b", "stale")), forget("a")])];
-    assert_eq!(store.commit(&chat("a"), Version(9), at(1), stale).await, Err(StoreError::Fenced));
+    assert_eq!(store.commit_next(&chat("a"), Version(9), at(1), stale).await, Err(StoreError::Fenced));
     let broken = vec![remember(vec![save(new("b", "broken")), forget("a")]), close("no such run")];
     let broken = commit_at(&*store, &chat("a"), at(1), broken).await;
     assert!(matches!(broken, Err(StoreError::Conflict(_))), "{broken:?}");

@@ -60,7 +60,7 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
         messages.push(message);
         calls.push(call);
     }
-    store.commit(&id, Version::NONE, at(0), changes).await.unwrap();
+    store.commit_next(&id, Version::NONE, at(0), changes).await.unwrap();
     assert_eq!(store.messages(&id).await.unwrap(), messages);
     let said = store.chat(&id).await.unwrap().unwrap().confirmations;
     for ((text, call), said) in ODD.iter().zip(&calls).zip(said) {
@@ -111,7 +111,7 @@ async fn chats_of_owners_with_odd_names_stay_apart(store: AnyStore) {
     for (n, name) in ODD.iter().enumerate() {
         let create = Change::CreateChat { owner: Owner::new(*name), profile: Profile::V6 };
         let changes = vec![create, put(user("1", name))];
-        store.commit(&chat(&format!("chat-{n}")), Version::NONE, at(0), changes).await.unwrap();
+        store.commit_next(&chat(&format!("chat-{n}")), Version::NONE, at(0), changes).await.unwrap();
     }
     for (n, name) in ODD.iter().enumerate() {
         let id = chat(&format!("chat-{n}"));

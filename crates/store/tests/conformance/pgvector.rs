@@ -46,6 +46,10 @@ impl Ids for Parts {
     fn next(&self, _: &str) -> String {
         unreachable!("nothing is saved")
     }
+
+    fn next_number(&self) -> u64 {
+        unreachable!("nothing is saved")
+    }
 }
 
 #[async_trait]

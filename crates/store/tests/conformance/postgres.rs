@@ -1,6 +1,6 @@
 //! What only PostgreSQL can do, or be in the way of: sessions that end, transactions that collide, and what the schema itself refuses.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use fermata_engine::{
     Store,
@@ -32,7 +32,7 @@ async fn fill(store: &dyn Store) {
         audit("yes"),
         save("r", json!({"step": 1}), Some(at(60))),
     ];
-    store.commit(&chat("a"), Version::NONE, at(0), changes).await.unwrap();
+    store.commit_next(&chat("a"), Version::NONE, at(0), changes).await.unwrap();
 }
 
 async fn alive(store: &dyn Store, id: &str) -> Vec<InstanceId> {
@@ -58,8 +58,26 @@ async fn end_all_sessions(postgres: &TestDatabase) {
     postgres.until(&format!("select count(*) {others}"), 0).await;
 }
 
+/// Has instances not have been heard of for some seconds.
+async fn silence(postgres: &TestDatabase, ids: &str, seconds: i64) {
+    let beat_at = format!("(extract(epoch from clock_timestamp()) * 1000000)::bigint - {seconds}000000");
+    postgres.execute(&format!("update instances set beat_at = {beat_at} where id in ({ids})")).await.unwrap();
+}
+
+/// Sends heartbeats of an instance until it counts only these as alive. It judges nobody in its first seconds.
+async fn sees_only(store: &dyn Store, id: &str, expected: &[&str]) {
+    let expected: Vec<_> = expected.iter().map(|id| instance(id)).collect();
+    for _ in 0..600 {
+        if alive(store, id).await == expected {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{id} sees {:?} alive, not {expected:?}", alive(store, id).await);
+}
+
 #[tokio::test]
-async fn an_instance_whose_session_ends_is_reaped_at_the_next_heartbeat_of_another() {
+async fn an_instance_whose_session_ends_is_reaped_when_it_is_silent() {
     let Some(postgres) = TestDatabase::database().await else { return };
     let database = postgres.open().await;
     let store = &*database.store;
@@ -68,11 +86,15 @@ async fn an_instance_whose_session_ends_is_reaped_at_the_next_heartbeat_of_anoth
     }
     let key = ResourceKey { named_by: fermata_tools::NamedBy::Settings, name: "file".into(), owner: None };
     assert!(store.try_lock(&key, &instance("two")).await.unwrap());
-    store.commit(&chat("a"), Version::NONE, at(0), vec![create(alice()), open_by("r", "two")]).await.unwrap();
+    store
+        .commit_next(&chat("a"), Version::NONE, at(0), vec![create(alice()), open_by("r", "two")])
+        .await
+        .unwrap();
     assert_eq!(alive(store, "one").await, [instance("one"), instance("two")]);
     end_session(&postgres, "two").await;
     assert_eq!(store.orphans(9).await.unwrap(), [], "nobody has looked yet");
-    assert_eq!(alive(store, "one").await, [instance("one")]);
+    silence(&postgres, "'two'", 6).await;
+    sees_only(store, "one", &["one"]).await;
     assert_eq!(store.orphans(9).await.unwrap(), [chat("a")]);
     assert!(store.try_lock(&key, &instance("one")).await.unwrap(), "its locks are free");
     let back = store.heartbeat(&instance("two")).await.unwrap();
@@ -83,15 +105,57 @@ async fn an_instance_whose_session_ends_is_reaped_at_the_next_heartbeat_of_anoth
 }
 
 #[tokio::test]
-async fn a_process_that_ends_without_leaving_is_reaped_by_who_joins() {
+async fn a_session_that_ends_is_no_death_while_heartbeats_come() {
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
+    let store = &*database.store;
+    for id in ["one", "two", "three"] {
+        store.join(&instance(id)).await.unwrap();
+    }
+    // This one is dead, so that its end shows that "one" judges.
+    end_session(&postgres, "three").await;
+    end_session(&postgres, "two").await;
+    silence(&postgres, "'three'", 6).await;
+    silence(&postgres, "'two'", 0).await;
+    for _ in 0..600 {
+        silence(&postgres, "'two'", 2).await;
+        let alive = alive(store, "one").await;
+        assert!(alive.contains(&instance("two")));
+        if !alive.contains(&instance("three")) {
+            database.close().await;
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("nobody is ever judged");
+}
+
+#[tokio::test]
+async fn who_joins_or_was_late_itself_judges_nobody_at_first() {
     let Some(postgres) = TestDatabase::database().await else { return };
     let (ends, stays) = (postgres.open().await, postgres.open().await);
     ends.store.join(&instance("one")).await.unwrap();
     ends.close().await;
     postgres.until("select count(*) from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())", 0).await;
+    silence(&postgres, "'one'", 60).await;
     stays.store.join(&instance("two")).await.unwrap();
-    assert_eq!(postgres.number("select count(*) from instances where id = 'two'").await, 1);
-    assert_eq!(postgres.number("select count(*) from instances").await, 1);
+    let both = [instance("one"), instance("two")];
+    assert_eq!(alive(&*stays.store, "two").await, both, "the server may have been started again just now");
+    sees_only(&*stays.store, "two", &["two"]).await;
+
+    stays.store.join(&instance("one")).await.unwrap();
+    silence(&postgres, "'one'", 60).await;
+    let mut stall = postgres.raw().await;
+    stall.execute("begin; select 1 from instances where id = 'two' for update").await.unwrap();
+    // Each is given up after some seconds, and goes on waiting in its session.
+    for _ in 0..2 {
+        let late = stays.store.heartbeat(&instance("two")).await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+    }
+    stall.execute("commit").await.unwrap();
+    stall.close().await.unwrap();
+    assert_eq!(alive(&*stays.store, "two").await, both, "one may have stood still as well");
+    sees_only(&*stays.store, "two", &["two"]).await;
     stays.close().await;
 }
 
@@ -103,13 +167,8 @@ async fn who_is_not_heard_of_for_a_lease_is_dead_although_its_session_lives() {
     for id in ["one", "two", "three"] {
         store.join(&instance(id)).await.unwrap();
     }
-    let age = "update instances set beat_at = beat_at - 10500000 where id in ('one', 'two')";
-    assert_eq!(postgres.execute(age).await.unwrap(), 2);
-    assert_eq!(
-        alive(store, "one").await,
-        [instance("one"), instance("three")],
-        "its own heartbeat comes first"
-    );
+    silence(&postgres, "'two'", 11).await;
+    sees_only(store, "one", &["one", "three"]).await;
     assert!(store.heartbeat(&instance("two")).await.unwrap().was_dead);
     database.close().await;
 }
@@ -175,7 +234,6 @@ async fn connections_that_were_ended_are_replaced() {
         end_all_sessions(&postgres).await;
         commit_at(&*store, &chat("a"), at(1), vec![put(user("1", "again"))]).await.unwrap();
     }
-    assert_eq!(version(&*store, &chat("a")).await, Version(4));
     database.close().await;
 }
 
@@ -190,12 +248,18 @@ async fn many_heartbeats_at_once_reap_the_dead_once() {
     for id in ["i0", "i1"] {
         end_session(&postgres, id).await;
     }
+    silence(&postgres, "'i0', 'i1'", 60).await;
     let renewing: Vec<_> = (2..6)
         .map(|n| {
             let (store, id) = (databases[n % 2].store.clone(), ids[n].clone());
             tokio::spawn(async move {
-                for _ in 0..10 {
-                    assert!(!store.heartbeat(&id).await.unwrap().was_dead);
+                for _ in 0..600 {
+                    let renewed = store.heartbeat(&id).await.unwrap();
+                    assert!(!renewed.was_dead);
+                    if renewed.alive.len() == 4 {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             })
         })
@@ -209,9 +273,12 @@ async fn many_heartbeats_at_once_reap_the_dead_once() {
     }
 }
 
+/// Writes for one who knows the chat at this version.
 fn write(store: &AnyStore, version: Version) -> tokio::task::JoinHandle<Result<Version, StoreError>> {
     let store = store.clone();
-    tokio::spawn(async move { store.commit(&chat("a"), version, at(1), vec![put(user("1", "mine"))]).await })
+    tokio::spawn(
+        async move { store.commit_next(&chat("a"), version, at(1), vec![put(user("1", "mine"))]).await },
+    )
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -224,12 +291,12 @@ async fn a_serialisation_failure_is_done_again() {
     fill(&*database.store).await;
     let mut other = postgres.raw().await;
     other.execute("begin; update chats set profile = 7 where id = 'a'").await.unwrap();
-    let writer = write(&database.store, Version(1));
+    let writer = write(&database.store, version(&*database.store, &chat("a")).await);
     postgres.until(WAITING, 1).await;
     other.execute("commit").await.unwrap();
-    assert_eq!(writer.await.unwrap(), Ok(Version(2)), "what the other did is no change of the version");
+    let written = writer.await.unwrap().expect("what the other did is no change of the version");
     other.execute("begin; update chats set fence = 7 where id = 'a'").await.unwrap();
-    let writer = write(&database.store, Version(2));
+    let writer = write(&database.store, written);
     postgres.until(WAITING, 1).await;
     other.execute("commit").await.unwrap();
     assert_eq!(writer.await.unwrap(), Err(StoreError::Fenced));
@@ -245,10 +312,10 @@ async fn a_deadlock_is_done_again() {
     let mut other = postgres.raw().await;
     // The store is to be the one that notices.
     other.execute("set deadlock_timeout = '60s'; begin; update messages set heading = 'x'").await.unwrap();
-    let writer = write(&database.store, Version(1));
+    let writer = write(&database.store, version(&*database.store, &chat("a")).await);
     postgres.until(WAITING, 1).await;
     other.execute("update chats set profile = 7; commit").await.unwrap();
-    assert_eq!(writer.await.unwrap(), Ok(Version(2)));
+    writer.await.unwrap().unwrap();
     other.close().await.unwrap();
     database.close().await;
 }
@@ -260,12 +327,12 @@ async fn a_pool_without_a_free_connection_is_unavailable_and_heals() {
     fill(&*database.store).await;
     let mut other = postgres.raw().await;
     other.execute("begin; update chats set profile = 7").await.unwrap();
-    let writer = write(&database.store, Version(1));
+    let writer = write(&database.store, version(&*database.store, &chat("a")).await);
     postgres.until(WAITING, 1).await;
     let full = database.store.messages(&chat("a")).await;
     assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
     other.execute("rollback").await.unwrap();
-    assert_eq!(writer.await.unwrap(), Ok(Version(2)));
+    writer.await.unwrap().unwrap();
     assert_eq!(database.store.messages(&chat("a")).await.unwrap().len(), 1);
     other.close().await.unwrap();
     database.close().await;
@@ -280,7 +347,7 @@ async fn a_database_that_is_gone_is_unavailable() {
     let store = &*database.store;
     assert!(matches!(store.chat(&chat("a")).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(store.ready().await, Err(StoreError::Unavailable(_))));
-    let commit = store.commit(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await;
+    let commit = store.commit_next(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await;
     assert!(matches!(commit, Err(StoreError::Unavailable(_))));
 }
 

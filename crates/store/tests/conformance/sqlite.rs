@@ -329,7 +329,7 @@ async fn a_database_that_is_gone_is_unavailable() {
     assert!(matches!(store.chat(&chat("a")).await, Err(StoreError::Unavailable(_))));
     assert!(matches!(store.ready().await, Err(StoreError::Unavailable(_))));
     assert!(matches!(
-        store.commit(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await,
+        store.commit_next(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await,
         Err(StoreError::Unavailable(_))
     ));
 }

@@ -76,7 +76,7 @@ async fn what_is_stored_for_an_owner_is_counted(store: AnyStore) {
         ("d", bob(), vec![two.clone()]),
     ] {
         let changes = [vec![create(owner)], said.into_iter().map(put).collect()].concat();
-        store.commit(&chat(id), Version::NONE, at(0), changes).await.unwrap();
+        store.commit_next(&chat(id), Version::NONE, at(0), changes).await.unwrap();
     }
     assert_eq!(usage(&store, alice()).await, (3, sum(&[one.clone(), one, two.clone()])));
     assert_eq!(usage(&store, bob()).await, (1, json_bytes(&two)));
@@ -86,7 +86,7 @@ async fn what_is_deleted_and_forgotten_makes_room(store: AnyStore) {
     let said = user("1", "one");
     for (n, id) in (0..).zip(["a", "b", "c"]) {
         let changes = vec![create(alice()), put(said.clone())];
-        store.commit(&chat(id), Version::NONE, at(n), changes).await.unwrap();
+        store.commit_next(&chat(id), Version::NONE, at(n), changes).await.unwrap();
     }
     delete(&*store, &chat("c")).await;
     assert_eq!(usage(&store, alice()).await, (2, 2 * json_bytes(&said)));
@@ -107,7 +107,10 @@ async fn runs_that_this_instance_does_not_own_are_counted(store: AnyStore) {
         ("f", alice(), vec![open_by("r", "one"), wait("r", None, None)]),
         ("g", bob(), vec![open_by("r", "two")]),
     ] {
-        store.commit(&chat(id), Version::NONE, at(0), [vec![create(owner)], changes].concat()).await.unwrap();
+        store
+            .commit_next(&chat(id), Version::NONE, at(0), [vec![create(owner)], changes].concat())
+            .await
+            .unwrap();
     }
     let elsewhere = async |owner, id: &str| store.usage(&owner, &instance(id)).await.unwrap().runs_elsewhere;
     assert_eq!(
@@ -148,7 +151,7 @@ async fn in_a_file_of_an_older_version_chats_are_counted_when_it_is_asked_for() 
     assert_eq!(bytes(&store, &chat("a")).await, json_bytes(&said[0]));
     assert_eq!(usage(&store, alice()).await, (1, json_bytes(&said[0])));
     store
-        .commit(&chat("b"), Version::NONE, at(0), vec![create(alice()), put(said[1].clone())])
+        .commit_next(&chat("b"), Version::NONE, at(0), vec![create(alice()), put(said[1].clone())])
         .await
         .unwrap();
     commit_at(&*store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();

@@ -1,0 +1,80 @@
+//! Operations of the store that are repeated while the store is away.
+//!
+//! A run that is at work must not be lost because the database restarts, a connection breaks or a reply does not arrive. Every commit has a
+//! name ([`Version`](crate::store::Version)), so it can be repeated until its outcome is known, and repeating it does no harm after another
+//! instance has taken the chat over: then it is refused.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::Services;
+use crate::store::StoreError;
+
+/// For how long operations are repeated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// Somebody waits for a reply, and nothing is lost if the request is refused.
+    Request,
+    /// A run that is at work would be lost. Its readers look for a run that has moved for as long.
+    Run,
+}
+
+/// The first and the longest pause between two attempts.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+// === impl Patience ===
+
+impl Patience {
+    fn time(self) -> Duration {
+        match self {
+            Self::Request => Duration::from_secs(5),
+            Self::Run => Duration::from_secs(60),
+        }
+    }
+}
+
+// === impl Services ===
+
+impl Services {
+    /// Repeats an operation of the store as long as the store is away, until the patience or the server ends. Only reads and commits can
+    /// be repeated so, because doing them twice is no different from doing them once.
+    ///
+    /// # Errors
+    /// Returns the error of the last attempt, but [`StoreError::Unclear`] if an earlier attempt may have been made and the later ones do
+    /// not tell.
+    pub async fn patiently<T, F>(
+        &self,
+        patience: Patience,
+        mut operation: impl FnMut() -> F,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>>,
+    {
+        let deadline = Instant::now() + patience.time();
+        let (mut pause, longest) = PAUSES;
+        let mut unclear = None;
+        loop {
+            let error = match operation().await {
+                Err(error @ StoreError::Unavailable(_)) => error,
+                Err(error @ StoreError::Unclear(_)) => {
+                    unclear = Some(error.clone());
+                    error
+                }
+                // Another instance may have changed the chat before the commit was made, or after it.
+                Err(StoreError::Fenced) if unclear.is_some() => StoreError::Fenced,
+                done => return done,
+            };
+            let is_over = Instant::now() >= deadline || self.shutdown.stopping.is_cancelled();
+            if is_over || error == StoreError::Fenced {
+                return Err(unclear.unwrap_or(error));
+            }
+            tracing::debug!(%error, "the store is away; the operation is repeated");
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.shutdown.stopping.cancelled() => {}
+            }
+            pause = longest.min(pause * 2);
+        }
+    }
+}
