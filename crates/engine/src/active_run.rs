@@ -39,7 +39,7 @@ use crate::{
     model::{ModelError, ModelEvent},
     model_metrics::record_model_call,
     record::Record,
-    run::{Compaction, Ending, Event, Next, Phase, Run, interrupted, shutting_down},
+    run::{Compaction, Ending, Event, Next, Phase, RememberedRun, Run, interrupted, shutting_down},
     run_log::Writer,
     services::{OpenRun, Patience, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
@@ -440,9 +440,10 @@ impl ActiveRun {
             .await
     }
 
-    /// Drops the run from memory; its readers look for it again.
-    pub fn unload(mut self) {
+    /// Drops the run from memory; its readers look for it again. Returns what the store may have forgotten of it.
+    pub fn unload(mut self) -> RememberedRun {
         self.log.end_moved();
+        self.run.remembered()
     }
 
     /// Ends the log after the chat was deleted: nothing of it is saved any more, but readers that are left waiting would post again.

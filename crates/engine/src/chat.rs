@@ -21,6 +21,7 @@ use crate::{
     active_run::{ActiveRun, Happening, Resumption},
     mailbox::Mailbox,
     record::Record,
+    run::RememberedRun,
     services::{Patience, Services},
     store::{InstanceId, RunRecord, StoreError},
 };
@@ -33,6 +34,8 @@ pub(crate) struct ChatActor {
     services: Arc<Services>,
     mailbox: Mailbox<ActorMessage>,
     state: ChatState,
+    /// What this process knows of the run that it had in memory before it read the chat again.
+    remembered: Option<RememberedRun>,
 }
 
 /// The state of the chat, as far as this process knows it.
@@ -66,7 +69,7 @@ pub(crate) enum End {
 
 impl ChatActor {
     pub fn new(services: Arc<Services>, mailbox: Mailbox<ActorMessage>) -> Self {
-        Self { services, mailbox, state: ChatState::Unread }
+        Self { services, mailbox, state: ChatState::Unread, remembered: None }
     }
 
     /// Handles messages until nothing is left to do, or something fails.
@@ -78,7 +81,7 @@ impl ChatActor {
             };
             let chat = &self.mailbox.chat;
             if error == StoreError::Fenced {
-                tracing::info!(%chat, "another instance has acquired the chat");
+                tracing::info!(%chat, "the chat was changed by another instance, or the database has lost what was saved last");
                 self.unload();
                 continue;
             }
@@ -114,6 +117,12 @@ impl ChatActor {
                 }
             }
             if !matches!(self.state, ChatState::Active(_)) {
+                if self.remembered.is_some() {
+                    // If nobody else has the run, it is resumed here, because only this process knows which of its calls have begun.
+                    self.handle(ActorMessage::Wake).await?;
+                    self.remembered = None;
+                    continue;
+                }
                 if self.mailbox.remove_if_empty() {
                     return Ok(());
                 }
@@ -221,11 +230,21 @@ impl ChatActor {
             return Ok(());
         }
         let pending = self.mailbox.pending.clone();
+        let remembered = self.remembered.take();
         // If this fails, the chat has to be read again.
         if let ChatState::Dormant { record, saved, is_mine } =
             std::mem::replace(&mut self.state, ChatState::Unread)
         {
-            self.state = match ActiveRun::resume(&self.services, record, pending, *saved, is_mine).await? {
+            self.state = match ActiveRun::resume(
+                &self.services,
+                record,
+                pending,
+                *saved,
+                is_mine,
+                remembered.as_ref(),
+            )
+            .await?
+            {
                 Resumption::Resumed(active) => ChatState::Active(active),
                 Resumption::Closed(record) => ChatState::Idle(*record),
             };
@@ -297,7 +316,7 @@ impl ChatActor {
     /// Forgets everything that is in memory; the run's readers look for it again.
     fn unload(&mut self) {
         if let ChatState::Active(active) = std::mem::replace(&mut self.state, ChatState::Unread) {
-            active.unload();
+            self.remembered = Some(active.unload());
         }
     }
 

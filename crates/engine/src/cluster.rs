@@ -91,6 +91,11 @@ impl Cluster {
         &self.services.lease.instance
     }
 
+    /// Returns whether another instance was alive at the last heartbeat.
+    pub fn has_others(&self) -> bool {
+        self.alive.borrow().iter().any(|instance| instance != self.instance())
+    }
+
     /// Returns whether an instance was alive at the last heartbeat.
     fn is_alive(&self, instance: &InstanceId) -> bool {
         self.alive.borrow().contains(instance)

@@ -24,6 +24,8 @@ use crate::store::{ClockMark, InstanceId, Joined};
 
 /// The difference between the source and the monotonic clock up to which the source is not doubted.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
+/// The difference between this machine's clock and the database's up to which the machine's is taken for right.
+const MACHINE_TOLERANCE: SignedDuration = SignedDuration::from_secs(30);
 /// The time for which a server may have been off without its clock being doubted when it starts.
 const BELIEVED_DOWNTIME: SignedDuration = SignedDuration::from_hours(24);
 /// The time for which a source that has leapt ahead has to go on before it is believed.
@@ -89,6 +91,12 @@ impl DeploymentClock {
     /// Returns a time that has certainly come; it decides what is old or expired.
     pub fn reached(&self) -> Timestamp {
         self.lock().advanced().reached
+    }
+
+    /// Returns a sentence about this machine's clock, if it is wrong by the database's.
+    pub fn machine_error(&self) -> Option<String> {
+        let ahead = self.lock().warned_difference?;
+        Some(format!("This machine's clock is {} {} the database's.", rounded(ahead), direction(ahead)))
     }
 
     /// Returns the mark that is saved for the next start; `None` before the source was first read.
@@ -187,24 +195,24 @@ impl DeploymentClock {
     fn compare_machine(&self, state: &mut ClockState, machine: Timestamp, database: Timestamp) {
         let instance = &self.instance;
         let ahead = machine.duration_since(database);
-        if ahead.abs() <= TOLERANCE {
+        if ahead.abs() <= MACHINE_TOLERANCE {
             if state.warned_difference.take().is_some() {
                 tracing::info!(%instance, here = %machine, %database, "this machine's clock agrees with the database's again");
             }
             return;
         }
-        if state.warned_difference.is_some_and(|warned| (ahead - warned).abs() <= TOLERANCE) {
+        if state.warned_difference.is_some_and(|warned| (ahead - warned).abs() <= MACHINE_TOLERANCE) {
             return;
         }
         state.warned_difference = Some(ahead);
-        let (difference, direction) =
-            (rounded(ahead), if ahead.is_negative() { "behind" } else { "ahead of" });
+        let (difference, direction) = (rounded(ahead), direction(ahead));
         tracing::warn!(
             %instance,
             here = %machine,
             %database,
             "this machine's clock is {difference} {direction} the database's, which is the one that counts for chats and calls. Set the wrong \
-             one right: tokens and what instances write to each other are still checked by this machine's"
+             one right: tokens and what instances write to each other are still checked by this machine's. Until then this instance leaves what is \
+             due, old or without an owner to the others, if there are any"
         );
     }
 
@@ -258,6 +266,10 @@ impl ClockState {
 
 fn later(time: Timestamp, by: Duration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
+}
+
+fn direction(ahead: SignedDuration) -> &'static str {
+    if ahead.is_negative() { "behind" } else { "ahead of" }
 }
 
 /// Returns the length of a difference in whole seconds, to be shown.

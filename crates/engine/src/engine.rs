@@ -374,11 +374,12 @@ impl Engine {
     ///
     /// # Errors
     /// Returns the reason if they cannot.
-    pub async fn ready(&self) -> Result<(), ReadError> {
+    pub async fn ready(&self) -> Result<Ready, ReadError> {
         if self.services.shutdown.draining.is_cancelled() {
             return Err(Unavailable::ShuttingDown.into());
         }
-        Ok(self.services.store.ready().await?)
+        self.services.store.ready().await?;
+        Ok(Ready { warning: self.services.clock.machine_error() })
     }
 
     /// Ends everything in good order: nothing new begins; runs that wait end for their readers at once with an `error` chunk, those at

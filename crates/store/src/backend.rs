@@ -10,7 +10,7 @@ use fermata_engine::store::StoreError;
 use crate::{
     connection::{PooledConnection, Transaction},
     error::{Fault, failed},
-    postgres::{self, PostgresDatabase},
+    postgres::PostgresDatabase,
     sqlite::SqliteDatabase,
 };
 
@@ -90,7 +90,7 @@ impl Backend {
     {
         match self {
             Self::Sqlite(_) => Ok(work().await?),
-            Self::Postgres(_) => postgres::retrying(work).await,
+            Self::Postgres(database) => database.retrying(work).await,
         }
     }
 

@@ -12,6 +12,9 @@ pub enum Fault {
     /// Two transactions were in each other's way and the database has undone this one, which can be done again from its beginning. The
     /// text is for the operator.
     Collided(String),
+    /// The connection leads to a server that takes no writes, as a standby does, and one that was the primary before. The text is for the
+    /// operator.
+    ReadOnly(String),
     /// There is no room on the disk, and nothing was changed. The text is for the operator.
     Full(String),
     /// The error that the engine gets.
@@ -42,6 +45,8 @@ pub fn failed(error: sqlx::Error) -> Fault {
         return match error.code() {
             // serialization_failure, deadlock_detected.
             "40001" | "40P01" => Fault::Collided(text),
+            // read_only_sql_transaction.
+            "25006" => Fault::ReadOnly(text),
             // data_corrupted, index_corrupted.
             "XX001" | "XX002" => StoreError::Corrupt(text).into(),
             // A value that no column takes; a trigger that refuses; a key longer than an index takes.
@@ -79,7 +84,7 @@ impl From<StoreError> for Fault {
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Collided(text) | Fault::Full(text) => Self::Unavailable(text),
+            Fault::Collided(text) | Fault::ReadOnly(text) | Fault::Full(text) => Self::Unavailable(text),
             Fault::Store(error) => error,
         }
     }

@@ -2,9 +2,12 @@
 //!
 //! Invariants: a commit is one transaction that first locks the chat's row by raising its version, so nothing else of the chat needs a
 //! lock. If the database has undone something because two transactions were in each other's way, it is done again. Something that may
-//! have been done is never done again; the caller is told that the database was unavailable.
+//! have been done is never done again here; the caller is told that it may have been, and knows what can be repeated.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
 use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::store::StoreError;
@@ -22,8 +25,8 @@ mod pgvector;
 mod sessions;
 
 /// The time that one attempt may take, from the wait for a connection on. It is longer than the server's own limits, and counts if the server
-/// answers nothing.
-const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
+/// answers nothing, because what the connection leads through has forgotten it.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(12);
 /// The time before the first new attempt at what the database has undone.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The number of new attempts.
@@ -37,7 +40,13 @@ pub struct PostgresDatabase {
     pub sessions: Arc<Sessions>,
     /// The extension that compares vectors, if the database has it.
     pub pgvector: Option<Arc<Pgvector>>,
+    stale: Stale,
 }
+
+/// The moment before which connections of the pool were opened that are not used again, because one of them leads to a server that takes no
+/// writes. Held for a copy or a change.
+#[derive(Clone, Default)]
+pub struct Stale(Arc<Mutex<Option<Instant>>>);
 
 // === impl PostgresDatabase ===
 
@@ -47,27 +56,49 @@ impl PostgresDatabase {
     where
         W: Future<Output = Result<T, Fault>>,
     {
-        retrying(|| async {
+        self.retrying(|| async {
             let connection = self.pool.acquire().await.map_err(failed)?;
             work(PooledConnection::Postgres(connection)).await
         })
         .await
+    }
+
+    /// Does the work, and does it again if the database has undone it because of another transaction.
+    pub async fn retrying<T, W>(&self, work: impl Fn() -> W) -> Result<T, StoreError>
+    where
+        W: Future<Output = Result<T, Fault>>,
+    {
+        let pauses = ExponentialBuilder::new().with_min_delay(PAUSE).with_max_times(ATTEMPTS).with_jitter();
+        let attempt = || within(ATTEMPT_TIMEOUT, work());
+        let done = attempt.retry(pauses).when(|fault| matches!(fault, Fault::Collided(_))).await;
+        if let Err(Fault::ReadOnly(_)) = done {
+            self.stale.note();
+        }
+        Ok(done?)
+    }
+}
+
+// === impl Stale ===
+
+impl Stale {
+    /// Has all connections replaced that are open now.
+    fn note(&self) {
+        *self.lock() = Some(Instant::now());
+    }
+
+    /// Returns whether a connection of this age is to be replaced.
+    pub fn includes(&self, age: Duration) -> bool {
+        self.lock().is_some_and(|since| age >= since.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns `true` if the URL names a PostgreSQL database.
 pub fn is_postgres(url: &str) -> bool {
     url.starts_with("postgres:") || url.starts_with("postgresql:")
-}
-
-/// Does the work, and does it again if the database has undone it because of another transaction.
-pub async fn retrying<T, W>(work: impl Fn() -> W) -> Result<T, StoreError>
-where
-    W: Future<Output = Result<T, Fault>>,
-{
-    let pauses = ExponentialBuilder::new().with_min_delay(PAUSE).with_max_times(ATTEMPTS).with_jitter();
-    let attempt = || within(ATTEMPT_TIMEOUT, work());
-    Ok(attempt.retry(pauses).when(|fault| matches!(fault, Fault::Collided(_))).await?)
 }
 
 /// Gives up after a time.

@@ -11,7 +11,7 @@ use crate::{
     answer_batch::AnswerBatch,
     position::Position,
     record::Record,
-    run::{Ending, Event, Run, RunSettings, RunState, SavedRun},
+    run::{Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun},
     run_log::Writer,
     services::{Patience, Services},
     store::{Change, RunRecord, StoreError, json_bytes},
@@ -25,13 +25,15 @@ pub(crate) enum Resumption {
 }
 
 impl ActiveRun {
-    /// Resumes a run that has no other owner. `is_mine` says whether it is saved that this instance owns it.
+    /// Resumes a run that has no other owner. `is_mine` says whether it is saved that this instance owns it, and `remembered` what this
+    /// process knows of a run that it had in memory just before.
     pub async fn resume(
         services: &Arc<Services>,
         mut record: Record,
         pending: PendingCalls<AnswerBatch>,
         saved: RunRecord,
         is_mine: bool,
+        remembered: Option<&RememberedRun>,
     ) -> Result<Resumption, StoreError> {
         let (run, attempts_before) = (saved.id.clone(), saved.attempts);
         let works = works_by_itself(&saved, services.clock.reached());
@@ -54,7 +56,7 @@ impl ActiveRun {
             return Ok(Resumption::Closed(Box::new(record)));
         }
         let settings_are_saved = !saved.settings.is_null();
-        let (restored, log) = match restore(saved) {
+        let (mut restored, log) = match restore(saved) {
             Ok(restored) => restored,
             Err(error) => {
                 if works {
@@ -65,6 +67,9 @@ impl ActiveRun {
                 return Err(error);
             }
         };
+        if let Some(remembered) = remembered {
+            restored.note_remembered(remembered, services.clock.now());
+        }
         let policies = services.policies.current();
         // No schema is compiled here: it may be the one that no process survives.
         let settings = &restored.settings;

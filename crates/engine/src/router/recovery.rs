@@ -92,6 +92,10 @@ impl Router {
             if let Err(error) = self.resume_orphans().await {
                 tracing::warn!(%error, "runs without an owner could not be looked for");
             }
+            if self.leaves_sweep_to_others() {
+                sleep(SWEEP_INTERVAL).await;
+                continue;
+            }
             if let Err(error) = self.find_due_summaries().await {
                 tracing::warn!(%error, "summaries that are due could not be looked for");
             }
@@ -106,6 +110,12 @@ impl Router {
         }
     }
 
+    /// Returns whether this instance, whose clock is wrong, leaves what is due, old or without an owner to other instances. Without others it
+    /// does not, because it goes by the database's clock all the same.
+    fn leaves_sweep_to_others(&self) -> bool {
+        self.services.clock.machine_error().is_some() && self.cluster.has_others()
+    }
+
     async fn resume_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
         self.services.lease.acquire().await?;
         let backed_off: BTreeSet<ChatId> = {
@@ -114,9 +124,12 @@ impl Router {
             backed_off.keys().cloned().collect()
         };
         // Chats that are left alone come first, as they grow old, and must not hide the others.
-        let (store, reached) = (&self.services.store, self.services.clock.reached());
-        let mut chats = store.due(reached, MAX_DUE + backed_off.len()).await?;
-        chats.extend(store.orphans(MAX_ORPHANS + backed_off.len()).await?);
+        let mut chats = Vec::new();
+        if !self.leaves_sweep_to_others() {
+            let (store, reached) = (&self.services.store, self.services.clock.reached());
+            chats.extend(store.due(reached, MAX_DUE + backed_off.len()).await?);
+            chats.extend(store.orphans(MAX_ORPHANS + backed_off.len()).await?);
+        }
         chats.retain(|chat| !self.mailboxes.contains(chat) && !backed_off.contains(chat));
         // These are woken even if they have an actor, because it may be about to fail, too.
         chats.extend(std::mem::take(&mut *self.recovery.requeued()));

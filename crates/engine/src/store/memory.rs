@@ -32,7 +32,7 @@ pub struct MemoryStore {
     contents: Mutex<Contents>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Contents {
     chats: BTreeMap<ChatId, StoredChat>,
     alive: BTreeSet<InstanceId>,
@@ -41,6 +41,10 @@ struct Contents {
     answering_by_post: HashSet<Owner>,
     memories: HashMap<Owner, StoredMemories>,
     mark: Option<ClockMark>,
+    /// The number of times that the store was replaced.
+    timeline: u64,
+    /// The timelines in which instances have sent their last heartbeats.
+    timelines: HashMap<InstanceId, u64>,
 }
 
 /// A decision of the audit.
@@ -69,6 +73,20 @@ impl MemoryStore {
     /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Returns a store with the same contents, as a standby that was told of everything.
+    pub fn standby(&self) -> Self {
+        Self { contents: Mutex::new(self.lock().clone()) }
+    }
+
+    /// Replaces the contents by those of a standby, which lacks what was committed since it was made. The instances learn it with their
+    /// next heartbeats.
+    pub fn fail_over_to(&self, standby: &Self) {
+        let standby = standby.lock().clone();
+        let mut contents = self.lock();
+        let (timeline, timelines) = (contents.timeline + 1, std::mem::take(&mut contents.timelines));
+        *contents = Contents { timeline, timelines, ..standby };
     }
 
     /// Ends the lease of an instance, as the other stores do if its heartbeats stop.
@@ -340,9 +358,15 @@ impl Membership for MemoryStore {
     }
 
     async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
-        let alive = &mut self.lock().alive;
+        let Contents { alive, timeline, timelines, .. } = &mut *self.lock();
         let was_dead = alive.insert(instance.clone());
-        Ok(Renewed { was_dead, has_failed_over: false, alive: alive.iter().cloned().collect(), now: None })
+        let before = timelines.insert(instance.clone(), *timeline);
+        Ok(Renewed {
+            was_dead,
+            has_failed_over: before.is_some_and(|before| before != *timeline),
+            alive: alive.iter().cloned().collect(),
+            now: None,
+        })
     }
 
     async fn note_time(&self, mark: ClockMark) -> Result<(), StoreError> {

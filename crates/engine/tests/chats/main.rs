@@ -14,6 +14,7 @@ mod holds;
 mod instances;
 mod mailbox;
 mod memories;
+mod outages;
 mod questions;
 mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]

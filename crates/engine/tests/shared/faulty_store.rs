@@ -44,6 +44,12 @@ pub struct FaultyStore {
     pub messages_read: AtomicUsize,
     /// The number of commits that end a run and are still to fail.
     pub endings_to_fail: AtomicUsize,
+    /// The number of reads that fail after the next commit.
+    pub reads_to_fail_after_commit: AtomicUsize,
+    /// The number of reads that are still to fail.
+    pub reads_to_fail: AtomicUsize,
+    /// The number of replies to commits of which every second one is lost.
+    pub replies_to_lose: AtomicUsize,
     /// The store's own clock, if it has one.
     pub clock: Option<Arc<TestClock>>,
     /// Is sent a message with each heartbeat.
@@ -107,6 +113,10 @@ impl FaultyStore {
     }
 
     async fn before_read(&self) -> Result<(), StoreError> {
+        let decrement = |left: usize| left.checked_sub(1);
+        if self.reads_to_fail.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement).is_ok() {
+            return Err(StoreError::Unavailable("the test lets reads fail".into()));
+        }
         self.before_operation(false).await
     }
 
@@ -229,6 +239,12 @@ impl ChatStore for FaultyStore {
             *self.suspended_until.lock().unwrap() = Some(Instant::now() + suspension);
         }
         self.wait_while_suspended().await;
+        self.reads_to_fail
+            .fetch_add(self.reads_to_fail_after_commit.swap(0, Ordering::SeqCst), Ordering::SeqCst);
+        let left = self.replies_to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, decrement);
+        if left.is_ok_and(|left| left % 2 == 0) {
+            return Err(StoreError::Unclear("the test loses the reply".into()));
+        }
         self.after_write().await
     }
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {

@@ -12,7 +12,7 @@ use sqlx::{
 };
 
 use super::{
-    PostgresDatabase,
+    PostgresDatabase, Stale,
     pgvector::{self, Pgvector},
     sessions::Sessions,
 };
@@ -28,12 +28,15 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The oldest version that can be used, in the server's notation.
 const OLDEST: u32 = 150_000;
 
+/// The time that a connection of the pool may take to show that it still leads somewhere.
+const PING: Duration = Duration::from_secs(1);
+
 /// The settings of each session, unless the URL says otherwise. The limits for an idle transaction and for a client that cannot be reached
 /// are shorter than a lease.
 const SESSION: [(&str, &str); 7] = [
     ("idle_in_transaction_session_timeout", "5s"),
-    ("lock_timeout", "10s"),
-    ("statement_timeout", "20s"),
+    ("lock_timeout", "8s"),
+    ("statement_timeout", "10s"),
     ("tcp_keepalives_idle", "3"),
     ("tcp_keepalives_interval", "2"),
     ("tcp_keepalives_count", "2"),
@@ -43,14 +46,43 @@ const SESSION: [(&str, &str); 7] = [
 /// Opens the database that the URL names, and brings it up to date if the options say so.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, OpenError> {
     let connect = parse(url)?;
-    let (_, pgvector) = bring_up(&connect, options.migrate).await?;
-    let connect = with_limits(connect);
+    let Found { pgvector, loses_commits, .. } = bring_up(&connect, options.migrate).await?;
+    let mut connect = with_limits(connect);
+    if loses_commits {
+        let (name, value) = DURABLE;
+        if connect.get_options().is_some_and(|given| given.contains(name)) {
+            tracing::warn!(
+                "synchronous_commit is off in DATABASE_URL: if the database's server fails, it loses what it has confirmed, and a tool may run \
+                 again"
+            );
+        } else {
+            tracing::warn!(
+                "synchronous_commit is off in this database; Fermata turns it on in its own sessions, because it must not lose what was confirmed"
+            );
+            connect = connect.options([(name, value)]);
+        }
+    }
+    let stale = Stale::default();
+    let is_stale = stale.clone();
     let pool = PgPoolOptions::new()
         .max_connections(options.connections.max(1))
         .acquire_timeout(QUEUE)
+        .test_before_acquire(false)
+        .before_acquire(move |connection, meta| {
+            let is_stale = is_stale.includes(meta.age);
+            Box::pin(async move {
+                if is_stale {
+                    return Ok(false);
+                }
+                // A connection that was forgotten by what it leads through does not answer, and must not be waited for.
+                let answered = tokio::time::timeout(PING, connection.ping()).await;
+                Ok(matches!(answered, Ok(Ok(()))))
+            })
+        })
         .connect_lazy_with(connect.clone());
     Ok(PostgresDatabase {
         pool,
+        stale,
         sessions: Arc::new(Sessions::new(connect)),
         pgvector: pgvector.map(Arc::new),
     })
@@ -58,8 +90,18 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, 
 
 /// Brings the database up to date.
 pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
-    let (migrated, _) = bring_up(&parse(url)?, true).await?;
-    Ok(migrated)
+    Ok(bring_up(&parse(url)?, true).await?.migrated)
+}
+
+/// The setting without which a server that fails loses what it has confirmed.
+const DURABLE: (&str, &str) = ("synchronous_commit", "on");
+
+/// What is known of a database that was brought up to date.
+struct Found {
+    migrated: Migrated,
+    pgvector: Option<Pgvector>,
+    /// Whether the server confirms commits before they are on its disk.
+    loses_commits: bool,
 }
 
 fn parse(url: &str) -> Result<PgConnectOptions, OpenError> {
@@ -73,12 +115,9 @@ fn with_limits(options: PgConnectOptions) -> PgConnectOptions {
     options.options(SESSION.into_iter().filter(|(name, _)| !given.contains(name)))
 }
 
-/// Migrates the database, or checks that nothing is missing, and finds pgvector, in a session without limits, because a migration may take
+/// Migrates the database, or checks that nothing is missing, and looks what it can do, in a session without limits, because a migration may take
 /// long.
-async fn bring_up(
-    options: &PgConnectOptions,
-    migrate: bool,
-) -> Result<(Migrated, Option<Pgvector>), OpenError> {
+async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Found, OpenError> {
     let connecting = tokio::time::timeout(CONNECT, PgConnection::connect_with(options)).await;
     let connection = connecting.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut));
     let mut connection = connection.map_err(|error| refused(options, &error))?;
@@ -103,9 +142,12 @@ async fn bring_up(
     })?;
     let pgvector = pgvector::find(&mut connection, options, migrate).await;
     let pgvector = pgvector.map_err(|error| refused(options, &error))?;
+    let durability: Result<String, _> =
+        sqlx::query_scalar("show synchronous_commit").fetch_one(&mut connection).await;
+    let loses_commits = durability.map_err(|error| refused(options, &error))? == "off";
     // The work of this connection is done, so an error at its end does not matter.
     let _ = connection.close().await;
-    Ok((migrated, pgvector))
+    Ok(Found { migrated, pgvector, loses_commits })
 }
 
 /// Classifies an error by PostgreSQL's table of error codes.
@@ -168,9 +210,9 @@ mod tests {
         let own = with_limits(own);
         let given = own.get_options().unwrap();
         assert!(
-            given.contains("statement_timeout=1h") && !given.contains("statement_timeout=20s"),
+            given.contains("statement_timeout=1h") && !given.contains("statement_timeout=10s"),
             "{given}"
         );
-        assert!(given.contains("lock_timeout=10s"), "{given}");
+        assert!(given.contains("lock_timeout=8s"), "{given}");
     }
 }

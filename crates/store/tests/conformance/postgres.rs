@@ -215,6 +215,49 @@ async fn after_a_restart_of_the_server_nobody_is_reaped_before_they_can_come_bac
     database.close().await;
 }
 
+#[tokio::test]
+async fn what_was_confirmed_is_on_the_disk_even_if_the_database_says_otherwise() {
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let off = "do $$ begin execute format(
+        'alter database %I set synchronous_commit = off', current_database()); end $$";
+    postgres.execute(off).await.unwrap();
+    let database = postgres.open_durably().await;
+    // What a session of the store sees, told by a table that it writes to.
+    let tells = "create table durability (value text);
+        create function tell() returns trigger language plpgsql as $$
+        begin insert into durability values (current_setting('synchronous_commit')); return new; end $$;
+        create trigger tells before insert on chats for each row execute function tell()";
+    postgres.raw().await.execute(tells).await.unwrap();
+    fill(&*database.store).await;
+    assert_eq!(postgres.number("select count(*) from durability where value = 'on'").await, 1);
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_to_a_server_that_takes_no_writes_is_replaced() {
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open_with(1).await;
+    fill(&*database.store).await;
+    let (chat, known) = (chat("a"), version(&*database.store, &chat("a")).await);
+    // The setting counts for new sessions, so it is taken back before there is another one.
+    let read_only = "do $$ begin execute format(
+        'alter database %I set default_transaction_read_only = on', current_database()); end $$";
+    postgres.execute(read_only).await.unwrap();
+    end_all_sessions(&postgres).await;
+    database.store.messages(&chat).await.unwrap();
+    let takes_writes = "do $$ begin execute format(
+        'alter database %I set default_transaction_read_only = off', current_database()); end $$";
+    let mut other = postgres.raw().await;
+    other.execute("set default_transaction_read_only = off").await.unwrap();
+    other.execute(takes_writes).await.unwrap();
+    other.close().await.unwrap();
+    let write = async || database.store.commit_next(&chat, known, at(1), vec![put(user("1", "mine"))]).await;
+    let refused = write().await;
+    assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    write().await.unwrap();
+    database.close().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_were_ended_are_replaced() {
     let Some(postgres) = TestDatabase::database().await else { return };

@@ -106,6 +106,12 @@ impl TestDatabase {
         fermata_store::open(&self.url, &OpenOptions { migrate: true, connections }).await.unwrap()
     }
 
+    /// Opens the store as an operator does, without the option that makes tests fast.
+    pub async fn open_durably(&self) -> Database {
+        let url = self.url.replace(FAST, "");
+        fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap()
+    }
+
     /// A connection that knows nothing of the store.
     pub async fn raw(&self) -> PgConnection {
         PgConnection::connect(&self.url).await.unwrap()
