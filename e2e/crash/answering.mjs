@@ -85,7 +85,10 @@ export class Answering {
     const [answer] = answers;
     // What was refused was not done, so the page may answer something else.
     const mayChange =
-      answers.length === 1 && answer?.need.kind === 'output' && answer.body.output !== undefined;
+      answer?.acknowledged === false &&
+      answers.length === 1 &&
+      answer?.need.kind === 'output' &&
+      answer.body.output !== undefined;
     const givesUp = mayChange ? { givesUp: () => this.#random.chance(0.5) } : {};
     const sending = this.#caller.change({ ...request, ...givesUp }, ({ status, body: said }) => {
       for (const answer of answers) {

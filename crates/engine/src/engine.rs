@@ -195,7 +195,7 @@ impl Engine {
     /// # Errors
     /// Returns an error if the chat cannot be read or saved.
     pub async fn stop(&self, owner: &Owner, chat: &ChatId) -> Result<(), ReadError> {
-        self.router.call(chat, request::Stop { owner: owner.clone() }).await
+        self.router.call(chat, request::Stop { owner: owner.clone(), run: None }).await
     }
 
     /// Cancels one call that a tool of the server or of an MCP server runs. The run goes on.
@@ -332,7 +332,7 @@ impl Engine {
             // As long as the chat is there, it is known which memories come from it.
             self.services.memories.forget_those_of(owner, chat).await?;
         }
-        self.router.call(chat, request::Delete { owner: owner.clone() }).await
+        self.router.call(chat, request::Delete { owner: owner.clone(), created_at: None }).await
     }
 
     /// Returns the assistants that people can talk to.
@@ -374,12 +374,24 @@ impl Engine {
     ///
     /// # Errors
     /// Returns the reason if they cannot.
-    pub async fn ready(&self) -> Result<Ready, ReadError> {
+    pub async fn ready(&self) -> Result<(), ReadError> {
         if self.services.shutdown.draining.is_cancelled() {
             return Err(Unavailable::ShuttingDown.into());
         }
-        self.services.store.ready().await?;
-        Ok(Ready { warning: self.services.clock.machine_error() })
+        Ok(self.services.store.ready().await?)
+    }
+
+    /// Returns what is wrong although requests can be served, as sentences for the operator.
+    pub fn warnings(&self) -> Vec<String> {
+        self.services.clock.machine_error().into_iter().collect()
+    }
+
+    /// Looks whether this process still works, or may have to be started again.
+    ///
+    /// # Errors
+    /// Returns the reason if it does not work.
+    pub async fn healthy(&self) -> Result<(), ReadError> {
+        Ok(self.services.store.healthy().await?)
     }
 
     /// Ends everything in good order: nothing new begins; runs that wait end for their readers at once with an `error` chunk, those at

@@ -9,12 +9,14 @@ use fermata_protocol::{
     Answer, AnswerTarget, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId, Summary, ToolCallId,
 };
 use fermata_tools::{Owner, Receipt};
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     AnswerError, CallError, ChatView, GrantedTool, ReadError, Reader, SubmitError, SummaryError, SummaryView,
     errors::RequestError,
     position::Position,
+    store::ChatOwner,
     summary::{SummaryPlan, WrittenSummary},
     view::Detail,
 };
@@ -39,6 +41,10 @@ pub(crate) trait RemoteRequest:
     fn is_idempotent(&self) -> bool {
         true
     }
+
+    /// Notes the chat as it is when the request is made. A request that is sent twice may arrive late, and must not reach a later run or
+    /// another chat of the same id.
+    fn note_chat(&mut self, _: &ChatOwner) {}
 }
 
 /// A request as instances send it to each other.
@@ -118,6 +124,9 @@ pub(crate) struct Rejoin {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Stop {
     pub owner: Owner,
+    /// The run that was open; `None` for whichever is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub run: Option<RunId>,
 }
 
 /// Cancels one running call; the run goes on.
@@ -147,6 +156,9 @@ pub(crate) struct View {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Delete {
     pub owner: Owner,
+    /// The time at which the chat was made; `None` for whichever has the id.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub created_at: Option<Timestamp>,
 }
 
 /// Lists the tools that are allowed for always.
@@ -211,6 +223,9 @@ pub struct Following {
 
 macro_rules! chat_request {
     ($request:ident -> $reply:ty, $error:ty, if denied $denied:expr) => {
+        chat_request!($request -> $reply, $error, if denied $denied; {});
+    };
+    ($request:ident -> $reply:ty, $error:ty, if denied $denied:expr; { $($remote:item)* }) => {
         impl From<$request> for Request {
             fn from(request: $request) -> Self {
                 Self::$request(request)
@@ -230,16 +245,26 @@ macro_rules! chat_request {
             }
         }
 
-        impl RemoteRequest for $request {}
+        impl RemoteRequest for $request {
+            $($remote)*
+        }
     };
 }
 
 chat_request!(AnswerRequest -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
 chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None));
 chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None));
-chat_request!(Stop -> (), ReadError, if denied Ok(()));
+chat_request!(Stop -> (), ReadError, if denied Ok(()); {
+    fn note_chat(&mut self, chat: &ChatOwner) {
+        self.run.clone_from(&chat.open_run);
+    }
+});
 chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
-chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound));
+chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound); {
+    fn note_chat(&mut self, chat: &ChatOwner) {
+        self.created_at = Some(chat.created_at);
+    }
+});
 chat_request!(EditInput -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
 chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound));
@@ -331,7 +356,7 @@ mod tests {
                 AnswerRequest { owner: owner.clone(), address: None, answers: Vec::new() }.into(),
                 r#"{"answer":{"owner":"ada","address":null,"answers":[]}}"#,
             ),
-            (Stop { owner: owner.clone() }.into(), r#"{"stop":{"owner":"ada"}}"#),
+            (Stop { owner: owner.clone(), run: None }.into(), r#"{"stop":{"owner":"ada"}}"#),
             (
                 View { owner: owner.clone(), detail: Detail::InPages }.into(),
                 r#"{"view":{"owner":"ada","detail":"in_pages"}}"#,

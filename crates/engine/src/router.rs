@@ -29,7 +29,7 @@ use crate::{
     mailbox::{Full, Mailbox, Mailboxes},
     request::{AnswerRequest, ChatRequest, RemoteRequest},
     services::Services,
-    store::{InstanceId, StoreError},
+    store::{ChatOwner, InstanceId, StoreError},
     summary::SummaryPlan,
 };
 
@@ -54,7 +54,7 @@ enum Location {
     /// This instance, as far as the store knows.
     Here,
     /// Another instance, which owns the chat.
-    Elsewhere(InstanceId),
+    Elsewhere(InstanceId, ChatOwner),
     /// None: the chat belongs to another user.
     Denied,
 }
@@ -97,7 +97,10 @@ impl Router {
         let mut known_owner = match self.locate(chat, request.owner()).await? {
             Location::Denied => return R::denied(),
             Location::Here => None,
-            Location::Elsewhere(owner) => Some(owner),
+            Location::Elsewhere(owner, known) => {
+                request.note_chat(&known);
+                Some(owner)
+            }
         };
         let locator = ChatLocator::new(self, request.owner(), chat);
         let deadline = Instant::now() + OWNER_TIMEOUT;
@@ -127,7 +130,7 @@ impl Router {
         let mut known_owner = match self.locate(chat, &answer.owner).await? {
             Location::Denied => return AnswerRequest::denied(),
             Location::Here => None,
-            Location::Elsewhere(owner) => Some(owner),
+            Location::Elsewhere(owner, _) => Some(owner),
         };
         let locator = ChatLocator::new(self, &answer.owner, chat);
         let deadline = Instant::now() + OWNER_TIMEOUT;
@@ -275,8 +278,10 @@ impl Router {
         if known.owner != *owner {
             return Ok(Location::Denied);
         }
-        match known.run_owner {
-            Some(instance) if instance != self.services.lease.instance => Ok(Location::Elsewhere(instance)),
+        match known.run_owner.clone() {
+            Some(instance) if instance != self.services.lease.instance => {
+                Ok(Location::Elsewhere(instance, known))
+            }
             Some(_) | None => Ok(Location::Here),
         }
     }

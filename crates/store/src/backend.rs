@@ -66,7 +66,7 @@ impl Backend {
             let (transaction, done) = work(self.begin().await?).await?;
             may_be_committed.store(true, Ordering::Relaxed);
             let committed = transaction.commit().await;
-            if let Err(Fault::Collided(_) | Fault::Full(_)) = committed {
+            if let Err(Fault::Collided(_) | Fault::NotWritten(_)) = committed {
                 may_be_committed.store(false, Ordering::Relaxed);
             }
             committed.map(|()| done)

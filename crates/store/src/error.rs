@@ -15,8 +15,8 @@ pub enum Fault {
     /// The connection leads to a server that takes no writes, as a standby does, and one that was the primary before. The text is for the
     /// operator.
     ReadOnly(String),
-    /// There is no room on the disk, and nothing was changed. The text is for the operator.
-    Full(String),
+    /// The disk did not take what was written, so nothing was changed, not even if this was a commit. The text is for the operator.
+    NotWritten(String),
     /// The error that the engine gets.
     Store(StoreError),
 }
@@ -25,6 +25,8 @@ pub enum Fault {
 mod code {
     pub const CORRUPT: u32 = 11;
     pub const FULL: u32 = 13;
+    /// SQLITE_IOERR_WRITE, an extended code.
+    pub const NOT_WRITTEN: &str = "778";
     pub const CONSTRAINT: u32 = 19;
     pub const NOT_A_DATABASE: u32 = 26;
 }
@@ -54,9 +56,13 @@ pub fn failed(error: sqlx::Error) -> Fault {
             _ => StoreError::Unavailable(text).into(),
         };
     }
+    // A commit that could not be made durable may be on the disk all the same. One that was not even written is not.
+    if error.code().is_some_and(|code| code == code::NOT_WRITTEN) {
+        return Fault::NotWritten(text);
+    }
     match primary_code(error.as_ref()) {
         Some(code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Corrupt(text).into(),
-        Some(code::FULL) => Fault::Full(text),
+        Some(code::FULL) => Fault::NotWritten(text),
         // A trigger that refuses is a constraint too, and has no kind of its own.
         Some(code::CONSTRAINT) => conflict(text),
         Some(_) | None => StoreError::Unavailable(text).into(),
@@ -84,7 +90,9 @@ impl From<StoreError> for Fault {
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Collided(text) | Fault::ReadOnly(text) | Fault::Full(text) => Self::Unavailable(text),
+            Fault::Collided(text) | Fault::ReadOnly(text) | Fault::NotWritten(text) => {
+                Self::Unavailable(text)
+            }
             Fault::Store(error) => error,
         }
     }

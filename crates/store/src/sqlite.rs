@@ -4,7 +4,7 @@
 //! instance that joins takes the place of all others.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -23,6 +23,9 @@ pub mod open;
 /// The time for which a failed write is reason enough to say that the store cannot be used.
 const DISTRUST: Duration = Duration::from_secs(10);
 
+/// The time for which nothing could be written after which the process is said to be broken.
+const BROKEN: Duration = Duration::from_secs(120);
+
 /// An open SQLite database. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct SqliteDatabase {
@@ -32,9 +35,16 @@ pub struct SqliteDatabase {
     pub readers: SqlitePool,
     /// A connection that is not used. A database in memory lives as long as it has a connection, and the writer's may be replaced.
     pub anchor: Option<SqlitePool>,
-    /// The time of the last write and the reason for which it failed, unless one has worked since: the disk may be full. The lock is
-    /// held for a copy or a change.
-    failure: Arc<Mutex<Option<(Instant, String)>>>,
+    /// The failure of the last write, unless one has worked since: the disk may be full. The lock is held for a copy or a change.
+    failure: Arc<Mutex<Option<WriteFailure>>>,
+}
+
+/// Writes that have failed one after the other.
+#[derive(Clone, Debug)]
+struct WriteFailure {
+    first: Instant,
+    last: Instant,
+    reason: String,
 }
 
 // === impl SqliteDatabase ===
@@ -48,11 +58,13 @@ impl SqliteDatabase {
 
     /// Remembers if a write has worked, for [`SqliteDatabase::check_writes`].
     pub fn note<T>(&self, written: &Result<T, StoreError>) {
-        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failure = self.lock_failure();
         match written {
             Ok(_) => *failure = None,
             Err(StoreError::Unavailable(reason) | StoreError::Unclear(reason)) => {
-                *failure = Some((Instant::now(), reason.clone()));
+                let last = Instant::now();
+                let first = failure.as_ref().map_or(last, |before| before.first);
+                *failure = Some(WriteFailure { first, last, reason: reason.clone() });
             }
             Err(_) => {}
         }
@@ -62,17 +74,30 @@ impl SqliteDatabase {
     pub async fn check_writes(&self) -> Result<(), StoreError> {
         // Taking the write lock is what fails on a disk or a file that can only be read.
         let mut probe = self.begin().await?;
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let failure = self.lock_failure().clone();
         match failure {
             None => Ok(probe.rollback().await.map_err(failed)?),
             // There may be room for a small write where a larger one has failed just now.
-            Some((at, reason)) if at.elapsed() < DISTRUST => Err(StoreError::Unavailable(reason)),
+            Some(failure) if failure.last.elapsed() < DISTRUST => {
+                Err(StoreError::Unavailable(failure.reason))
+            }
             Some(_) => {
                 // Only a write tells if there is room again. This one changes nothing but goes to the disk like any other.
                 sqlx::query("pragma user_version = 0").execute(&mut *probe).await.map_err(failed)?;
                 Ok(probe.commit().await.map_err(failed)?)
             }
         }
+    }
+
+    /// Fails if nothing could be written for minutes, and nothing can be now.
+    pub async fn check_lasting_failure(&self) -> Result<(), StoreError> {
+        let is_lasting =
+            self.lock_failure().as_ref().is_some_and(|failure| failure.first.elapsed() >= BROKEN);
+        if is_lasting { self.check_writes().await } else { Ok(()) }
+    }
+
+    fn lock_failure(&self) -> MutexGuard<'_, Option<WriteFailure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts this instance as alive, and no other.
@@ -186,6 +211,23 @@ mod tests {
                 extra: serde_json::Map::new(),
             }],
         }))]
+    }
+
+    #[tokio::test]
+    async fn who_could_write_nothing_for_minutes_is_not_healthy_until_it_can() {
+        let (database, store, chat) = in_memory().await;
+        set(&database, "pragma max_page_count = 1").await;
+        let full = store
+            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &say("x".repeat(1_000_000)))
+            .await;
+        assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
+        store.healthy().await.unwrap();
+        let long_ago = Instant::now().checked_sub(BROKEN).unwrap();
+        database.lock_failure().as_mut().unwrap().first = long_ago;
+        assert!(store.healthy().await.is_err());
+        set(&database, "pragma max_page_count = 1000000").await;
+        database.lock_failure().as_mut().unwrap().last = long_ago;
+        store.healthy().await.unwrap();
     }
 
     async fn fills_up_and_goes_on(database: &SqliteDatabase, store: &SqlStore, chat: &ChatId) {

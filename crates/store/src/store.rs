@@ -280,6 +280,14 @@ impl ChatStore for SqlStore {
             Backend::Postgres(_) => Ok(()),
         }
     }
+
+    async fn healthy(&self) -> Result<(), StoreError> {
+        match &self.backend {
+            Backend::Sqlite(database) => database.check_lasting_failure().await,
+            // A server that is away comes back by itself, and the runs in memory wait for it.
+            Backend::Postgres(_) => Ok(()),
+        }
+    }
 }
 
 #[async_trait]

@@ -98,7 +98,9 @@ impl Handle for Rejoin {
 impl Handle for Stop {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
         actor.activate().await?;
-        if let ChatState::Active(active) = &mut actor.state {
+        if let ChatState::Active(active) = &mut actor.state
+            && self.run.as_ref().is_none_or(|run| active.run.id == *run)
+        {
             active.apply(Event::Ended(Ending::Stopped)).await?;
         }
         actor.leave_finished_run();
@@ -265,7 +267,15 @@ impl Handle for EndGrant {
 impl Handle for Delete {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
-        actor.services.store.delete(&record.chat, record.version).await?;
+        let store = &actor.services.store;
+        if let Some(created_at) = self.created_at
+            && store.owner_of(&record.chat).await?.is_none_or(|chat| chat.created_at != created_at)
+        {
+            // The chat that was meant is deleted.
+            return Ok(());
+        }
+        let delete = || store.delete(&record.chat, record.version);
+        actor.services.patiently(Patience::Request, delete).await?;
         if let ChatState::Active(active) = std::mem::replace(&mut actor.state, ChatState::Absent) {
             active.end_deleted();
         }

@@ -108,7 +108,7 @@ mod tests {
                     number: 1,
                     from: a.clone(),
                     chat: ChatId::new("c"),
-                    request: Box::new(Stop { owner: Owner::new("ada") }.into()),
+                    request: Box::new(Stop { owner: Owner::new("ada"), run: None }.into()),
                 },
                 r#"{"ask":{"number":1,"from":"a","chat":"c","ask":{"stop":{"owner":"ada"}}}}"#,
             ),

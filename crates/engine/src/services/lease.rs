@@ -34,7 +34,14 @@ pub(crate) struct Lease {
     acquired: OnceCell<()>,
     epoch: AtomicU64,
     /// The time at which the last successful renewal was sent. Held for a copy or a change.
-    renewed_at: Mutex<Instant>,
+    renewed_at: Mutex<Moment>,
+}
+
+/// A moment by two clocks, because the monotonic one stands still while a machine is suspended.
+#[derive(Clone, Copy)]
+struct Moment {
+    monotonic: Instant,
+    since_boot: Duration,
 }
 
 // === impl Lease ===
@@ -53,7 +60,7 @@ impl Lease {
             clock,
             acquired: OnceCell::new(),
             epoch: AtomicU64::new(0),
-            renewed_at: Mutex::new(Instant::now()),
+            renewed_at: Mutex::new(Moment::now()),
         }
     }
 
@@ -71,7 +78,7 @@ impl Lease {
 
     /// Renews the lease. This has to be called on the runtime of the heartbeats, see [`Heartbeat`].
     pub async fn renew(&self) -> Result<Renewed, StoreError> {
-        let begun_at = Instant::now();
+        let begun_at = Moment::now();
         self.acquire().await?;
         let sent_at = Instant::now();
         let renewed = self.store.heartbeat(&self.instance).await?;
@@ -107,4 +114,29 @@ impl Lease {
     pub fn is_in_doubt(&self) -> bool {
         self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() >= LEASE
     }
+}
+
+// === impl Moment ===
+
+impl Moment {
+    fn now() -> Self {
+        Self { monotonic: Instant::now(), since_boot: since_boot() }
+    }
+
+    fn elapsed(self) -> Duration {
+        self.monotonic.elapsed().max(since_boot().saturating_sub(self.since_boot))
+    }
+}
+
+/// Returns the time since the machine was started, with the time for which it was suspended.
+#[cfg(target_os = "linux")]
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
+/// Other systems have no such clock.
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Duration {
+    Duration::ZERO
 }

@@ -117,4 +117,8 @@ pub trait ChatStore: Send + Sync {
 
     /// Checks that the store can be used at all.
     async fn ready(&self) -> Result<(), StoreError>;
+
+    /// Checks that starting the process again is of no use: fails if this process could write nothing for minutes, for a reason that may lie
+    /// in the process.
+    async fn healthy(&self) -> Result<(), StoreError>;
 }

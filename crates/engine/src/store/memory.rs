@@ -116,7 +116,12 @@ impl ChatStore for MemoryStore {
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
         let contents = self.lock();
         let Some(chat) = contents.chats.get(chat) else { return Ok(None) };
-        Ok(Some(ChatOwner { owner: chat.owner.clone(), run_owner: chat.run_owner(&contents.alive) }))
+        Ok(Some(ChatOwner {
+            owner: chat.owner.clone(),
+            run_owner: chat.run_owner(&contents.alive),
+            created_at: chat.created_at,
+            open_run: chat.open_run().map(|run| run.id.clone()),
+        }))
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
@@ -342,6 +347,10 @@ impl ChatStore for MemoryStore {
             (0..audit.len()).filter(|&index| audit[index].at < before).take(limit).collect();
         old.iter().rev().for_each(|&index| _ = audit.remove(index));
         Ok(old.len())
+    }
+
+    async fn healthy(&self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     async fn ready(&self) -> Result<(), StoreError> {

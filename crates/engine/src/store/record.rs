@@ -91,13 +91,17 @@ pub struct RunRecord {
     pub attempts: u32,
 }
 
-/// The owner of a chat, and the instance that owns its run.
+/// The owner of a chat, the instance that owns its run, and what tells the chat and the run from earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChatOwner {
     /// The owner of the chat.
     pub owner: Owner,
     /// The instance that owns the open run, as in [`ChatRecord::run_owner`].
     pub run_owner: Option<InstanceId>,
+    /// The time at which the chat was made: a chat that is made again after it was deleted is another one.
+    pub created_at: Timestamp,
+    /// The open run.
+    pub open_run: Option<RunId>,
 }
 
 /// A message without its content.

@@ -292,6 +292,9 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.forget_audit(before, limit).await
     }
+    async fn healthy(&self) -> Result<(), StoreError> {
+        self.store.healthy().await
+    }
     async fn ready(&self) -> Result<(), StoreError> {
         self.before_read().await?;
         self.store.ready().await

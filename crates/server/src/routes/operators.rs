@@ -29,22 +29,28 @@ impl Description {
     }
 }
 
-/// Checks whether the process is alive.
-#[utoipa::path(get, path = "/healthz", operation_id = "health", tag = "operators",
-    responses((status = 200, description = "The process is alive", body = String, content_type = "text/plain")), security(())
-)]
-pub async fn healthz() -> &'static str {
-    "ok\n"
+/// Checks whether the process works. If it does not, start it again.
+#[utoipa::path(get, path = "/healthz", operation_id = "health", tag = "operators", security(()), responses(
+    (status = 200, description = "The process works", body = String, content_type = "text/plain"),
+    (status = 503, description = "`unavailable`: nothing could be written for minutes", body = Problem, content_type = "application/problem+json"),
+))]
+pub async fn healthz(State(app): State<App>) -> Result<&'static str, ApiError> {
+    app.engine().healthy().await?;
+    Ok("ok\n")
 }
 
-/// Checks whether the server is ready for requests.
+/// Checks whether the server is ready for requests. Lines after the first say what is wrong all the same.
 #[utoipa::path(get, path = "/readyz", operation_id = "ready", tag = "operators", security(()), responses(
     (status = 200, description = "The server is ready", body = String, content_type = "text/plain"),
     (status = 503, description = "`unavailable`: the database fails, or the server is shutting down", body = Problem, content_type = "application/problem+json"),
 ))]
-pub async fn readyz(State(app): State<App>) -> Result<&'static str, ApiError> {
+pub async fn readyz(State(app): State<App>) -> Result<String, ApiError> {
     app.engine().ready().await?;
-    Ok("ready\n")
+    let mut text = String::from("ready\n");
+    for warning in app.engine().warnings() {
+        text.push_str(&format!("warning: {warning}\n"));
+    }
+    Ok(text)
 }
 
 /// Returns metrics in the format of Prometheus.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use fermata_engine::store::{
     ChatOwner, ChatPage, ChatSummary, InstanceId, StoreError, Version, page::Cursor,
 };
-use fermata_protocol::{ChatId, Profile, RunStatus, Show, Stage};
+use fermata_protocol::{ChatId, Profile, RunId, RunStatus, Show, Stage};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -279,9 +279,9 @@ pub async fn version(connection: &mut Connection<'_>, chat: &ChatId) -> Result<O
 
 /// The chat's owner, and the instance alive that owns its open run.
 pub async fn owner_of(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatOwner>, Fault> {
-    let found: Option<(Text, Option<Text>)> = connection
+    let found: Option<(Text, i64, Option<String>, Option<Text>)> = connection
         .query(
-            "select chats.owner, instances.id
+            "select chats.owner, chats.created_at, runs.id, instances.id
              from chats
              left join runs on runs.chat_id = chats.id and runs.outcome is null
              left join instances on instances.id = runs.driver
@@ -290,8 +290,13 @@ pub async fn owner_of(connection: &mut Connection<'_>, chat: &ChatId) -> Result<
         .bind(chat.as_str())
         .fetch_optional()
         .await?;
-    let Some((Text(owner), run_owner)) = found else { return Ok(None) };
-    Ok(Some(ChatOwner { owner: Owner::new(owner), run_owner: run_owner.map(|Text(id)| InstanceId::new(id)) }))
+    let Some((Text(owner), created_at, open_run, run_owner)) = found else { return Ok(None) };
+    Ok(Some(ChatOwner {
+        owner: Owner::new(owner),
+        run_owner: run_owner.map(|Text(id)| InstanceId::new(id)),
+        created_at: read_time(created_at)?,
+        open_run: open_run.map(RunId::new),
+    }))
 }
 
 pub async fn page(

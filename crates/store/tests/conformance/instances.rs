@@ -1,7 +1,7 @@
 //! The instances that are alive, the runs that they own, and what is left to others when an instance ends.
 
 use fermata_engine::store::{Change, ChatOwner, ClockMark, InstanceId, StoreError, Version};
-use fermata_protocol::ChatId;
+use fermata_protocol::{ChatId, RunId};
 use fermata_tools::{Owner, ResourceKey};
 use jiff::Timestamp;
 use serde_json::json;
@@ -120,17 +120,19 @@ async fn a_chat_is_at_the_instance_that_owns_its_open_run(store: AnyStore) {
     alive(&store, &["one", "two"]).await;
     assert_eq!(store.owner_of(&chat("a")).await.unwrap(), None, "there is no such chat");
     let id = chat_with(&store, "a", vec![]).await;
-    let at_instance =
-        |id: Option<&str>| Some(ChatOwner { owner: alice(), run_owner: id.map(InstanceId::new) });
-    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "it has no run");
+    let at_instance = |id: Option<&str>, run: Option<&str>| {
+        let (owner, run_owner, created_at) = (alice(), id.map(InstanceId::new), at(0));
+        Some(ChatOwner { owner, run_owner, created_at, open_run: run.map(RunId::new) })
+    };
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None, None), "it has no run");
     commit_at(&*store, &id, at(1), vec![open_by("r", "one"), close("r"), open_by("s", "two")]).await.unwrap();
-    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(Some("two")));
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(Some("two"), Some("s")));
     store.leave(&instance("two")).await.unwrap();
-    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "its instance has ended");
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None, Some("s")), "its instance has ended");
     commit_at(&*store, &id, at(2), vec![set_run_owner("s", Some("one"))]).await.unwrap();
-    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(Some("one")));
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(Some("one"), Some("s")));
     commit_at(&*store, &id, at(3), vec![close("s")]).await.unwrap();
-    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None), "its runs are over");
+    assert_eq!(store.owner_of(&id).await.unwrap(), at_instance(None, None), "its runs are over");
     delete(&*store, &id).await;
     assert_eq!(store.owner_of(&id).await.unwrap(), None, "it was deleted");
 }
