@@ -61,9 +61,6 @@ if ('missing' in faketime) {
         const { toolCallId } = await stream.sees('tool-input-available');
         await stream.toEnd();
 
-        const isNoted = async () => (await cluster.database.rows('select 1 from clock_marks')).length === 1;
-        await until(isNoted, 'the time to be noted by the first');
-        await cluster.database.rows('delete from clock_marks');
         const settings = {
           ...cluster.settings,
           ...forgetful,
@@ -78,8 +75,11 @@ if ('missing' in faketime) {
           () => /this machine's clock is .* the database's/.test(wrong.log),
           () => `a warning about the clock:\n${wrong.log}`,
         );
-        // It notes the time when it has looked for the first time for what is due.
-        await until(isNoted, 'the time to be noted by the second');
+        const ready = await fetch(`${wrong.url}/readyz`);
+        assert.equal(ready.status, 200, 'the database tells it the time');
+        assert.match(await ready.text(), /^ready\nwarning: This machine's clock is .* the database's/);
+        const fine = await fetch(`${cluster.server(1).url}/readyz`);
+        assert.equal(await fine.text(), 'ready\n');
         cluster.model.script(calls(locate));
         const own = await cluster.at(2, 'own').post('where am I?', { tools });
         const { toolCallId: second } = await own.sees('tool-input-available');

@@ -25,6 +25,8 @@ struct State {
     is_down: bool,
     /// The number of calls of `send` whose messages are still to be lost.
     to_lose: usize,
+    /// The messages that were sent since [`MemoryTransport::keep_sent`], with their mailboxes.
+    sent: Option<Vec<(InstanceId, Vec<Vec<u8>>)>>,
 }
 
 struct OpenMailbox {
@@ -55,6 +57,23 @@ impl MemoryTransport {
         self.lock().to_lose = sends;
     }
 
+    /// Keeps what is sent from now on, for [`MemoryTransport::send_again`].
+    pub fn keep_sent(&self) {
+        self.lock().sent = Some(Vec::new());
+    }
+
+    /// Sends what was kept a second time, as a network does in which a copy was late.
+    ///
+    /// # Errors
+    /// If a mailbox is gone.
+    pub async fn send_again(&self) -> Result<(), TransportError> {
+        let sent = self.lock().sent.take().unwrap_or_default();
+        for (to, messages) in sent {
+            self.send(&to, messages).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the state unless the transport is down.
     fn state(&self) -> Result<MutexGuard<'_, State>, TransportError> {
         let state = self.lock();
@@ -83,6 +102,9 @@ impl PeerTransport for MemoryTransport {
         if state.to_lose > 0 {
             state.to_lose -= 1;
             return Ok(());
+        }
+        if let Some(sent) = &mut state.sent {
+            sent.push((to.clone(), messages.clone()));
         }
         let mailbox = state.mailboxes.get(to).ok_or(TransportError::NoMailbox)?;
         for message in messages {
