@@ -101,6 +101,10 @@ if ('missing' in faketime) {
         await until(async () => !(await one.view()).open, 'the run to be over');
         assert.equal((await cluster.at(1, 'old').view()).messages.length, 2);
         assert.equal((await cluster.at(2, 'own').pending())[0]?.id, second);
+        // Instances understand each other all the same: what they write to each other goes by the database's time.
+        cluster.model.script(says('You are in Zug.'));
+        await cluster.at(1, 'own').answer({ toolCallId: second, output: 'Zug' });
+        await until(async () => !(await cluster.at(1, 'own').view()).open, 'the second run to be over');
       },
     );
   }

@@ -91,9 +91,9 @@ impl Cluster {
         &self.services.lease.instance
     }
 
-    /// Returns whether another instance was alive at the last heartbeat.
-    pub fn has_others(&self) -> bool {
-        self.alive.borrow().iter().any(|instance| instance != self.instance())
+    /// Returns the number of other instances that were alive at the last heartbeat.
+    pub fn others(&self) -> usize {
+        self.alive.borrow().iter().filter(|instance| *instance != self.instance()).count()
     }
 
     /// Returns whether an instance was alive at the last heartbeat.

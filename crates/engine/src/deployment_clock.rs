@@ -211,7 +211,7 @@ impl DeploymentClock {
             here = %machine,
             %database,
             "this machine's clock is {difference} {direction} the database's, which is the one that counts for chats and calls. Set the wrong \
-             one right: tokens and what instances write to each other are still checked by this machine's. Until then this instance leaves what is \
+             one right: tokens are still checked by this machine's. Until then this instance leaves what is \
              due, old or without an owner to the others, if there are any"
         );
     }

@@ -252,7 +252,8 @@ async fn peer_transport(
     };
     // If instances cannot reach each other, their keys may differ. The name of a key shows that without revealing the key.
     tracing::info!("messages between instances are sealed with the cluster key {} {source}", key.name());
-    Ok(Some(Arc::new(RedisTransport::connect(url.as_str(), REDIS_PREFIX, &key)?)))
+    let transport = RedisTransport::connect(url.as_str(), REDIS_PREFIX, &key)?;
+    Ok(Some(Arc::new(transport.with_clock(database.clock()))))
 }
 
 async fn start_mcp(config: &Config, engine: &Engine) -> Hub {

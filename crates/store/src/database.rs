@@ -5,7 +5,8 @@ use std::sync::Arc;
 use fermata_engine::{Store, store::StoreError};
 
 use crate::{
-    BadClusterKey, ClusterKey, Migrated, Notes, OpenError, OpenOptions, SqlStore,
+    BadClusterKey, ClusterKey, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
+    backend::Backend,
     postgres::{self, is_postgres},
     queries::cluster_keys,
     sqlite,
@@ -68,6 +69,14 @@ impl Database {
             .write(|mut db| async move { cluster_keys::find_or_keep(&mut db.get(), new).await })
             .await?;
         Ok(ClusterKey::parse(&key)?)
+    }
+
+    /// The clock that all instances on this database share; this machine's if the database has none.
+    pub fn clock(&self) -> SharedClock {
+        match &self.sql.backend {
+            Backend::Sqlite(_) => SharedClock::default(),
+            Backend::Postgres(database) => database.sessions.clock.clone(),
+        }
     }
 
     /// Waits for what is under way and closes all connections, also those of clones.

@@ -42,6 +42,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0021_memories"
     "0022_run_status"
     "0023_plans"
+    "0024_runs_at_work_by_driver"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -62,6 +63,8 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0014_memories"
     "0015_run_status"
     "0016_plans"
+    "0017_heartbeats"
+    "0018_runs_at_work_by_driver"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

@@ -22,7 +22,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -34,6 +34,8 @@ use tokio::{
     sync::{Mutex as AsyncMutex, watch},
     time::Instant,
 };
+
+use crate::SharedClock;
 
 pub use connection::BadRedisUrl;
 use connection::{Server, SharedConnection};
@@ -61,6 +63,8 @@ pub struct RedisTransport {
     sending: SharedConnection,
     /// The mailboxes that were opened here. Held for a few instructions, never across an await.
     mailboxes: Mutex<HashMap<InstanceId, OpenMailbox>>,
+    /// The time that seals tell, and are compared with.
+    clock: SharedClock,
 }
 
 /// The capacity and the lifetime of a mailbox.
@@ -130,7 +134,14 @@ impl RedisTransport {
             dropped: Mutex::default(),
             sending: SharedConnection::default(),
             mailboxes: Mutex::default(),
+            clock: SharedClock::default(),
         })
+    }
+
+    /// Goes by this clock instead of this machine's.
+    #[must_use]
+    pub fn with_clock(self, clock: SharedClock) -> Self {
+        Self { clock, ..self }
     }
 
     /// Sets the limits of the mailboxes that are opened here or sent to from here.
@@ -149,7 +160,7 @@ impl RedisTransport {
 
     /// Opens the seals of what was found in a mailbox, and returns the messages that are genuine.
     fn open_seals(&self, instance: &InstanceId, found: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let (key, now) = (self.key(instance), SystemTime::now());
+        let (key, now) = (self.key(instance), self.clock.now());
         let mut opener = self.opener.lock().unwrap_or_else(PoisonError::into_inner);
         let mut messages = Vec::new();
         for sealed in found {
@@ -189,7 +200,7 @@ impl PeerTransport for RedisTransport {
         if messages.is_empty() {
             return Ok(());
         }
-        let (key, now) = (self.key(to), SystemTime::now());
+        let (key, now) = (self.key(to), self.clock.now());
         let mut sealed = Vec::with_capacity(messages.len());
         for message in messages {
             let Ok(message) = self.seal.seal(&key, message, now) else {

@@ -28,6 +28,10 @@ pub trait Schema: Migrate + Send + Sized {
     /// Returns `true` if there is a table with this name.
     fn has_table(&mut self, name: &'static str) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 
+    /// Waits until no other process migrates the database. Whoever waits must not keep a query under way, because an index that is built
+    /// `concurrently` waits for the queries of all others.
+    fn wait_for_turn(&mut self) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+
     /// The migration that a program has to know, as [`FLOOR`] finds it.
     fn floor(&mut self) -> impl Future<Output = Result<i64, sqlx::Error>> + Send;
 }
@@ -50,6 +54,7 @@ pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, SchemaEr
         Err(SchemaError::Behind) => {}
         Err(fault @ (SchemaError::Newer(_) | SchemaError::Failed(_))) => return Err(fault),
     }
+    connection.wait_for_turn().await?;
     connection.lock().await?;
     check_floor(connection).await?;
     connection.ensure_migrations_table(APPLIED).await?;

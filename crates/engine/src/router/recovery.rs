@@ -23,6 +23,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_DUE: usize = 100;
 /// The number of chats that are resumed at a time because their run was at work: each may ask the model at once.
 const MAX_ORPHANS: usize = 50;
+/// The number of other instances up to which more chats are looked for, so that instances need not wake the same ones.
+const MAX_SHARES: usize = 7;
 /// The time for which a chat that cannot be resumed is left alone.
 const BACK_OFF: Duration = Duration::from_secs(60);
 /// The interval in which the time that has been reached is saved. More often would wake the disk of an idle server for nothing.
@@ -113,7 +115,7 @@ impl Router {
     /// Returns whether this instance, whose clock is wrong, leaves what is due, old or without an owner to other instances. Without others it
     /// does not, because it goes by the database's clock all the same.
     fn leaves_sweep_to_others(&self) -> bool {
-        self.services.clock.machine_error().is_some() && self.cluster.has_others()
+        self.services.clock.machine_error().is_some() && self.cluster.others() > 0
     }
 
     async fn resume_orphans(self: &Arc<Self>) -> Result<(), StoreError> {
@@ -127,8 +129,19 @@ impl Router {
         let mut chats = Vec::new();
         if !self.leaves_sweep_to_others() {
             let (store, reached) = (&self.services.store, self.services.clock.reached());
-            chats.extend(store.due(reached, MAX_DUE + backed_off.len()).await?);
-            chats.extend(store.orphans(MAX_ORPHANS + backed_off.len()).await?);
+            // All instances find the same chats, and each wakes others of them first.
+            let share = |mut found: Vec<ChatId>, most: usize| {
+                if found.len() > most {
+                    let first = self.services.ids.next_number() as usize % found.len();
+                    found.rotate_left(first);
+                }
+                found.truncate(most);
+                found
+            };
+            let instances = self.cluster.others().min(MAX_SHARES) + 1;
+            let (due, orphans) = (MAX_DUE + backed_off.len(), MAX_ORPHANS + backed_off.len());
+            chats.extend(share(store.due(reached, due * instances).await?, due));
+            chats.extend(share(store.orphans(orphans * instances).await?, orphans));
         }
         chats.retain(|chat| !self.mailboxes.contains(chat) && !backed_off.contains(chat));
         // These are woken even if they have an actor, because it may be about to fail, too.

@@ -25,6 +25,9 @@ use crate::{
 const QUEUE: Duration = Duration::from_secs(5);
 /// The time that the first connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
+/// The advisory lock of the process that migrates the database, and the pause before it is asked for again.
+const MIGRATING: i64 = 0x0046_6572_6d61_7461;
+const TURN: Duration = Duration::from_millis(200);
 /// The oldest version that can be used, in the server's notation.
 const OLDEST: u32 = 150_000;
 
@@ -191,6 +194,15 @@ impl Schema for PgConnection {
 
     async fn has_table(&mut self, name: &'static str) -> Result<bool, sqlx::Error> {
         sqlx::query_scalar("select to_regclass($1) is not null").bind(name).fetch_one(self).await
+    }
+
+    async fn wait_for_turn(&mut self) -> Result<(), sqlx::Error> {
+        // The lock is freed with the session.
+        let take = "select pg_try_advisory_lock($1)";
+        while !sqlx::query_scalar::<_, bool>(take).bind(MIGRATING).fetch_one(&mut *self).await? {
+            tokio::time::sleep(TURN).await;
+        }
+        Ok(())
     }
 
     async fn floor(&mut self) -> Result<i64, sqlx::Error> {

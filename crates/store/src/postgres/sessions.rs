@@ -23,6 +23,7 @@ use tokio::task::AbortHandle;
 
 use super::within;
 use crate::{
+    SharedClock,
     column::read_time,
     connection::Connection,
     error::{Fault, failed},
@@ -44,6 +45,8 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// The sessions of the instances of this process.
 pub struct Sessions {
     options: PgConnectOptions,
+    /// Told of the server's time with each heartbeat.
+    pub clock: SharedClock,
     members: Arc<Mutex<HashMap<InstanceId, Member>>>,
 }
 
@@ -61,6 +64,8 @@ struct Session {
     connection: PgConnection,
     /// The second key of the session's advisory lock.
     number: i32,
+    /// Whether the number is in the instance's row.
+    is_noted: bool,
 }
 
 /// What an instance has seen of the server in its last heartbeats.
@@ -74,6 +79,9 @@ struct Seen {
     timeline: Option<String>,
 }
 
+/// What the column `instances.beat_at`, which versions without the table `heartbeats` go by, says of an instance of this version.
+const NEVER_SILENT: i64 = i64::MAX;
+
 /// The row of an instance that may be dead: its id, session and last heartbeat.
 type Expired = (Text, i64, i64);
 
@@ -81,7 +89,7 @@ type Expired = (Text, i64, i64);
 
 impl Sessions {
     pub fn new(options: PgConnectOptions) -> Self {
-        Self { options, members: Arc::default() }
+        Self { options, clock: SharedClock::default(), members: Arc::default() }
     }
 
     /// Opens the instance's session and notes it.
@@ -95,6 +103,9 @@ impl Sessions {
             Ok((Member { session: Some(session), seen, heartbeats: Vec::new() }, renewed.now, mark))
         };
         let (member, now, mark) = within(HEARTBEAT_TIMEOUT, joining).await?;
+        if let Some(now) = member.seen.beat_at {
+            self.clock.note(now);
+        }
         lock(&self.members).insert(instance.clone(), member);
         Ok(Joined { now, mark })
     }
@@ -102,6 +113,7 @@ impl Sessions {
     /// Renews the instance's lease, in a new session if the one it had is gone or does not answer.
     pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, Fault> {
         let (members, options, id) = (self.members.clone(), self.options.clone(), instance.clone());
+        let clock = self.clock.clone();
         let (known, mut seen) = {
             let mut members = lock(&self.members);
             let member = members.entry(instance.clone()).or_default();
@@ -120,6 +132,9 @@ impl Sessions {
                 let mut opened = Session::open(&options).await?;
                 renewed = opened.heartbeat(&id, &mut seen).await;
                 session = Some(opened);
+            }
+            if let (Ok(_), Some(now)) = (&renewed, seen.beat_at) {
+                clock.note(now);
             }
             if let Some(member) = lock(&members).get_mut(&id) {
                 // A later heartbeat may have opened another session meanwhile, which counts.
@@ -210,7 +225,7 @@ impl Session {
             .await
             .map_err(failed)?;
             if let Some(number) = number {
-                return Ok(Self { connection, number });
+                return Ok(Self { connection, number, is_noted: false });
             }
         }
     }
@@ -243,46 +258,69 @@ impl Session {
     /// Notes that the instance is alive, and its session. Returns true if its row was not there, and the time by the server's clock, in
     /// microseconds, when that was done: the server may have stood still since it was told to.
     async fn renew(&mut self, instance: &InstanceId) -> Result<(bool, i64), Fault> {
-        let renewed: Option<i64> = sqlx::query_scalar(
-            "update instances set session = $2, beat_at = (extract(epoch from clock_timestamp()) * 1000000)::bigint
-             where id = $1
-             returning (extract(epoch from clock_timestamp()) * 1000000)::bigint",
-        )
-        .bind(text(instance.as_str()))
-        .bind(i64::from(self.number))
-        .fetch_optional(&mut self.connection)
-        .await
-        .map_err(failed)?;
-        if let Some(now) = renewed {
-            return Ok((false, now));
+        if !self.is_noted {
+            let was_dead = self.note(instance).await?;
+            self.is_noted = true;
+            if was_dead {
+                return Ok((true, self.beat(instance).await?.ok_or_else(|| gone(instance))?));
+            }
         }
-        let now: i64 = sqlx::query_scalar(
+        match self.beat(instance).await? {
+            Some(now) => Ok((false, now)),
+            None => {
+                self.note(instance).await?;
+                Ok((true, self.beat(instance).await?.ok_or_else(|| gone(instance))?))
+            }
+        }
+    }
+
+    /// Notes the instance and its session. Returns true if its row was not there.
+    async fn note(&mut self, instance: &InstanceId) -> Result<bool, Fault> {
+        let added: bool = sqlx::query_scalar(
             "insert into instances (id, session, joined_at, beat_at)
-             select $1, $2, now.at, now.at
-             from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as at offset 0) as now
+             values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3)
              on conflict (id) do update set session = excluded.session, beat_at = excluded.beat_at
-             returning (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+             returning xmax = 0",
         )
         .bind(text(instance.as_str()))
         .bind(i64::from(self.number))
+        .bind(NEVER_SILENT)
         .fetch_one(&mut self.connection)
         .await
         .map_err(failed)?;
-        Ok((true, now))
+        Ok(added)
+    }
+
+    /// Notes that the instance is heard of. Returns the time by the server's clock, in microseconds; `None` if the instance is not noted.
+    async fn beat(&mut self, instance: &InstanceId) -> Result<Option<i64>, Fault> {
+        sqlx::query_scalar(
+            "insert into heartbeats (instance, beat_at)
+             select id, (extract(epoch from clock_timestamp()) * 1000000)::bigint from instances where id = $1
+             on conflict (instance) do update set beat_at = excluded.beat_at
+             returning (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+        )
+        .bind(text(instance.as_str()))
+        .fetch_optional(&mut self.connection)
+        .await
+        .map_err(failed)
     }
 
     /// Removes the other instances that are dead: their last heartbeat is older than a lease, or their lock is free and they are silent.
     /// Their locks on resources go with their rows.
     async fn reap(&mut self, instance: &InstanceId) -> Result<(), Fault> {
         let expired: Vec<Expired> = sqlx::query_as(
-            "select id, session, beat_at from instances
+            "select id, session, heard_of from (
+                select instances.id, instances.session, coalesce(heartbeats.beat_at, instances.beat_at) as heard_of,
+                    (extract(epoch from clock_timestamp()) * 1000000)::bigint as now
+                from instances left join heartbeats on heartbeats.instance = instances.id
+             ) as others
              where id <> $1 and (
-                beat_at < (extract(epoch from clock_timestamp()) * 1000000)::bigint - $2
-                or beat_at < (extract(epoch from clock_timestamp()) * 1000000)::bigint - $4 and not exists (
+                heard_of < now - $2
+                or heard_of < now - $4 and not exists (
                     select 1 from pg_locks
                     where locktype = 'advisory' and granted and objsubid = 2
                         and database = (select oid from pg_database where datname = current_database())
-                        and classid::bigint = $3 and objid::bigint = instances.session
+                        and classid::bigint = $3 and objid::bigint = others.session
                 )
              )",
         )
@@ -293,16 +331,23 @@ impl Session {
         .fetch_all(&mut self.connection)
         .await
         .map_err(failed)?;
-        for (id, session, beat_at) in expired {
-            // A row that was renewed meanwhile stays.
-            sqlx::query("delete from instances where id = $1 and session = $2 and beat_at = $3")
-                .bind(id)
-                .bind(session)
-                .bind(beat_at)
-                .execute(&mut self.connection)
-                .await
-                .map_err(failed)?;
+        for (id, session, heard_of) in expired {
+            // An instance that was heard of meanwhile stays.
+            sqlx::query(
+                "delete from instances where id = $1 and session = $2
+                 and $3 = coalesce((select beat_at from heartbeats where instance = $1), beat_at)",
+            )
+            .bind(id)
+            .bind(session)
+            .bind(heard_of)
+            .execute(&mut self.connection)
+            .await
+            .map_err(failed)?;
         }
         Ok(())
     }
+}
+
+fn gone(instance: &InstanceId) -> StoreError {
+    StoreError::Unavailable(format!("another instance has removed {instance} just now"))
 }

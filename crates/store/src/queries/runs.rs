@@ -305,11 +305,25 @@ pub async fn due(
 pub async fn orphans(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<ChatId>, Fault> {
     let orphans: Vec<(String,)> = connection
         .query(
-            "select chat_id from runs
-             where outcome is null and not waiting
-                and not exists (select 1 from instances where instances.id = runs.driver)
-             order by started_at, chat_id
-             limit $1",
+            // The index is asked for one driver after the other, so the runs of those that live are not looked at.
+            "with recursive drivers (driver) as (
+                select (select min(driver) from runs where outcome is null and not waiting and driver is not null)
+                union all
+                select (select min(runs.driver) from runs
+                        where runs.outcome is null and not runs.waiting and runs.driver > drivers.driver)
+                from drivers where drivers.driver is not null
+             ),
+             gone (driver) as (
+                select driver from drivers
+                where driver is not null and not exists (select 1 from instances where instances.id = drivers.driver)
+             ),
+             orphans as (
+                select chat_id, started_at from runs where outcome is null and not waiting and driver is null
+                union all
+                select runs.chat_id, runs.started_at from gone join runs on runs.driver = gone.driver
+                where runs.outcome is null and not runs.waiting
+             )
+             select chat_id from orphans order by started_at, chat_id limit $1",
         )
         .bind(count(limit))
         .fetch_all()

@@ -107,7 +107,7 @@ pub enum Refusal {
     Replayed,
     /// It is older than [`MAX_AGE`], or its time is as far in the future.
     #[error(
-        "its time differs by more than five minutes from the clock of this instance; check the clocks of all instances"
+        "its time differs by more than five minutes from the time of this instance; check the clocks of all instances and of the database"
     )]
     Untimely,
 }

@@ -255,6 +255,11 @@ impl Schema for SqliteConnection {
             .await
     }
 
+    async fn wait_for_turn(&mut self) -> Result<(), sqlx::Error> {
+        // The transaction in which this happens is the only one that writes.
+        Ok(())
+    }
+
     async fn floor(&mut self) -> Result<i64, sqlx::Error> {
         sqlx::query_scalar(FLOOR).fetch_one(self).await
     }

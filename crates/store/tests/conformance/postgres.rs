@@ -61,7 +61,10 @@ async fn end_all_sessions(postgres: &TestDatabase) {
 /// Has instances not have been heard of for some seconds.
 async fn silence(postgres: &TestDatabase, ids: &str, seconds: i64) {
     let beat_at = format!("(extract(epoch from clock_timestamp()) * 1000000)::bigint - {seconds}000000");
-    postgres.execute(&format!("update instances set beat_at = {beat_at} where id in ({ids})")).await.unwrap();
+    postgres
+        .execute(&format!("update heartbeats set beat_at = {beat_at} where instance in ({ids})"))
+        .await
+        .unwrap();
 }
 
 /// Sends heartbeats of an instance until it counts only these as alive. It judges nobody in its first seconds.
@@ -146,7 +149,7 @@ async fn who_joins_or_was_late_itself_judges_nobody_at_first() {
     stays.store.join(&instance("one")).await.unwrap();
     silence(&postgres, "'one'", 60).await;
     let mut stall = postgres.raw().await;
-    stall.execute("begin; select 1 from instances where id = 'two' for update").await.unwrap();
+    stall.execute("begin; select 1 from heartbeats where instance = 'two' for update").await.unwrap();
     // Each is given up after some seconds, and goes on waiting in its session.
     for _ in 0..2 {
         let late = stays.store.heartbeat(&instance("two")).await;
@@ -207,7 +210,7 @@ async fn after_a_restart_of_the_server_nobody_is_reaped_before_they_can_come_bac
         store.join(&instance(id)).await.unwrap();
     }
     end_all_sessions(&postgres).await;
-    postgres.execute("update instances set beat_at = beat_at - 60000000 where id = 'two'").await.unwrap();
+    silence(&postgres, "'two'", 60).await;
     for id in ["one", "one", "two", "one"] {
         let renewed = store.heartbeat(&instance(id)).await.unwrap();
         assert_eq!((renewed.was_dead, renewed.alive), (false, vec![instance("one"), instance("two")]));
@@ -442,7 +445,7 @@ async fn both_databases_have_the_same_tables_and_columns() {
     postgres.open().await.close().await;
     let columns = "select table_name || '.' || column_name || case is_nullable when 'YES' then ' may be null' else '' end
         from information_schema.columns where table_schema = current_schema()
-        and table_name <> '_sqlx_migrations' and (table_name, column_name) not in (('instances', 'session'), ('instances', 'beat_at'))";
+        and table_name not in ('_sqlx_migrations', 'heartbeats') and (table_name, column_name) not in (('instances', 'session'), ('instances', 'beat_at'))";
     let mut connection = postgres.raw().await;
     let mut here: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut connection).await.unwrap();
     connection.close().await.unwrap();
@@ -544,6 +547,8 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0014 memories",
             "0015 run status",
             "0016 plans",
+            "0017 heartbeats",
+            "0018 runs at work by driver",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();
