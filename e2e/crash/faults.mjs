@@ -19,6 +19,11 @@ const SHORT = [300, 1_000, 6_000];
 const ABSENCES = [300, 1_000, 1_000, 6_000, 6_000, 9_000, 40_000];
 /** An absence of this many milliseconds may end a lease. */
 const HARMS = 7_500;
+/**
+ * The same if the database sees that the connections of one instance end: it is taken for dead when it is silent
+ * for some seconds, because that is what a process that was killed looks like.
+ */
+const HARMS_IF_ENDED = 2_500;
 
 /** @param {number} time in milliseconds */
 const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
@@ -39,10 +44,11 @@ const isSqlite = (world) => world.postgres === undefined && world.machines;
  * @param {readonly Instance[]} touched
  * @param {string} what
  * @param {number} time in milliseconds
+ * @param {number} [harms] the time from which on it harms them
  */
-async function lasts(world, touched, what, time) {
+async function lasts(world, touched, what, time, harms = HARMS) {
   world.note('nemesis', `${what} for ${time} ms`);
-  const over = time >= HARMS ? world.harm(touched) : () => {};
+  const over = time >= harms ? world.harm(touched) : () => {};
   await pause(time);
   world.note('nemesis', `${what}: no more`);
   return over;
@@ -55,15 +61,16 @@ async function lasts(world, touched, what, time) {
  * @param {string} name
  * @param {(link: import('../harness/link.mjs').Link) => void} breaks
  * @param {number[]} times
+ * @param {number} [harms] as in `lasts`
  * @returns {Fault['strikes']}
  */
-const ofLink = (store, name, breaks, times) => async (world, random) => {
+const ofLink = (store, name, breaks, times, harms) => async (world, random) => {
   const instance = random.pick(world.instances);
   const link = instance.links[store];
   if (link === undefined) return;
   breaks(link);
   const what = `the link of instance ${instance.place} to ${store} ${name}`;
-  const over = await lasts(world, [instance], what, random.pick(times));
+  const over = await lasts(world, [instance], what, random.pick(times), harms);
   link.mend();
   over();
 };
@@ -78,7 +85,7 @@ export const FAULTS = {
   cut: {
     weight: 2,
     fits: ownServer,
-    strikes: ofLink('postgres', 'is cut', (link) => link.cut(), [...SHORT, 13_000]),
+    strikes: ofLink('postgres', 'is cut', (link) => link.cut(), [...SHORT, 13_000], HARMS_IF_ENDED),
   },
   partition: {
     weight: 2,
