@@ -26,6 +26,9 @@ const DISTRUST: Duration = Duration::from_secs(10);
 /// The time for which nothing could be written after which the process is said to be broken.
 const BROKEN: Duration = Duration::from_secs(120);
 
+/// The time after a write at which the write-ahead log is emptied, so that what was deleted is not in it for long.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
+
 /// An open SQLite database. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct SqliteDatabase {
@@ -33,10 +36,13 @@ pub struct SqliteDatabase {
     pub writer: SqlitePool,
     /// The connections that read; the writer itself if the database is in memory.
     pub readers: SqlitePool,
-    /// A connection that is not used. A database in memory lives as long as it has a connection, and the writer's may be replaced.
-    pub anchor: Option<SqlitePool>,
+    /// A connection beside the others. A database in memory lives as long as it has a connection, and the writer's may be replaced. In a
+    /// file this one empties the write-ahead log.
+    pub aside: SqlitePool,
     /// The failure of the last write, unless one has worked since: the disk may be full. The lock is held for a copy or a change.
     failure: Arc<Mutex<Option<WriteFailure>>>,
+    /// The time at which the write-ahead log is to be emptied: it holds what was deleted. Held for a copy or a change.
+    checkpoint_at: Arc<Mutex<Option<Instant>>>,
 }
 
 /// Writes that have failed one after the other.
@@ -60,7 +66,10 @@ impl SqliteDatabase {
     pub fn note<T>(&self, written: &Result<T, StoreError>) {
         let mut failure = self.lock_failure();
         match written {
-            Ok(_) => *failure = None,
+            Ok(_) => {
+                *failure = None;
+                self.lock_checkpoint().get_or_insert_with(|| Instant::now() + CHECKPOINT_INTERVAL);
+            }
             Err(StoreError::Unavailable(reason) | StoreError::Unclear(reason)) => {
                 let last = Instant::now();
                 let first = failure.as_ref().map_or(last, |before| before.first);
@@ -96,6 +105,31 @@ impl SqliteDatabase {
         if is_lasting { self.check_writes().await } else { Ok(()) }
     }
 
+    /// Removes what was deleted from the write-ahead log, now or with one of the next heartbeats.
+    pub async fn forget_deleted(&self) {
+        *self.lock_checkpoint() = Some(Instant::now());
+        self.empty_log().await;
+    }
+
+    /// Moves the write-ahead log into the file and empties it, if it is time. If somebody reads just now, it stays due.
+    async fn empty_log(&self) {
+        if self.lock_checkpoint().is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        let checkpoint = sqlx::query_as::<_, (i64, i64, i64)>("pragma wal_checkpoint(truncate)");
+        match checkpoint.fetch_one(&self.aside).await {
+            Ok((0, _, _)) => *self.lock_checkpoint() = None,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "the write-ahead log could not be emptied; it is tried again")
+            }
+        }
+    }
+
+    fn lock_checkpoint(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.checkpoint_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock_failure(&self) -> MutexGuard<'_, Option<WriteFailure>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,6 +156,7 @@ impl SqliteDatabase {
         let was_dead = renew(&mut connection, instance).await?;
         let alive = instances::alive(&mut connection).await?;
         transaction.commit().await.map_err(failed)?;
+        self.empty_log().await;
         Ok(Renewed { was_dead, has_failed_over: false, alive, now: None })
     }
 }

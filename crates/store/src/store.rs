@@ -66,9 +66,7 @@ impl SqlStore {
             Backend::Sqlite(database) => {
                 database.readers.close().await;
                 database.writer.close().await;
-                if let Some(anchor) = &database.anchor {
-                    anchor.close().await;
-                }
+                database.aside.close().await;
             }
             Backend::Postgres(database) => {
                 if let Some(pgvector) = &database.pgvector {
@@ -186,7 +184,11 @@ impl ChatStore for SqlStore {
                 changes::delete(&mut transaction.get(), chat, version).await?;
                 Ok((transaction, ()))
             })
-            .await
+            .await?;
+        if let Backend::Sqlite(database) = &self.backend {
+            database.forget_deleted().await;
+        }
+        Ok(())
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {

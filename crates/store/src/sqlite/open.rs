@@ -56,12 +56,13 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
     if is_in_memory(url) {
         // No other process could have migrated it.
         let (writer, _) = writer(options.clone(), &path, true).await?;
-        let anchor = single().connect_with(options).await.map_err(|error| refused(&path, &error))?;
+        let aside = single().connect_with(options).await.map_err(|error| refused(&path, &error))?;
         return Ok(SqliteDatabase {
             readers: writer.clone(),
             writer,
-            anchor: Some(anchor),
+            aside,
             failure: Arc::default(),
+            checkpoint_at: Arc::default(),
         });
     }
     check_folder(&path)?;
@@ -70,13 +71,20 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
     }
     make_private(&path);
     let (writer, _) = writer(options.clone(), &path, migrate).await?;
+    // Whoever writes must not wait for a checkpoint that waits for a reader.
+    let waits_for_nobody = options.clone().create_if_missing(false).busy_timeout(Duration::ZERO);
+    let aside = SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(QUEUE)
+        .test_before_acquire(false)
+        .connect_lazy_with(waits_for_nobody);
     let readers = SqlitePoolOptions::new()
         .max_connections(READERS)
         .max_lifetime(None)
         .acquire_timeout(QUEUE)
         .test_before_acquire(false)
         .connect_lazy_with(options.create_if_missing(false).pragma("query_only", "on"));
-    Ok(SqliteDatabase { writer, readers, anchor: None, failure: Arc::default() })
+    Ok(SqliteDatabase { writer, readers, aside, failure: Arc::default(), checkpoint_at: Arc::default() })
 }
 
 /// Brings the file that the URL names up to date.
@@ -110,6 +118,8 @@ fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
         .synchronous(SqliteSynchronous::Full)
         // macOS writes data to the disk only if it is asked in this way; elsewhere the setting has no effect.
         .pragma("fullfsync", "on")
+        // What is deleted is overwritten.
+        .pragma("secure_delete", "on")
         .busy_timeout(BUSY))
 }
 

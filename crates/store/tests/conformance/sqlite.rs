@@ -248,6 +248,31 @@ async fn a_deleted_chat_has_no_row_left() {
 }
 
 #[tokio::test]
+async fn no_word_of_a_deleted_chat_is_left_in_the_files() {
+    const WORDS: &str = "the quick brown fox of alice";
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    let words_in_files = || {
+        let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+        let bytes = files.map(|file| std::fs::read(file).unwrap());
+        bytes
+            .map(|bytes| bytes.windows(WORDS.len()).filter(|window| *window == WORDS.as_bytes()).count())
+            .sum::<usize>()
+    };
+    let id = chat("a");
+    commit_at(&store, &id, at(0), vec![create(alice())]).await.unwrap();
+    for n in 0..50 {
+        // Some are small, and some have pages of their own.
+        let said = WORDS.repeat(1 + n % 7 * 100);
+        commit_at(&store, &id, at(n as i64), vec![put(user(&n.to_string(), &said))]).await.unwrap();
+    }
+    commit_at(&store, &id, at(50), vec![open_by("r", "one"), append("r", 1, &[WORDS]), close("r")]).await.unwrap();
+    assert!(words_in_files() > 1_000);
+    delete(&store, &id).await;
+    assert_eq!(words_in_files(), 0);
+}
+
+#[tokio::test]
 async fn what_a_run_was_asked_for_is_not_written_again_with_each_change() {
     let folder = Folder::new();
     let store = opened(&folder).await;
