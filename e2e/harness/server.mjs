@@ -3,7 +3,7 @@
 // again on the same database. The environment is empty but for what a test sets, so no setting of the machine
 // leaks in.
 
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -112,6 +112,24 @@ export class Server {
       },
       () => `200 from /healthz:\n${this.log}`,
     );
+  }
+
+  /**
+   * Runs the program with arguments, on this server's database and beside it.
+   *
+   * @param {...string} args
+   * @returns {Promise<{ code: number, output: string }>} what it has written, errors included
+   */
+  async command(...args) {
+    const env = {
+      PATH: process.env.PATH,
+      DATABASE_URL: this.#settings.DATABASE_URL ?? `sqlite://${this.folder}/chats.db`,
+    };
+    return new Promise((resolve) => {
+      execFile(this.binary ?? binary(), args, { cwd: this.folder, env }, (error, stdout, stderr) => {
+        resolve({ code: error === null ? 0 : Number(error.code ?? 1), output: stdout + stderr });
+      });
+    });
   }
 
   /** @param {string} settings for `fermata.toml` */

@@ -6,6 +6,7 @@
 mod app;
 mod assistants;
 mod auth;
+pub mod backup;
 mod client;
 pub mod config;
 mod demo;

@@ -7,7 +7,7 @@ use std::{io::Write, net::SocketAddr, process::ExitCode, time::Duration};
 use anyhow::Context;
 use fermata_providers::Provider;
 use fermata_server::{
-    App, Demo,
+    App, Demo, backup,
     config::{Config, ConfigError, Invocation, warnings_of_variables},
     health, migrate, operators_site, policy_dry_run, prompt_preview,
     reload::Reloader,
@@ -82,6 +82,8 @@ fn start() -> anyhow::Result<()> {
             print(&runtime()?.block_on(prompt_preview::report(&config, &chat))?)
         }
         Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config))?),
+        Invocation::Backup(config, to) => print(&runtime()?.block_on(backup::back_up(&config, &to))?),
+        Invocation::Restore(config, from) => print(&runtime()?.block_on(backup::restore(&config, &from))?),
         Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config))?),
     }
 }

@@ -123,6 +123,8 @@ impl Reloader {
             | Invocation::Schema(_)
             | Invocation::TestPolicy(..)
             | Invocation::Migrate(_)
+            | Invocation::Backup(..)
+            | Invocation::Restore(..)
             | Invocation::Prompt(..)
             | Invocation::Health(_) => return Err(ReloadError::NotServing),
         };

@@ -34,4 +34,5 @@ pub use opening::{OpenError, OpenOptions};
 pub use queries::notes::Note;
 pub use schema::Migrated;
 pub use shared_clock::SharedClock;
+pub use sqlite::backup::{BackupError, back_up, restore};
 pub use store::SqlStore;

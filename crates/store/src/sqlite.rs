@@ -18,6 +18,7 @@ use crate::{
     text::text,
 };
 
+pub mod backup;
 pub mod open;
 
 /// The time for which a failed write is reason enough to say that the store cannot be used.

@@ -1,8 +1,8 @@
 //! The command line: what can be asked for, and `--help`.
 
-use std::ffi::OsString;
+use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, RunBy};
 use serde_json::Value as Json;
@@ -29,6 +29,10 @@ pub enum Invocation {
     TestPolicy(Box<Config>, TestedCall),
     /// Bring the database up to date, and exit.
     Migrate(Box<Config>),
+    /// Copy the database into this file, and exit.
+    Backup(Box<Config>, PathBuf),
+    /// Copy this file to where the database is, and exit.
+    Restore(Box<Config>, PathBuf),
     /// Print what the model would be sent next in this chat, and exit.
     Prompt(Box<Config>, ChatId),
     /// Ask the server at the address of these settings whether it can serve, and exit.
@@ -51,6 +55,8 @@ pub struct TestedCall {
 const POLICY: &str = "policy";
 const TEST: &str = "test";
 const MIGRATE: &str = "migrate";
+const BACKUP: &str = "backup";
+const RESTORE: &str = "restore";
 const HEALTH: &str = "health";
 const SCHEMA: &str = "schema";
 const PROMPT: &str = "prompt";
@@ -84,6 +90,11 @@ impl Invocation {
                 None => Self::Serve(config),
             },
             Some((MIGRATE, _)) => Self::Migrate(config),
+            Some((command @ (BACKUP | RESTORE), arguments)) => match arguments.get_one::<PathBuf>("file") {
+                Some(file) if command == BACKUP => Self::Backup(config, file.clone()),
+                Some(file) => Self::Restore(config, file.clone()),
+                None => Self::Serve(config),
+            },
             Some((PROMPT, prompt)) => match prompt.get_one::<ChatId>("chat") {
                 Some(chat) => Self::Prompt(config, chat.clone()),
                 None => Self::Serve(config),
@@ -131,6 +142,16 @@ pub(super) fn command() -> Command {
         .args(SETTINGS.iter().map(Setting::option))
         .subcommand(policy())
         .subcommand(Command::new(MIGRATE).about("Bring the database up to date, and exit"))
+        .subcommand(
+            Command::new(BACKUP)
+                .about("Copy the database into a new file, also while a server uses it, and exit (SQLite)")
+                .arg(file_argument("The file to make; nothing is overwritten")),
+        )
+        .subcommand(
+            Command::new(RESTORE)
+                .about("Put a backup in the place of the database, which must have been moved away, and exit (SQLite)")
+                .arg(file_argument("The file that fermata backup has made")),
+        )
         .subcommand(prompt())
         .subcommand(Command::new(HEALTH).about(
             "Ask the server at the address of these settings whether it can serve; the exit status is 0 if it can, and otherwise 1",
@@ -138,6 +159,10 @@ pub(super) fn command() -> Command {
         .subcommand(
             Command::new(SCHEMA).about("Print the JSON Schema of the file, with which editors complete and check it"),
         )
+}
+
+fn file_argument(help: &'static str) -> Arg {
+    Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help(help)
 }
 
 fn prompt() -> Command {

@@ -38,7 +38,7 @@ const QUEUE: Duration = Duration::from_secs(15);
 /// The number of connections that read. Each connection has a thread of its own.
 const READERS: u32 = 4;
 /// The mode of each file of the database, because nobody but the owner of the files may read the chats.
-const PRIVATE: u32 = 0o600;
+pub(super) const PRIVATE: u32 = 0o600;
 
 /// SQLite's primary result codes for a file that cannot be used as it is.
 mod code {
@@ -100,7 +100,7 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
     Ok(migrated)
 }
 
-fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
+pub(super) fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
     let Some(rest) = url.strip_prefix("sqlite:") else {
         return Err(OpenError::BadUrl("it begins neither with sqlite: nor with postgres:".into()));
     };
@@ -123,7 +123,7 @@ fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
         .busy_timeout(BUSY))
 }
 
-fn is_in_memory(url: &str) -> bool {
+pub(super) fn is_in_memory(url: &str) -> bool {
     url.contains(":memory:")
         || url.split_once('?').is_some_and(|(_, parameters)| parameters.contains("mode=memory"))
 }

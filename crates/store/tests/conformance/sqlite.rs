@@ -266,7 +266,9 @@ async fn no_word_of_a_deleted_chat_is_left_in_the_files() {
         let said = WORDS.repeat(1 + n % 7 * 100);
         commit_at(&store, &id, at(n as i64), vec![put(user(&n.to_string(), &said))]).await.unwrap();
     }
-    commit_at(&store, &id, at(50), vec![open_by("r", "one"), append("r", 1, &[WORDS]), close("r")]).await.unwrap();
+    commit_at(&store, &id, at(50), vec![open_by("r", "one"), append("r", 1, &[WORDS]), close("r")])
+        .await
+        .unwrap();
     assert!(words_in_files() > 1_000);
     delete(&store, &id).await;
     assert_eq!(words_in_files(), 0);
