@@ -14,6 +14,8 @@ const MARK = /\[(\S+) t(\d+)( last)?]/;
 const SUMMARIZED = /after (\d+) turns/;
 /** The name of the model that writes summaries. */
 export const SUMMARY_MODEL = 'summary-model';
+/** How long such a call takes, in milliseconds. */
+const LONG_CALL = 2_500;
 /** After so many steps of a turn there are words only. */
 const STEPS = 3;
 
@@ -55,6 +57,8 @@ export class RandomModel {
   #attempts = new Map();
   /** From now on it uses no tools. */
   calm = false;
+  /** Whether some tools take so long that a standby may be promoted meanwhile. */
+  hasLongCalls = false;
   /** What was wrong with histories. */
   /** @type {string[]} */
   faults = [];
@@ -145,7 +149,7 @@ export class RandomModel {
     }
     if (isLast) return pen.says(`That was ${name}.`);
     for (let place = 0; place <= random.below(4); place += 1) {
-      pen.calls(someCall(random, `${name}.${place}`));
+      pen.calls(someCall(random, `${name}.${place}`, this.hasLongCalls));
       await wait();
     }
   }
@@ -154,11 +158,12 @@ export class RandomModel {
 /**
  * @param {Random} random
  * @param {string} key
+ * @param {boolean} mayBeLong
  * @returns {Call}
  */
-function someCall(random, key) {
+function someCall(random, key, mayBeLong) {
   const id = `call_${key}`;
-  const takes = random.below(60);
+  const takes = mayBeLong && random.chance(0.15) ? LONG_CALL : random.below(60);
   const ask = random.chance(0.3) ? 'yes' : 'no';
   /** @type {(() => Call)[]} */
   const kinds = [

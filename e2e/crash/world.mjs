@@ -129,6 +129,7 @@ export class CrashWorld {
     world.postgres = postgres;
     world.redis = redis;
     world.machines = machines;
+    world.model.hasLongCalls = standby;
     const api = {
       OPENAI_BASE_URL: world.api.url,
       OPENAI_API_KEY: API_KEY,

@@ -126,7 +126,7 @@ impl Sessions {
                 renewed = known.heartbeat(&id, &mut seen).await;
                 session = Some(known);
             }
-            if let Err(Fault::Store(StoreError::Unavailable(_))) = renewed {
+            if renewed.is_err() {
                 // What has ended this session may have ended those of the others, too, and they are about to come back.
                 seen.forbear(LEASE);
                 let mut opened = Session::open(&options).await?;

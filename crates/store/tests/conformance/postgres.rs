@@ -242,12 +242,14 @@ async fn a_connection_to_a_server_that_takes_no_writes_is_replaced() {
     let database = postgres.open_with(1).await;
     fill(&*database.store).await;
     let (chat, known) = (chat("a"), version(&*database.store, &chat("a")).await);
+    database.store.join(&instance("one")).await.unwrap();
     // The setting counts for new sessions, so it is taken back before there is another one.
     let read_only = "do $$ begin execute format(
         'alter database %I set default_transaction_read_only = on', current_database()); end $$";
     postgres.execute(read_only).await.unwrap();
     end_all_sessions(&postgres).await;
     database.store.messages(&chat).await.unwrap();
+    assert!(database.store.heartbeat(&instance("one")).await.is_err());
     let takes_writes = "do $$ begin execute format(
         'alter database %I set default_transaction_read_only = off', current_database()); end $$";
     let mut other = postgres.raw().await;
@@ -258,6 +260,8 @@ async fn a_connection_to_a_server_that_takes_no_writes_is_replaced() {
     let refused = write().await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
     write().await.unwrap();
+    let renewed = database.store.heartbeat(&instance("one")).await.unwrap();
+    assert!(!renewed.was_dead, "its session is replaced, too");
     database.close().await;
 }
 
