@@ -113,7 +113,7 @@ export class Link {
   /** @param {net.Socket} client */
   #connect(client) {
     if (this.#state === 'cut') {
-      client.resetAndDestroy();
+      client.destroy();
       return;
     }
     const server = net.connect({ ...this.#target, noDelay: true });
@@ -164,8 +164,12 @@ export class Link {
   }
 }
 
-/** @param {Pair} pair */
+/**
+ * Both ends see an end, and no reset: a socket that is reset while it is being shut down keeps Node.js from exiting.
+ *
+ * @param {Pair} pair
+ */
 function end({ client, server }) {
-  client.resetAndDestroy();
+  client.destroy();
   server.destroy();
 }
