@@ -156,6 +156,10 @@ impl SubmitError {
 pub(crate) trait RequestError: From<Unavailable> + From<StoreError> {
     /// Returns the store's error, if that is what made the chat unavailable.
     fn store(&self) -> Option<&StoreError>;
+
+    /// Returns the error of a request of which an earlier attempt may have been made: what says that nothing was done says that it is not
+    /// known instead.
+    fn after_unknown_attempt(self) -> Self;
 }
 
 macro_rules! request_error {
@@ -169,6 +173,10 @@ macro_rules! request_error {
         impl RequestError for $error {
             fn store(&self) -> Option<&StoreError> {
                 if let Self::Unavailable(Unavailable::Store(error)) = self { Some(error) } else { None }
+            }
+
+            fn after_unknown_attempt(self) -> Self {
+                if let Self::Unavailable(_) = self { Unavailable::OutcomeUnknown.into() } else { self }
             }
         }
     )*};

@@ -26,6 +26,7 @@ use crate::{
     answer_batch::{AnswerBatch, Answered, FindAnswered},
     chat::{ActorMessage, ChatActor, Delivered, End, Handle},
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
+    errors::RequestError,
     mailbox::{Full, Mailbox, Mailboxes},
     request::{AnswerRequest, ChatRequest, RemoteRequest},
     services::Services,
@@ -89,7 +90,23 @@ impl Router {
     }
 
     /// Makes a request to a chat, wherever it is, and waits for the reply.
-    pub async fn call<R>(self: &Arc<Self>, chat: &ChatId, mut request: R) -> Result<R::Reply, R::Error>
+    pub async fn call<R>(self: &Arc<Self>, chat: &ChatId, request: R) -> Result<R::Reply, R::Error>
+    where
+        R: RemoteRequest + Handle,
+        R::Reply: RemoteReply,
+    {
+        let mut may_be_done = false;
+        let result = self.try_call(chat, request, &mut may_be_done).await;
+        if may_be_done { result.map_err(RequestError::after_unknown_attempt) } else { result }
+    }
+
+    /// As [`Router::call`]. Notes if an attempt may have been made without a reply.
+    async fn try_call<R>(
+        self: &Arc<Self>,
+        chat: &ChatId,
+        mut request: R,
+        may_be_done: &mut bool,
+    ) -> Result<R::Reply, R::Error>
     where
         R: RemoteRequest + Handle,
         R::Reply: RemoteReply,
@@ -115,7 +132,8 @@ impl Router {
                     }
                 },
             };
-            if let Some(reply) = self.call_elsewhere(&owner, chat, &request, &locator, deadline).await? {
+            let called = self.call_elsewhere(&owner, chat, &request, &locator, deadline, may_be_done).await?;
+            if let Some(reply) = called {
                 return Ok(reply);
             }
         }
@@ -126,6 +144,18 @@ impl Router {
         self: &Arc<Self>,
         chat: &ChatId,
         answer: AnswerRequest,
+    ) -> Result<Vec<Receipt>, AnswerError> {
+        let mut may_be_done = false;
+        let result = self.try_answer(chat, answer, &mut may_be_done).await;
+        if may_be_done { result.map_err(RequestError::after_unknown_attempt) } else { result }
+    }
+
+    /// As [`Router::answer`]. Notes if an attempt may have been made without a reply.
+    async fn try_answer(
+        self: &Arc<Self>,
+        chat: &ChatId,
+        answer: AnswerRequest,
+        may_be_done: &mut bool,
     ) -> Result<Vec<Receipt>, AnswerError> {
         let mut known_owner = match self.locate(chat, &answer.owner).await? {
             Location::Denied => return AnswerRequest::denied(),
@@ -142,7 +172,8 @@ impl Router {
                     Err(owner) => owner,
                 },
             };
-            if let Some(receipts) = self.call_elsewhere(&owner, chat, &answer, &locator, deadline).await? {
+            let called = self.call_elsewhere(&owner, chat, &answer, &locator, deadline, may_be_done).await?;
+            if let Some(receipts) = called {
                 return Ok(receipts);
             }
         }
@@ -184,6 +215,7 @@ impl Router {
         request: &R,
         locator: &ChatLocator,
         deadline: Instant,
+        may_be_done: &mut bool,
     ) -> Result<Option<R::Reply>, R::Error>
     where
         R: RemoteRequest,
@@ -203,6 +235,7 @@ impl Router {
             }
             Err(error) => error,
         };
+        *may_be_done |= matches!(error, CallError::OutcomeUnknown);
         let is_idempotent = request.is_idempotent();
         let may_retry = match error {
             CallError::NotOwner => true,

@@ -267,6 +267,25 @@ async fn a_late_copy_of_stop_or_delete_reaches_no_later_run_and_no_other_chat() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_may_have_been_heard_is_not_told_that_nothing_was_done() {
+    let (here, there, mut stream, call) = parked().await;
+    let transport = here.transport.clone().unwrap();
+    here.store.is_blocked.send_replace(true);
+    let (engine, owner, chat) = (there.engine.clone(), there.owner.clone(), there.chat.clone());
+    let answers = vec![output(&call, json!("Bern"))];
+    let answering = tokio::spawn(async move { engine.answer(&owner, &chat, None, answers).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The reply is lost, and then nothing can be reached.
+    transport.lose_next(1_000);
+    here.store.is_blocked.send_replace(false);
+    stream.read_until("tool-output-available").await;
+    there.store.fails.store(true, Ordering::SeqCst);
+    transport.set_down(true);
+    let refused = answering.await.unwrap();
+    assert!(matches!(refused, Err(AnswerError::Unavailable(Unavailable::OutcomeUnknown))), "{refused:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_a_long_chat_another_instance_gets_the_outline_and_reads_the_messages_itself() {
     let here = World::first();
     here.script([calls(&[("where", json!({}))])]);
