@@ -179,6 +179,8 @@ export class Server {
     await until(
       () => !this.alive,
       () => `the server to end:\n${this.log}`,
+      // What is under way in a database that does not answer is waited for.
+      60_000,
     );
   }
 

@@ -12,10 +12,11 @@ const PAUSE = 5;
  * @param {() => T | Promise<T>} probe
  * @param {string | (() => string)} expectation what was waited for, completed by the caller with what is
  * there instead
+ * @param {number} [patience] when hope is lost, in milliseconds
  * @returns {Promise<Exclude<Awaited<T>, null | undefined | false | 0 | ''>>}
  */
-export async function until(probe, expectation) {
-  const deadline = Date.now() + DEADLINE;
+export async function until(probe, expectation, patience = DEADLINE) {
+  const deadline = Date.now() + patience;
   for (;;) {
     const found = await probe();
     if (found) return /** @type {Exclude<Awaited<T>, null | undefined | false | 0 | ''>} */ (found);

@@ -98,9 +98,7 @@ impl Backend {
     pub async fn begin(&self) -> Result<Transaction, Fault> {
         match self {
             Self::Sqlite(database) => database.begin().await.map(Transaction::Sqlite),
-            Self::Postgres(database) => {
-                database.pool.begin().await.map(Transaction::Postgres).map_err(failed)
-            }
+            Self::Postgres(database) => database.pool.begin("begin").await.map(Transaction::Postgres),
         }
     }
 
@@ -110,7 +108,7 @@ impl Backend {
             Self::Sqlite(database) => database.readers.begin().await.map(Transaction::Sqlite).map_err(failed),
             Self::Postgres(database) => {
                 let begin = "begin isolation level repeatable read read only";
-                database.pool.begin_with(begin).await.map(Transaction::Postgres).map_err(failed)
+                database.pool.begin(begin).await.map(Transaction::Postgres)
             }
         }
     }

@@ -11,7 +11,7 @@ use std::{
 
 use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::store::StoreError;
-use sqlx::PgPool;
+use sqlx::{PgPool, Postgres, pool::PoolConnection};
 
 use crate::{
     connection::PooledConnection,
@@ -35,13 +35,34 @@ const ATTEMPTS: usize = 8;
 /// An open PostgreSQL database. Clones share its connections.
 #[derive(Clone)]
 pub struct PostgresDatabase {
-    pub pool: PgPool,
+    pub pool: Pool,
     /// The sessions by which others see that the instances of this process are alive.
     pub sessions: Arc<Sessions>,
     /// The extension that compares vectors, if the database has it.
     pub pgvector: Option<Arc<Pgvector>>,
     stale: Stale,
 }
+
+/// The connections of the database. Clones share them.
+///
+/// A connection that was forgotten by what it leads through while a query was under way is never given back: sqlx waits for an answer on it.
+/// So if no connection was given for a while, all of them are left to themselves, and a new pool takes their place.
+#[derive(Clone)]
+pub struct Pool {
+    make: Arc<dyn Fn() -> PgPool + Send + Sync>,
+    // Held for a copy or a change.
+    current: Arc<Mutex<Current>>,
+}
+
+struct Current {
+    pool: PgPool,
+    /// The time at which the pool has given a connection, or was made.
+    given_at: Instant,
+}
+
+/// The time without a connection after which the connections of a pool count as lost. A pool whose connections are all busy gives one
+/// sooner, because a query takes less.
+const LOST_AFTER: Duration = Duration::from_secs(10);
 
 /// The moment before which connections of the pool were opened that are not used again, because one of them leads to a server that takes no
 /// writes. Held for a copy or a change.
@@ -57,7 +78,7 @@ impl PostgresDatabase {
         W: Future<Output = Result<T, Fault>>,
     {
         self.retrying(|| async {
-            let connection = self.pool.acquire().await.map_err(failed)?;
+            let connection = self.pool.acquire().await?;
             work(PooledConnection::Postgres(connection)).await
         })
         .await
@@ -75,6 +96,57 @@ impl PostgresDatabase {
             self.stale.note();
         }
         Ok(done?)
+    }
+}
+
+// === impl Pool ===
+
+impl Pool {
+    /// Returns a pool that connects when it is asked for connections.
+    pub fn new(make: impl Fn() -> PgPool + Send + Sync + 'static) -> Self {
+        let current = Current { pool: make(), given_at: Instant::now() };
+        Self { make: Arc::new(make), current: Arc::new(Mutex::new(current)) }
+    }
+
+    pub async fn acquire(&self) -> Result<PoolConnection<Postgres>, Fault> {
+        let pool = self.pool();
+        self.note(pool.acquire().await)
+    }
+
+    /// Begins a transaction with this statement.
+    pub async fn begin(
+        &self,
+        statement: &'static str,
+    ) -> Result<sqlx::Transaction<'static, Postgres>, Fault> {
+        let pool = self.pool();
+        self.note(pool.begin_with(statement).await)
+    }
+
+    pub async fn close(&self) {
+        self.pool().close().await;
+    }
+
+    fn pool(&self) -> PgPool {
+        self.lock().pool.clone()
+    }
+
+    /// Notes whether a connection was given. If none was for a while, another pool takes the place of this one.
+    fn note<T>(&self, given: Result<T, sqlx::Error>) -> Result<T, Fault> {
+        let mut current = self.lock();
+        match &given {
+            Ok(_) => current.given_at = Instant::now(),
+            Err(sqlx::Error::PoolTimedOut) if current.given_at.elapsed() >= LOST_AFTER => {
+                tracing::warn!("no connection to PostgreSQL was free for long; all of them are replaced");
+                *current = Current { pool: (self.make)(), given_at: Instant::now() };
+            }
+            Err(_) => {}
+        }
+        drop(current);
+        given.map_err(failed)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

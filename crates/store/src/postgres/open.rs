@@ -12,7 +12,7 @@ use sqlx::{
 };
 
 use super::{
-    PostgresDatabase, Stale,
+    Pool, PostgresDatabase, Stale,
     pgvector::{self, Pgvector},
     sessions::Sessions,
 };
@@ -66,23 +66,26 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, 
         }
     }
     let stale = Stale::default();
-    let is_stale = stale.clone();
-    let pool = PgPoolOptions::new()
-        .max_connections(options.connections.max(1))
-        .acquire_timeout(QUEUE)
-        .test_before_acquire(false)
-        .before_acquire(move |connection, meta| {
-            let is_stale = is_stale.includes(meta.age);
-            Box::pin(async move {
-                if is_stale {
-                    return Ok(false);
-                }
-                // A connection that was forgotten by what it leads through does not answer, and must not be waited for.
-                let answered = tokio::time::timeout(PING, connection.ping()).await;
-                Ok(matches!(answered, Ok(Ok(()))))
+    let (known, options, to) = (stale.clone(), *options, connect.clone());
+    let pool = Pool::new(move || {
+        let known = known.clone();
+        PgPoolOptions::new()
+            .max_connections(options.connections.max(1))
+            .acquire_timeout(QUEUE)
+            .test_before_acquire(false)
+            .before_acquire(move |connection, meta| {
+                let is_stale = known.includes(meta.age);
+                Box::pin(async move {
+                    if is_stale {
+                        return Ok(false);
+                    }
+                    // A connection that was forgotten by what it leads through does not answer, and must not be waited for.
+                    let answered = tokio::time::timeout(PING, connection.ping()).await;
+                    Ok(matches!(answered, Ok(Ok(()))))
+                })
             })
-        })
-        .connect_lazy_with(connect.clone());
+            .connect_lazy_with(to.clone())
+    });
     Ok(PostgresDatabase {
         pool,
         stale,

@@ -13,7 +13,6 @@ use jiff::Timestamp;
 use super::SqlStore;
 use crate::{
     backend::Backend,
-    error::failed,
     queries::{memories, memory_vectors},
 };
 
@@ -86,7 +85,7 @@ impl Memories for SqlStore {
             && pgvector.compares(vector.len())
         {
             let nearest = self.backend.run(|| async {
-                let mut connection = database.pool.acquire().await.map_err(failed)?;
+                let mut connection = database.pool.acquire().await?;
                 pgvector.nearest(&mut connection, owner, model, vector, limit).await
             });
             return nearest.await;
