@@ -20,10 +20,20 @@ function found(find, missing) {
 const folder = mkdtempSync(path.join(os.tmpdir(), 'fermata-preload-'));
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
 
-const clock = found(
-  () => execFileSync('faketime', ['-f', '+0d', 'printenv', 'LD_PRELOAD'], { encoding: 'utf8' }).trim(),
-  'there is no faketime program',
-);
+/** The library that gives a process another date, or what is missing for it. */
+export const clock = found(() => {
+  // The program fails if an earlier process of the same number was killed and has left its semaphore behind.
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return execFileSync('faketime', ['-f', '+0d', 'printenv', 'LD_PRELOAD'], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore'],
+      }).trim();
+    } catch (error) {
+      if (tries === 50) throw error;
+    }
+  }
+}, 'there is no faketime program');
 const disk = found(() => {
   const library = path.join(folder, 'faulty-disk.so');
   const source = path.join(import.meta.dirname, 'faulty-disk.c');
@@ -52,6 +62,8 @@ export class Machine {
       `FAULTY_DISK=${this.#disk}`,
       `FAKETIME_TIMESTAMP_FILE=${this.#clock}`,
       'FAKETIME_NO_CACHE=1',
+      // Servers that are killed would leave it behind.
+      'FAKETIME_DISABLE_SHM=1',
       'FAKETIME_DONT_FAKE_MONOTONIC=1',
     ];
   }

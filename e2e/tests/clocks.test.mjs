@@ -3,11 +3,11 @@
 // and a server on SQLite that starts with a wrong date destroys nothing at once.
 
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import { clustered } from '../harness/cluster.mjs';
 import { FakeOpenAi, API_KEY, calls, says } from '../harness/fake-openai.mjs';
 import { freePort } from '../harness/ports.mjs';
+import { clock } from '../harness/preload.mjs';
 import { BROWSER_TOOLS } from '../harness/scenario.mjs';
 import { Server } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
@@ -19,21 +19,9 @@ const MONTHS_BEHIND = '-90d';
 /** What is forgotten and what expires by itself does so within days. */
 const forgetful = { FERMATA_KEEP: '7d', FERMATA_AUDIT_KEEP: '7d', FERMATA_EXPIRE: '1h' };
 
-/** @returns {{ library: string } | { missing: string }} what gives a process another date here */
-function found() {
-  try {
-    return {
-      library: execFileSync('faketime', ['-f', '+0d', 'printenv', 'LD_PRELOAD'], { encoding: 'utf8' }).trim(),
-    };
-  } catch {
-    if (process.env.FERMATA_REQUIRE_SERVICES === '1') throw new Error('there is no faketime program');
-    return { missing: 'there is no faketime program' };
-  }
-}
+const faketime = clock;
 
-const faketime = found();
-
-if ('missing' in faketime) {
+if (faketime.missing !== undefined) {
   test('wrong clocks', { skip: faketime.missing }, () => {});
 } else {
   /**
@@ -47,6 +35,7 @@ if ('missing' in faketime) {
     `LD_PRELOAD=${faketime.library}`,
     `FAKETIME=${date}`,
     'FAKETIME_DONT_FAKE_MONOTONIC=1',
+    'FAKETIME_DISABLE_SHM=1',
   ];
 
   for (const date of [MONTHS_AHEAD, MONTHS_BEHIND]) {
