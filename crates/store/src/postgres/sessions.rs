@@ -64,13 +64,16 @@ struct Session {
     connection: PgConnection,
     /// The second key of the session's advisory lock.
     number: i32,
-    /// Whether the number is in the instance's row.
+    /// `true` once the number is in the instance's row.
     is_noted: bool,
 }
 
-/// What an instance has seen of the server in its last heartbeats.
+/// The facts that an instance has seen in its last heartbeats.
 #[derive(Clone, Default)]
 struct Seen {
+    /// As in [`Renewed`], until a heartbeat has told it: one that is given up goes on and learns it, too.
+    was_dead: bool,
+    has_failed_over: bool,
     /// The time of its last heartbeat, by the server's clock, in microseconds.
     beat_at: Option<i64>,
     /// The time before which it removes no other instance.
@@ -79,7 +82,7 @@ struct Seen {
     timeline: Option<String>,
 }
 
-/// What the column `instances.beat_at`, which versions without the table `heartbeats` go by, says of an instance of this version.
+/// The value of the column `instances.beat_at` for an instance of this version. Versions without the table `heartbeats` go by that column.
 const NEVER_SILENT: i64 = i64::MAX;
 
 /// The row of an instance that may be dead: its id, session and last heartbeat.
@@ -100,6 +103,8 @@ impl Sessions {
             let mut seen = Seen::default();
             seen.forbear(SILENCE);
             let renewed = session.heartbeat(instance, &mut seen).await?;
+            // It was not there before, or its process begins anew.
+            seen.was_dead = false;
             Ok((Member { session: Some(session), seen, heartbeats: Vec::new() }, renewed.now, mark))
         };
         let (member, now, mark) = within(HEARTBEAT_TIMEOUT, joining).await?;
@@ -120,18 +125,19 @@ impl Sessions {
             (member.session.take(), member.seen.clone())
         };
         let renewing = async move {
-            let mut session = None;
-            let mut renewed = Err(StoreError::Unavailable("the session has ended".into()).into());
-            if let Some(mut known) = known {
-                renewed = known.heartbeat(&id, &mut seen).await;
-                session = Some(known);
-            }
+            let mut session = known;
+            let mut renewed = match &mut session {
+                Some(known) => known.heartbeat(&id, &mut seen).await,
+                None => Err(StoreError::Unavailable("the session has ended".into()).into()),
+            };
             if renewed.is_err() {
                 // What has ended this session may have ended those of the others, too, and they are about to come back.
                 seen.forbear(LEASE);
-                let mut opened = Session::open(&options).await?;
-                renewed = opened.heartbeat(&id, &mut seen).await;
-                session = Some(opened);
+                session = None;
+                renewed = match Session::open(&options).await {
+                    Ok(opened) => session.insert(opened).heartbeat(&id, &mut seen).await,
+                    Err(fault) => Err(fault),
+                };
             }
             if let (Ok(_), Some(now)) = (&renewed, seen.beat_at) {
                 clock.note(now);
@@ -141,9 +147,7 @@ impl Sessions {
                 if member.session.is_none() {
                     member.session = session;
                 }
-                // A later heartbeat may have seen more.
-                seen.reaps_from = seen.reaps_from.max(member.seen.reaps_from);
-                member.seen = seen;
+                member.seen = seen.with(&member.seen);
             }
             renewed
         };
@@ -159,7 +163,13 @@ impl Sessions {
                 Err(StoreError::Unavailable(format!("the heartbeat failed: {error}")).into())
             })
         };
-        within(HEARTBEAT_TIMEOUT, renewed).await
+        let renewed = within(HEARTBEAT_TIMEOUT, renewed).await?;
+        if let Some(member) = lock(&self.members).get_mut(instance) {
+            // What a late heartbeat has learned meanwhile is for the next one to tell.
+            member.seen.was_dead &= !renewed.was_dead;
+            member.seen.has_failed_over &= !renewed.has_failed_over;
+        }
+        Ok(renewed)
     }
 
     /// Ends the instance's session.
@@ -192,6 +202,16 @@ fn lock(members: &Mutex<HashMap<InstanceId, Member>>) -> MutexGuard<'_, HashMap<
 // === impl Seen ===
 
 impl Seen {
+    /// Returns this with what another heartbeat has seen, which may have been later.
+    fn with(self, other: &Self) -> Self {
+        Self {
+            was_dead: self.was_dead || other.was_dead,
+            has_failed_over: self.has_failed_over || other.has_failed_over,
+            reaps_from: self.reaps_from.max(other.reaps_from),
+            ..self
+        }
+    }
+
     /// Removes no other instance for this time.
     fn forbear(&mut self, time: Duration) {
         let from = Instant::now() + time;
@@ -232,17 +252,19 @@ impl Session {
 
     async fn heartbeat(&mut self, instance: &InstanceId, seen: &mut Seen) -> Result<Renewed, Fault> {
         let (was_dead, beat_at) = self.renew(instance).await?;
+        seen.was_dead |= was_dead;
         seen.note_heartbeat(beat_at);
-        let timeline = self.timeline().await;
-        let has_failed_over = timeline.is_some() && seen.timeline.is_some() && timeline != seen.timeline;
-        seen.timeline = timeline.or(seen.timeline.take());
+        if let Some(timeline) = self.timeline().await {
+            let before = seen.timeline.replace(timeline.clone());
+            seen.has_failed_over |= before.is_some_and(|before| before != timeline);
+        }
         if seen.reaps_from.is_none_or(|from| from <= Instant::now()) {
             seen.reaps_from = None;
             self.reap(instance).await?;
         }
         Ok(Renewed {
-            was_dead,
-            has_failed_over,
+            was_dead: seen.was_dead,
+            has_failed_over: seen.has_failed_over,
             alive: instances::alive(&mut Connection::Postgres(&mut self.connection)).await?,
             now: Some(read_time(beat_at)?),
         })
@@ -258,20 +280,18 @@ impl Session {
     /// Notes that the instance is alive, and its session. Returns true if its row was not there, and the time by the server's clock, in
     /// microseconds, when that was done: the server may have stood still since it was told to.
     async fn renew(&mut self, instance: &InstanceId) -> Result<(bool, i64), Fault> {
+        let mut was_dead = false;
         if !self.is_noted {
-            let was_dead = self.note(instance).await?;
+            was_dead = self.note(instance).await?;
             self.is_noted = true;
-            if was_dead {
-                return Ok((true, self.beat(instance).await?.ok_or_else(|| gone(instance))?));
-            }
         }
-        match self.beat(instance).await? {
-            Some(now) => Ok((false, now)),
-            None => {
-                self.note(instance).await?;
-                Ok((true, self.beat(instance).await?.ok_or_else(|| gone(instance))?))
-            }
+        if let Some(now) = self.beat(instance).await? {
+            return Ok((was_dead, now));
         }
+        self.note(instance).await?;
+        let now = self.beat(instance).await?;
+        let removed = || StoreError::Unavailable(format!("another instance has removed {instance} just now"));
+        Ok((true, now.ok_or_else(removed)?))
     }
 
     /// Notes the instance and its session. Returns true if its row was not there.
@@ -346,8 +366,4 @@ impl Session {
         }
         Ok(())
     }
-}
-
-fn gone(instance: &InstanceId) -> StoreError {
-    StoreError::Unavailable(format!("another instance has removed {instance} just now"))
 }

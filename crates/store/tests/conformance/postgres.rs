@@ -163,6 +163,33 @@ async fn who_joins_or_was_late_itself_judges_nobody_at_first() {
 }
 
 #[tokio::test]
+async fn a_heartbeat_that_was_given_up_learns_of_a_death_for_the_next_one() {
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
+    let store = &*database.store;
+    store.join(&instance("one")).await.unwrap();
+    let mut stall = postgres.raw().await;
+    stall
+        .execute(
+            "begin; delete from instances where id = 'one'; lock table heartbeats in access exclusive mode",
+        )
+        .await
+        .unwrap();
+    let late = store.heartbeat(&instance("one")).await;
+    assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
+    stall.execute("commit").await.unwrap();
+    stall.close().await.unwrap();
+    // It goes on by itself, makes the row again, and has told it as soon as it is over.
+    let mut was_dead = 0;
+    for _ in 0..50 {
+        was_dead += usize::from(store.heartbeat(&instance("one")).await.unwrap().was_dead);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(was_dead, 1, "once is enough");
+    database.close().await;
+}
+
+#[tokio::test]
 async fn who_is_not_heard_of_for_a_lease_is_dead_although_its_session_lives() {
     let Some(postgres) = TestDatabase::database().await else { return };
     let database = postgres.open().await;
