@@ -75,6 +75,23 @@ const ofLink = (store, name, breaks, times, harms) => async (world, random) => {
   over();
 };
 
+/**
+ * A fault of the disk that the one instance has its database on.
+ *
+ * @param {'full' | 'broken'} state
+ * @param {string} what
+ * @param {number[]} times
+ * @returns {Fault['strikes']}
+ */
+const ofDisk = (state, what, times) => async (world, random) => {
+  const [instance] = world.instances;
+  if (instance?.machine === undefined) return;
+  instance.machine.setDisk(state);
+  const over = await lasts(world, world.instances, what, random.pick(times));
+  instance.machine.setDisk('well');
+  over();
+};
+
 /** @type {Record<string, Fault>} */
 export const FAULTS = {
   slow: {
@@ -204,31 +221,12 @@ export const FAULTS = {
   'full disk': {
     weight: 3,
     fits: isSqlite,
-    strikes: async (world, random) => {
-      const [instance] = world.instances;
-      if (instance?.machine === undefined) return;
-      instance.machine.setDisk('full');
-      const over = await lasts(world, world.instances, 'the disk is full', random.pick([300, 1_000, 3_000]));
-      instance.machine.setDisk('well');
-      over();
-    },
+    strikes: ofDisk('full', 'the disk is full', [300, 1_000, 3_000]),
   },
   'failed fsync': {
     weight: 3,
     fits: isSqlite,
-    strikes: async (world, random) => {
-      const [instance] = world.instances;
-      if (instance?.machine === undefined) return;
-      instance.machine.setDisk('broken');
-      const over = await lasts(
-        world,
-        world.instances,
-        'the disk makes nothing durable',
-        random.pick([100, 1_000]),
-      );
-      instance.machine.setDisk('well');
-      over();
-    },
+    strikes: ofDisk('broken', 'the disk makes nothing durable', [100, 1_000]),
   },
 };
 

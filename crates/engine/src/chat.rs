@@ -34,7 +34,7 @@ pub(crate) struct ChatActor {
     services: Arc<Services>,
     mailbox: Mailbox<ActorMessage>,
     state: ChatState,
-    /// What this process knows of the run that it had in memory before it read the chat again.
+    /// The run that this process had in memory before it had to read the chat again.
     remembered: Option<RememberedRun>,
 }
 
@@ -179,16 +179,12 @@ impl ChatActor {
                 ActorMessage::Request(_) => Patience::Request,
                 ActorMessage::Wake | ActorMessage::Verify => Patience::Run,
             };
-            match active.record.verify_if_in_doubt(&self.services, patience).await {
-                Ok(()) => {}
-                Err(error) => {
-                    if let (ActorMessage::Request(request), StoreError::Unavailable(_)) =
-                        (&mut *message, &error)
-                    {
-                        request.refuse(error.clone().into());
-                    }
-                    return self.after_request(Some(error));
+            if let Err(error) = active.record.verify_if_in_doubt(&self.services, patience).await {
+                if let (ActorMessage::Request(request), StoreError::Unavailable(_)) = (&mut *message, &error)
+                {
+                    request.refuse(error.clone().into());
                 }
+                return self.after_request(Some(error));
             }
         }
         match message {

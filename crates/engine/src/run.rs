@@ -40,7 +40,7 @@ use fermata_protocol::{
     AssembleError, Assembler, DataChunk, MessageId, Plan, PlanMode, PostedTool, Profile, RunId, RunStatus,
     Show, ToolCallId, ToolChoice, UiChunk, UiMessage,
 };
-use fermata_tools::{Call, CallState, Grants, Owner, Policy, RunBy, Toolbox};
+use fermata_tools::{Call, CallState, Grants, Owner, Policy, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -56,6 +56,7 @@ pub(crate) use ending::{Ending, detach_chunks, interrupted, shutting_down};
 pub(crate) use event::Event;
 pub(crate) use own_calls::RetriedCall;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
+pub(crate) use recovery::RememberedRun;
 pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
 use validation::ValidAnswers;
@@ -242,17 +243,6 @@ pub(crate) struct SavedRun {
     pub log: Vec<(Position, UiChunk)>,
 }
 
-/// What a process knows of a run that it had in memory: the store may have forgotten it, if it was replaced by a standby that lacked the
-/// last commits.
-#[derive(Debug)]
-pub(crate) struct RememberedRun {
-    pub id: RunId,
-    /// The position of the last chunk that readers may have seen.
-    pub position: Position,
-    /// The calls of the server that have begun to run.
-    pub begun: Vec<Call>,
-}
-
 /// The facts on which the decisions of a run depend.
 #[derive(Clone)]
 pub(crate) struct Context<'a> {
@@ -384,42 +374,6 @@ impl Run {
         }
         run.restore_questions();
         Ok(run)
-    }
-
-    /// Returns what would be lost with the store.
-    pub fn remembered(&self) -> RememberedRun {
-        let has_begun = |call: &&Call| call.run_by == Some(RunBy::Server) && call.times_run() > 0;
-        RememberedRun {
-            id: self.id.clone(),
-            position: self.state.position,
-            begun: self.calls.iter().filter(has_begun).cloned().collect(),
-        }
-    }
-
-    /// Notes what the store has forgotten of the run, before it is resumed: calls that had begun may have had their effect, and no
-    /// position names another chunk than readers have seen.
-    pub fn note_remembered(&mut self, remembered: &RememberedRun, now: Timestamp) {
-        if remembered.id != self.id {
-            return;
-        }
-        if remembered.position > self.state.position {
-            self.state.position = remembered.position.next_epoch();
-        }
-        for begun in &remembered.begun {
-            let Some(index) = self.index_of(&begun.id) else { continue };
-            let call = &mut self.calls[index];
-            match call.state() {
-                CallState::Validating | CallState::AwaitingApproval => call.enter(CallState::Scheduled, now),
-                CallState::Scheduled => {}
-                CallState::Executing
-                | CallState::Success { .. }
-                | CallState::Error { .. }
-                | CallState::Cancelled { .. } => continue,
-            }
-            call.enter(CallState::Executing, now);
-            call.approval_decision.clone_from(&begun.approval_decision);
-            call.has_passed = true;
-        }
     }
 
     /// Returns whether something is saved with these effects that need not be done again if the process ends now. Resuming a run is no

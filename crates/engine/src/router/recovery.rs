@@ -94,18 +94,16 @@ impl Router {
             if let Err(error) = self.resume_orphans().await {
                 tracing::warn!(%error, "runs without an owner could not be looked for");
             }
-            if self.leaves_sweep_to_others() {
-                sleep(SWEEP_INTERVAL).await;
-                continue;
-            }
-            if let Err(error) = self.find_due_summaries().await {
-                tracing::warn!(%error, "summaries that are due could not be looked for");
-            }
-            note_time(&self.services, &mut noted).await;
-            if forgot_at.elapsed() >= FORGET_INTERVAL {
-                forgot_at = Instant::now();
-                if let Err(error) = forget(&self.services).await {
-                    tracing::warn!(%error, "old chats, logs, decisions and changes of memories could not be deleted");
+            if !self.leaves_sweep_to_others() {
+                if let Err(error) = self.find_due_summaries().await {
+                    tracing::warn!(%error, "summaries that are due could not be looked for");
+                }
+                note_time(&self.services, &mut noted).await;
+                if forgot_at.elapsed() >= FORGET_INTERVAL {
+                    forgot_at = Instant::now();
+                    if let Err(error) = forget(&self.services).await {
+                        tracing::warn!(%error, "old chats, logs, decisions and changes of memories could not be deleted");
+                    }
                 }
             }
             sleep(SWEEP_INTERVAL).await;

@@ -2,12 +2,68 @@
 //!
 //! Whatever was not saved is lost, but readers may have seen it. So the positions that it had in the log are never used again.
 
-use fermata_tools::{CallState, ToolError};
+use fermata_protocol::RunId;
+use fermata_tools::{Call, CallState, RunBy, ToolError};
+use jiff::Timestamp;
 
-use super::{Deciding, Ending, Phase, is_at_work};
+use super::{Deciding, Ending, Phase, Run, is_at_work};
+use crate::position::Position;
 
 /// The error text of a call that ran while the process ended.
 const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";
+
+/// A run that a process has had in memory, as far as the store may have forgotten it: the store may have been replaced by a standby that
+/// lacked the last commits.
+#[derive(Debug)]
+pub(crate) struct RememberedRun {
+    pub id: RunId,
+    /// The position of the last chunk that readers may have seen.
+    pub position: Position,
+    /// The calls of the server that have begun to run.
+    pub begun: Vec<Call>,
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Returns what would be lost with the store.
+    pub fn remembered(&self) -> RememberedRun {
+        let has_begun = |call: &&Call| call.run_by == Some(RunBy::Server) && call.times_run() > 0;
+        RememberedRun {
+            id: self.id.clone(),
+            position: self.state.position,
+            begun: self.calls.iter().filter(has_begun).cloned().collect(),
+        }
+    }
+
+    /// Notes what the store has forgotten of the run, before it is resumed: calls that had begun may have had their effect, and no
+    /// position names another chunk than readers have seen.
+    pub fn note_remembered(&mut self, remembered: &RememberedRun, now: Timestamp) {
+        if remembered.id != self.id {
+            return;
+        }
+        if remembered.position > self.state.position {
+            self.state.position = remembered.position.next_epoch();
+        }
+        for begun in &remembered.begun {
+            let Some(index) = self.index_of(&begun.id) else { continue };
+            let call = &mut self.calls[index];
+            match call.state() {
+                CallState::Validating | CallState::AwaitingApproval => call.enter(CallState::Scheduled, now),
+                CallState::Scheduled => {}
+                CallState::Executing
+                | CallState::Success { .. }
+                | CallState::Error { .. }
+                | CallState::Cancelled { .. } => continue,
+            }
+            call.enter(CallState::Executing, now);
+            call.approval_decision.clone_from(&begun.approval_decision);
+            call.has_passed = true;
+        }
+    }
+}
+
+// === impl Deciding ===
 
 impl Deciding<'_> {
     /// Resumes a run whose process ended. A step that was cut off is asked for again. Of the calls that ran, those that may be repeated run

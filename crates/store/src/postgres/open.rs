@@ -102,11 +102,11 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
 /// The setting without which a server that fails loses what it has confirmed.
 const DURABLE: (&str, &str) = ("synchronous_commit", "on");
 
-/// What is known of a database that was brought up to date.
+/// A database that was brought up to date.
 struct Found {
     migrated: Migrated,
     pgvector: Option<Pgvector>,
-    /// Whether the server confirms commits before they are on its disk.
+    /// `true` if the server confirms commits before they are on its disk.
     loses_commits: bool,
 }
 

@@ -45,7 +45,7 @@ pub enum BackupError {
     Unusable {
         /// The path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason, as SQLite gives it.
         reason: String,
     },
     /// The copy failed.
