@@ -6,9 +6,9 @@ import { cpSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import pg from 'pg';
 import { Link } from './link.mjs';
 import { freePort } from './ports.mjs';
+import { rows } from './services.mjs';
 import { until } from './until.mjs';
 
 const HOST = '127.0.0.1';
@@ -193,14 +193,7 @@ export class PostgresServer {
 
   /** @param {string} query @returns {Promise<Record<string, unknown>[]>} */
   async rows(query) {
-    const client = new pg.Client({ connectionString: this.url });
-    client.on('error', () => {});
-    await client.connect();
-    try {
-      return (await client.query(query)).rows;
-    } finally {
-      await client.end();
-    }
+    return rows(this.url, query);
   }
 
   async discard() {
