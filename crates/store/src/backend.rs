@@ -30,24 +30,51 @@ impl Backend {
         W: Future<Output = Result<T, Fault>>,
     {
         match self {
+            Self::Sqlite(SqliteDatabase { readers: Some(readers), .. }) => {
+                Ok(work(PooledConnection::Sqlite(readers.acquire().await.map_err(failed)?)).await?)
+            }
             Self::Sqlite(database) => {
-                let connection = database.readers.acquire().await.map_err(failed)?;
-                Ok(work(PooledConnection::Sqlite(connection)).await?)
+                database.writer.transact(|turn| work(PooledConnection::SqliteWriter(turn))).await
             }
             Self::Postgres(database) => database.run(work).await,
         }
     }
 
-    /// Runs queries that write, each of them a transaction by itself.
+    /// Runs queries that only read in one transaction, which sees the database as of one moment. It is handed in and given back.
+    pub async fn snapshot<T, W>(&self, work: impl Fn(Transaction) -> W) -> Result<T, StoreError>
+    where
+        W: Future<Output = Result<(Transaction, T), Fault>>,
+    {
+        let finish = async |transaction| {
+            let (transaction, found) = work(transaction).await?;
+            transaction.commit().await?;
+            Ok(found)
+        };
+        match self {
+            Self::Sqlite(SqliteDatabase { readers: Some(readers), .. }) => {
+                Ok(finish(Transaction::Sqlite(readers.begin().await.map_err(failed)?)).await?)
+            }
+            Self::Sqlite(database) => {
+                database.writer.transact(|turn| finish(Transaction::SqliteWriter(turn))).await
+            }
+            Self::Postgres(database) => {
+                let begin = "begin isolation level repeatable read read only";
+                database
+                    .retrying(|| async {
+                        finish(Transaction::Postgres(database.pool.begin(begin).await?)).await
+                    })
+                    .await
+            }
+        }
+    }
+
+    /// Runs queries that write and that may be seen, or lost, one without the other.
     pub async fn write<T, W>(&self, work: impl Fn(PooledConnection) -> W) -> Result<T, StoreError>
     where
         W: Future<Output = Result<T, Fault>>,
     {
         match self {
-            Self::Sqlite(database) => {
-                let connection = database.writer.acquire().await.map_err(failed)?;
-                Ok(work(PooledConnection::Sqlite(connection)).await?)
-            }
+            Self::Sqlite(database) => database.write(|turn| work(PooledConnection::SqliteWriter(turn))).await,
             Self::Postgres(database) => database.run(work).await,
         }
     }
@@ -60,56 +87,40 @@ impl Backend {
     where
         W: Future<Output = Result<(Transaction, T), Fault>>,
     {
+        let database = match self {
+            Self::Sqlite(database) => {
+                let work = &work;
+                let done =
+                    database.write(async move |turn| Ok(work(Transaction::SqliteWriter(turn)).await?.1));
+                return done.await;
+            }
+            Self::Postgres(database) => database,
+        };
         // Of any of the attempts.
         let may_be_committed = AtomicBool::new(false);
-        let done = self.run(|| async {
-            let (transaction, done) = work(self.begin().await?).await?;
+        let done = database.retrying(|| async {
+            let transaction = Transaction::Postgres(database.pool.begin("begin").await?);
+            let (transaction, done) = work(transaction).await?;
             may_be_committed.store(true, Ordering::Relaxed);
             let committed = transaction.commit().await;
-            if let Err(Fault::Collided(_) | Fault::NotWritten(_)) = committed {
+            if let Err(Fault::Collided(_)) = committed {
                 may_be_committed.store(false, Ordering::Relaxed);
             }
             committed.map(|()| done)
         });
-        let done = done.await.map_err(|error| match error {
+        done.await.map_err(|error| match error {
             StoreError::Unavailable(text) if may_be_committed.load(Ordering::Relaxed) => {
                 StoreError::Unclear(text)
             }
             error => error,
-        });
+        })
+    }
+
+    /// Sees to it that what was deleted is in no file of the database, now or within seconds. PostgreSQL keeps its own log and its old rows
+    /// as it is set up to.
+    pub async fn forget_deleted(&self) {
         if let Self::Sqlite(database) = self {
-            database.note(&done);
-        }
-        done
-    }
-
-    /// Does work with transactions of its own.
-    pub async fn run<T, W>(&self, work: impl Fn() -> W) -> Result<T, StoreError>
-    where
-        W: Future<Output = Result<T, Fault>>,
-    {
-        match self {
-            Self::Sqlite(_) => Ok(work().await?),
-            Self::Postgres(database) => database.retrying(work).await,
-        }
-    }
-
-    /// Begins a transaction that may write.
-    pub async fn begin(&self) -> Result<Transaction, Fault> {
-        match self {
-            Self::Sqlite(database) => database.begin().await.map(Transaction::Sqlite),
-            Self::Postgres(database) => database.pool.begin("begin").await.map(Transaction::Postgres),
-        }
-    }
-
-    /// Begins a transaction that only reads, and sees the database as of one moment.
-    pub async fn begin_snapshot(&self) -> Result<Transaction, Fault> {
-        match self {
-            Self::Sqlite(database) => database.readers.begin().await.map(Transaction::Sqlite).map_err(failed),
-            Self::Postgres(database) => {
-                let begin = "begin isolation level repeatable read read only";
-                database.pool.begin(begin).await.map(Transaction::Postgres)
-            }
+            database.forget_deleted().await;
         }
     }
 }

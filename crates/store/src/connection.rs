@@ -12,7 +12,10 @@ use sqlx::{
     sqlite::{SqliteArguments, SqliteRow},
 };
 
-use crate::error::{Fault, failed};
+use crate::{
+    error::{Fault, failed},
+    sqlite::writer::Turn,
+};
 
 /// A borrowed connection, which may be in a transaction.
 pub enum Connection<'a> {
@@ -20,15 +23,17 @@ pub enum Connection<'a> {
     Postgres(&'a mut PgConnection),
 }
 
-/// A connection that goes back to its pool when it is dropped.
+/// A connection that goes back when it is dropped.
 pub enum PooledConnection {
     Sqlite(PoolConnection<Sqlite>),
+    SqliteWriter(Turn),
     Postgres(PoolConnection<Postgres>),
 }
 
-/// A transaction, which the database undoes if it is dropped before it is committed.
+/// A transaction. Whoever has begun it commits it.
 pub enum Transaction {
     Sqlite(sqlx::Transaction<'static, Sqlite>),
+    SqliteWriter(Turn),
     Postgres(sqlx::Transaction<'static, Postgres>),
 }
 
@@ -93,6 +98,7 @@ impl PooledConnection {
     pub fn get(&mut self) -> Connection<'_> {
         match self {
             Self::Sqlite(connection) => Connection::Sqlite(connection),
+            Self::SqliteWriter(connection) => Connection::Sqlite(connection),
             Self::Postgres(connection) => Connection::Postgres(connection),
         }
     }
@@ -104,6 +110,7 @@ impl Transaction {
     pub fn get(&mut self) -> Connection<'_> {
         match self {
             Self::Sqlite(transaction) => Connection::Sqlite(transaction),
+            Self::SqliteWriter(connection) => Connection::Sqlite(connection),
             Self::Postgres(transaction) => Connection::Postgres(transaction),
         }
     }
@@ -111,6 +118,8 @@ impl Transaction {
     pub async fn commit(self) -> Result<(), Fault> {
         match self {
             Self::Sqlite(transaction) => transaction.commit().await.map_err(failed),
+            // The task that has lent the connection commits.
+            Self::SqliteWriter(_) => Ok(()),
             Self::Postgres(transaction) => transaction.commit().await.map_err(failed),
         }
     }

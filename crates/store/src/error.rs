@@ -7,10 +7,10 @@ use sqlx::{
 };
 
 /// The reason for which a query failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Fault {
-    /// Two transactions were in each other's way and the database has undone this one, which can be done again from its beginning. The
-    /// text is for the operator.
+    /// The database has undone this because of another transaction, or of other work in the same one. It can be done again from its
+    /// beginning. The text is for the operator.
     Collided(String),
     /// The connection leads to a server that takes no writes, as a standby does, and one that was the primary before. The text is for the
     /// operator.

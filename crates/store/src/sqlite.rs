@@ -1,7 +1,7 @@
 //! A SQLite file: its connections, and how queries run on them.
 //!
-//! Invariants: all writes go through one connection; queries that belong together run in one transaction. A file has one server: an
-//! instance that joins takes the place of all others.
+//! Invariants: all writes go through one connection, whose task commits them; a file has one server: an instance that joins takes the place
+//! of all others.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -9,7 +9,7 @@ use std::{
 };
 
 use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
-use sqlx::{Sqlite, SqlitePool, Transaction};
+use sqlx::SqlitePool;
 
 use crate::{
     connection::Connection,
@@ -17,9 +17,11 @@ use crate::{
     queries::{clock_marks, instances},
     text::text,
 };
+use writer::{Turn, Writer};
 
 pub mod backup;
 pub mod open;
+pub mod writer;
 
 /// The time for which a failed write is reason enough to say that the store cannot be used.
 const DISTRUST: Duration = Duration::from_secs(10);
@@ -34,9 +36,9 @@ const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct SqliteDatabase {
     /// The connection that writes.
-    pub writer: SqlitePool,
-    /// The connections that read; the writer itself if the database is in memory.
-    pub readers: SqlitePool,
+    pub writer: Writer,
+    /// The connections that read. A database in memory has none: whoever reads waits for the writer.
+    pub readers: Option<SqlitePool>,
     /// A connection beside the others. A database in memory lives as long as it has a connection, and the writer's may be replaced. In a
     /// file this one empties the write-ahead log.
     pub aside: SqlitePool,
@@ -57,14 +59,18 @@ struct WriteFailure {
 // === impl SqliteDatabase ===
 
 impl SqliteDatabase {
-    /// Begins a transaction that may write.
-    pub async fn begin(&self) -> Result<Transaction<'static, Sqlite>, Fault> {
-        // A transaction that begins by reading could not become a writing one while another process writes.
-        self.writer.begin_with("begin immediate").await.map_err(failed)
+    /// Does work that writes, all of it or nothing, and remembers whether it could.
+    pub async fn write<T, W>(&self, work: impl Fn(Turn) -> W) -> Result<T, StoreError>
+    where
+        W: Future<Output = Result<T, Fault>>,
+    {
+        let written = self.writer.transact(work).await;
+        self.note(&written);
+        written
     }
 
     /// Remembers if a write has worked, for [`SqliteDatabase::check_writes`].
-    pub fn note<T>(&self, written: &Result<T, StoreError>) {
+    fn note<T>(&self, written: &Result<T, StoreError>) {
         let mut failure = self.lock_failure();
         match written {
             Ok(_) => {
@@ -82,19 +88,22 @@ impl SqliteDatabase {
 
     /// Fails if the database cannot be written to, or if a write has failed shortly before.
     pub async fn check_writes(&self) -> Result<(), StoreError> {
-        // Taking the write lock is what fails on a disk or a file that can only be read.
-        let mut probe = self.begin().await?;
+        // It is read before the attempt, because one that works forgets it.
         let failure = self.lock_failure().clone();
         match failure {
-            None => Ok(probe.rollback().await.map_err(failed)?),
+            // Taking the write lock is what fails on a disk or a file that can only be read.
+            None => self.writer.transact(async |_turn| Ok(())).await,
             // There may be room for a small write where a larger one has failed just now.
             Some(failure) if failure.last.elapsed() < DISTRUST => {
                 Err(StoreError::Unavailable(failure.reason))
             }
+            // Only a write tells if there is room again. This one changes nothing but goes to the disk like any other.
             Some(_) => {
-                // Only a write tells if there is room again. This one changes nothing but goes to the disk like any other.
-                sqlx::query("pragma user_version = 0").execute(&mut *probe).await.map_err(failed)?;
-                Ok(probe.commit().await.map_err(failed)?)
+                let probe = async |mut turn: Turn| {
+                    sqlx::query("pragma user_version = 0").execute(&mut *turn).await.map_err(failed)?;
+                    Ok(())
+                };
+                self.writer.transact(probe).await
             }
         }
     }
@@ -137,28 +146,34 @@ impl SqliteDatabase {
 
     /// Counts this instance as alive, and no other.
     pub async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
-        let mut transaction = self.begin().await?;
-        let mut connection = Connection::Sqlite(&mut transaction);
-        connection
-            .query("delete from instances where id <> $1")
-            .bind(text(instance.as_str()))
-            .execute()
-            .await?;
-        renew(&mut connection, instance).await?;
-        let mark = clock_marks::find(&mut connection).await?;
-        transaction.commit().await.map_err(failed)?;
-        Ok(Joined { now: None, mark })
+        self.write(async |mut turn: Turn| {
+            let mut connection = Connection::Sqlite(&mut turn);
+            connection
+                .query("delete from instances where id <> $1")
+                .bind(text(instance.as_str()))
+                .execute()
+                .await?;
+            renew(&mut connection, instance).await?;
+            let mark = clock_marks::find(&mut connection).await?;
+            Ok(Joined { now: None, mark })
+        })
+        .await
     }
 
     /// Sees to it that the instance counts as alive.
     pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
-        let mut transaction = self.begin().await?;
-        let mut connection = Connection::Sqlite(&mut transaction);
-        let was_dead = renew(&mut connection, instance).await?;
-        let alive = instances::alive(&mut connection).await?;
-        transaction.commit().await.map_err(failed)?;
+        // Not noted: a heartbeat that finds its row writes nothing, so that it works says little.
+        let renewed = self
+            .writer
+            .transact(async |mut turn: Turn| {
+                let mut connection = Connection::Sqlite(&mut turn);
+                let was_dead = renew(&mut connection, instance).await?;
+                let alive = instances::alive(&mut connection).await?;
+                Ok(Renewed { was_dead, has_failed_over: false, alive, now: None })
+            })
+            .await?;
         self.empty_log().await;
-        Ok(Renewed { was_dead, has_failed_over: false, alive, now: None })
+        Ok(renewed)
     }
 }
 
@@ -215,7 +230,11 @@ mod tests {
     }
 
     async fn set(database: &SqliteDatabase, pragma: &'static str) {
-        sqlx::query(pragma).execute(&database.writer).await.unwrap();
+        let run = async |mut turn: Turn| {
+            sqlx::query(pragma).execute(&mut *turn).await.map_err(failed)?;
+            Ok(())
+        };
+        database.writer.transact(run).await.unwrap();
     }
 
     #[tokio::test]
@@ -303,22 +322,157 @@ mod tests {
     #[tokio::test]
     async fn a_commit_that_is_given_up_halfway_leaves_nothing_and_blocks_nobody() {
         let (database, store, chat) = in_memory().await;
-        let mut given_up = database.begin().await.unwrap();
-        changes::make(
-            &mut Connection::Sqlite(&mut given_up),
-            &chat,
-            Version(1),
-            Version(2),
-            Timestamp::UNIX_EPOCH,
-            &append(1, "x".into()),
-        )
-        .await
-        .unwrap();
-        drop(given_up);
+        let (wrote, has_written) = tokio::sync::oneshot::channel();
+        let wrote = Mutex::new(Some(wrote));
+        let never_ends = database.write(async |mut turn: Turn| {
+            let mut connection = Connection::Sqlite(&mut turn);
+            let x = append(1, "x".into());
+            changes::make(&mut connection, &chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &x).await?;
+            wrote.lock().unwrap().take().unwrap().send(()).unwrap();
+            std::future::pending::<Result<(), Fault>>().await
+        });
+        tokio::select! {
+            _ = never_ends => unreachable!(),
+            written = has_written => written.unwrap(),
+        }
         store
             .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "y".into()))
             .await
             .unwrap();
         assert_eq!(store.chat(&chat).await.unwrap().unwrap().open_run.unwrap().texts(), ["y"]);
+    }
+
+    /// Begins work that has its turn until it is told to end, so that what comes meanwhile waits.
+    async fn hold(
+        database: &SqliteDatabase,
+    ) -> (tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let (began, has_begun) = tokio::sync::oneshot::channel();
+        let (ended, began) = (Mutex::new(Some(ended)), Mutex::new(Some(began)));
+        let database = database.clone();
+        let holding = tokio::spawn(async move {
+            let held = database.writer.transact(|turn| {
+                let first = ended.lock().unwrap().take().zip(began.lock().unwrap().take());
+                async move {
+                    if let Some((ended, began)) = first {
+                        began.send(()).unwrap();
+                        ended.await.unwrap();
+                    }
+                    drop(turn);
+                    Ok(())
+                }
+            });
+            held.await.unwrap();
+        });
+        has_begun.await.unwrap();
+        (end, holding)
+    }
+
+    /// The commits that stand in the write-ahead log: the frames that have a size of the database.
+    fn commits_in_log(file: &std::path::Path) -> usize {
+        let log = std::fs::read(format!("{}-wal", file.display())).unwrap();
+        let page = u32::from_be_bytes(log[8..12].try_into().unwrap()) as usize;
+        let frames = log[32..].chunks_exact(24 + page);
+        frames.filter(|frame| frame[8..16] == log[16..24] && frame[4..8] != [0; 4]).count()
+    }
+
+    #[tokio::test]
+    async fn commits_that_wait_are_written_to_the_disk_together_and_one_that_is_fenced_undoes_only_itself() {
+        let file = std::env::temp_dir().join(format!("fermata-group-{}.db", uuid::Uuid::new_v4()));
+        let (database, store) = opened(&format!("sqlite://{}", file.display())).await;
+        let chats: Vec<_> = (0..20).map(|n| ChatId::new(format!("c{n}"))).collect();
+        for chat in &chats {
+            begin(&store, chat).await;
+        }
+        let before = commits_in_log(&file);
+        let (end, holding) = hold(&database).await;
+        let commits: Vec<_> = chats
+            .iter()
+            .enumerate()
+            .map(|(n, chat)| {
+                let (store, chat) = (store.clone(), chat.clone());
+                let from = if n == 7 { Version(99) } else { Version(1) };
+                tokio::spawn(async move {
+                    let change = append(1, "x".into());
+                    store.commit(&chat, from, Version(2), Timestamp::UNIX_EPOCH, &change).await
+                })
+            })
+            .collect();
+        while database.writer.waiting() < chats.len() {
+            tokio::task::yield_now().await;
+        }
+        end.send(()).unwrap();
+        for (n, commit) in commits.into_iter().enumerate() {
+            let done = commit.await.unwrap();
+            assert_eq!(done, if n == 7 { Err(StoreError::Fenced) } else { Ok(()) }, "{n}");
+        }
+        holding.await.unwrap();
+        assert_eq!(commits_in_log(&file), before + 1);
+        for (n, chat) in chats.iter().enumerate() {
+            let version = store.version(chat).await.unwrap();
+            assert_eq!(version, Some(if n == 7 { Version(1) } else { Version(2) }));
+        }
+        store.close().await;
+        std::fs::remove_file(file).unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_shared_a_transaction_that_sqlite_has_ended_is_done_again() {
+        let (database, store, chat) = in_memory().await;
+        let (end, holding) = hold(&database).await;
+        let small = {
+            let (store, chat) = (store.clone(), chat.clone());
+            tokio::spawn(async move {
+                store.commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &say("x".into())).await
+            })
+        };
+        while database.writer.waiting() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let large = {
+            let database = database.clone();
+            tokio::spawn(async move {
+                let ends_it = async |mut turn: Turn| {
+                    sqlx::query("rollback").execute(&mut *turn).await.map_err(failed)?;
+                    Err::<(), _>(Fault::NotWritten("the disk is full".into()))
+                };
+                database.write(ends_it).await
+            })
+        };
+        while database.writer.waiting() < 2 {
+            tokio::task::yield_now().await;
+        }
+        end.send(()).unwrap();
+        small.await.unwrap().unwrap();
+        assert_eq!(large.await.unwrap(), Err(StoreError::Unavailable("the disk is full".into())));
+        holding.await.unwrap();
+        assert_eq!(store.messages(&chat).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn closing_waits_for_what_is_queued_and_refuses_what_comes_later() {
+        let (database, store, chat) = in_memory().await;
+        let (end, holding) = hold(&database).await;
+        let queued = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                store
+                    .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "x".into()))
+                    .await
+            })
+        };
+        while database.writer.waiting() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let closing = {
+            let store = store.clone();
+            tokio::spawn(async move { store.close().await })
+        };
+        end.send(()).unwrap();
+        queued.await.unwrap().unwrap();
+        closing.await.unwrap();
+        holding.await.unwrap();
+        let late = store.version(&ChatId::new("a")).await;
+        assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
     }
 }

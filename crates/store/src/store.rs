@@ -64,7 +64,9 @@ impl SqlStore {
     pub async fn close(&self) {
         match &self.backend {
             Backend::Sqlite(database) => {
-                database.readers.close().await;
+                if let Some(readers) = &database.readers {
+                    readers.close().await;
+                }
                 database.writer.close().await;
                 database.aside.close().await;
             }
@@ -90,11 +92,9 @@ impl fmt::Debug for SqlStore {
 impl ChatStore for SqlStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
         self.backend
-            .run(|| async {
-                let mut snapshot = self.backend.begin_snapshot().await?;
+            .snapshot(|mut snapshot| async move {
                 let record = changes::record(&mut snapshot.get(), chat).await?;
-                snapshot.commit().await?;
-                Ok(record)
+                Ok((snapshot, record))
             })
             .await
     }
@@ -185,9 +185,7 @@ impl ChatStore for SqlStore {
                 Ok((transaction, ()))
             })
             .await?;
-        if let Backend::Sqlite(database) = &self.backend {
-            database.forget_deleted().await;
-        }
+        self.backend.forget_deleted().await;
         Ok(())
     }
 

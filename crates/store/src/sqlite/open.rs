@@ -1,9 +1,8 @@
 //! Opens a SQLite file: finds it, sets up its connections and applies its migrations.
 //!
-//! Invariants: one connection writes, so writers wait in the pool's queue and not in SQLite's busy loop; a commit is on the
-//! disk before it returns (WAL with `synchronous = full`), so what was acknowledged survives a power cut; a connection whose
-//! transaction SQLite has ended by itself, as it does when the disk is full, is not used again; the files of the database can be
-//! read and written by their owner only.
+//! Invariants: one connection writes, so writers wait in its queue and not in SQLite's busy loop; a commit is on the disk before it
+//! returns (WAL with `synchronous = full`), so what was acknowledged survives a power cut; the files of the database can be read and
+//! written by their owner only.
 
 use std::{
     fs::{OpenOptions, Permissions},
@@ -16,12 +15,12 @@ use std::{
 
 use backon::{ExponentialBuilder, Retryable};
 use sqlx::{
-    Connection as _, SqliteConnection, SqlitePool,
+    ConnectOptions, Connection as _, SqliteConnection,
     migrate::{MigrateError, Migrator},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
 
-use super::SqliteDatabase;
+use super::{SqliteDatabase, writer::Writer};
 use crate::{
     Migrated, OpenError,
     error::primary_code,
@@ -55,11 +54,20 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
     let path = options.get_filename().to_owned();
     if is_in_memory(url) {
         // No other process could have migrated it.
-        let (writer, _) = writer(options.clone(), &path, true).await?;
-        let aside = single().connect_with(options).await.map_err(|error| refused(&path, &error))?;
+        let (connection, _) = connect(&options, &path, true).await?;
+        let aside = SqlitePoolOptions::new()
+            .max_connections(1)
+            .min_connections(1)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .acquire_timeout(QUEUE)
+            .test_before_acquire(false)
+            .connect_with(options.clone())
+            .await
+            .map_err(|error| refused(&path, &error))?;
         return Ok(SqliteDatabase {
-            readers: writer.clone(),
-            writer,
+            readers: None,
+            writer: Writer::new(connection, options),
             aside,
             failure: Arc::default(),
             checkpoint_at: Arc::default(),
@@ -70,9 +78,11 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
         return Err(OpenError::Behind { database: path.display().to_string() });
     }
     make_private(&path);
-    let (writer, _) = writer(options.clone(), &path, migrate).await?;
+    let (connection, _) = connect(&options, &path, migrate).await?;
+    let options = options.create_if_missing(false);
+    let writer = Writer::new(connection, options.clone());
     // Whoever writes must not wait for a checkpoint that waits for a reader.
-    let waits_for_nobody = options.clone().create_if_missing(false).busy_timeout(Duration::ZERO);
+    let waits_for_nobody = options.clone().busy_timeout(Duration::ZERO);
     let aside = SqlitePoolOptions::new()
         .max_connections(1)
         .acquire_timeout(QUEUE)
@@ -83,8 +93,14 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
         .max_lifetime(None)
         .acquire_timeout(QUEUE)
         .test_before_acquire(false)
-        .connect_lazy_with(options.create_if_missing(false).pragma("query_only", "on"));
-    Ok(SqliteDatabase { writer, readers, aside, failure: Arc::default(), checkpoint_at: Arc::default() })
+        .connect_lazy_with(options.pragma("query_only", "on"));
+    Ok(SqliteDatabase {
+        writer,
+        readers: Some(readers),
+        aside,
+        failure: Arc::default(),
+        checkpoint_at: Arc::default(),
+    })
 }
 
 /// Brings the file that the URL names up to date.
@@ -95,8 +111,9 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
         check_folder(&path)?;
         make_private(&path);
     }
-    let (writer, migrated) = writer(options, &path, true).await?;
-    writer.close().await;
+    let (connection, migrated) = connect(&options, &path, true).await?;
+    // The migrations are committed; what is not closed in order is read from the write-ahead log.
+    let _ = connection.close().await;
     Ok(migrated)
 }
 
@@ -171,15 +188,28 @@ fn make_private(path: &Path) {
     }
 }
 
-async fn writer(
-    options: SqliteConnectOptions,
+/// Opens the connection that writes, and brings the database up to date if that is asked for.
+async fn connect(
+    options: &SqliteConnectOptions,
     path: &Path,
     migrate: bool,
-) -> Result<(SqlitePool, Migrated), OpenError> {
+) -> Result<(SqliteConnection, Migrated), OpenError> {
     // While another process turns a new file into one with a write-ahead log, SQLite reports "locked" at once, whatever the busy timeout is.
     let pauses =
         ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
-    let open = || connect(options.clone(), migrate);
+    let open = async || {
+        let mut connection = options.connect().await?;
+        // The transaction holds the write lock, so of two processes that start together one migrates.
+        let mut transaction = connection.begin_with("begin immediate").await?;
+        let migrated = if migrate {
+            schema::migrate(&mut *transaction).await?
+        } else {
+            schema::check(&mut *transaction).await?;
+            Migrated { applied: Vec::new() }
+        };
+        transaction.commit().await?;
+        Ok((connection, migrated))
+    };
     let database = path.display().to_string();
     open.retry(pauses).when(is_busy).await.map_err(|error| match error {
         SchemaError::Newer(migration) => OpenError::Newer { database, migration },
@@ -197,49 +227,6 @@ fn is_busy(fault: &SchemaError) -> bool {
         return false;
     };
     error.as_database_error().and_then(primary_code) == Some(code::BUSY)
-}
-
-async fn connect(
-    options: SqliteConnectOptions,
-    migrate: bool,
-) -> Result<(SqlitePool, Migrated), SchemaError> {
-    let writer =
-        single().after_release(|connection, _| Box::pin(is_usable(connection))).connect_with(options).await?;
-    // The transaction holds the write lock, so of two processes that start together one migrates.
-    let mut transaction = writer.begin_with("begin immediate").await?;
-    let migrated = if migrate {
-        schema::migrate(&mut *transaction).await?
-    } else {
-        schema::check(&mut *transaction).await?;
-        Migrated { applied: Vec::new() }
-    };
-    transaction.commit().await?;
-    Ok((writer, migrated))
-}
-
-/// A pool of one connection that stays open.
-fn single() -> SqlitePoolOptions {
-    SqlitePoolOptions::new()
-        .max_connections(1)
-        .min_connections(1)
-        .idle_timeout(None)
-        .max_lifetime(None)
-        .acquire_timeout(QUEUE)
-        .test_before_acquire(false)
-}
-
-/// Returns `true` if the pool may hand out this connection again; otherwise it opens another one.
-///
-/// SQLite ends a transaction by itself when the disk is full, cannot be read or written, or there is no memory. The `rollback` that
-/// follows fails then, and sqlx goes on believing that there is a transaction: no other could ever begin on the connection.
-async fn is_usable(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
-    // The rollback of a transaction that was dropped is on its way to the connection's thread; the answer comes after it.
-    connection.ping().await?;
-    if connection.is_in_transaction() {
-        tracing::warn!("SQLite has ended a transaction by itself, so its connection is replaced");
-        return Ok(false);
-    }
-    Ok(true)
 }
 
 fn refused(path: &Path, error: &sqlx::Error) -> OpenError {

@@ -52,12 +52,15 @@ impl Memories for SqlStore {
     }
 
     async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
-        self.backend
+        let deleted = self
+            .backend
             .transact(|mut transaction| async move {
                 let deleted = memories::delete(&mut transaction.get(), owner).await?;
                 Ok((transaction, deleted))
             })
-            .await
+            .await?;
+        self.backend.forget_deleted().await;
+        Ok(deleted)
     }
 
     async fn note_recalled(&self, owner: &Owner, ids: &[MemoryId], at: Timestamp) -> Result<(), StoreError> {
@@ -84,7 +87,7 @@ impl Memories for SqlStore {
             && let Some(pgvector) = &database.pgvector
             && pgvector.compares(vector.len())
         {
-            let nearest = self.backend.run(|| async {
+            let nearest = database.retrying(|| async {
                 let mut connection = database.pool.acquire().await?;
                 pgvector.nearest(&mut connection, owner, model, vector, limit).await
             });
