@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use fermata_engine::{Store, store::StoreError};
+use fermata_tools::Owner;
 
 use crate::{
-    BadClusterKey, ClusterKey, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
+    BadClusterKey, ClusterKey, Decision, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
     backend::Backend,
+    connection::PooledConnection,
     postgres::{self, is_postgres},
-    queries::cluster_keys,
+    queries::{audit, cluster_keys, owners},
     sqlite,
 };
 
@@ -77,6 +79,33 @@ impl Database {
             Backend::Sqlite(_) => SharedClock::default(),
             Backend::Postgres(database) => database.sessions.clock.clone(),
         }
+    }
+
+    /// Decisions about the owner's calls, the oldest first, at most `limit`, behind the one of this number. Those of chats that were deleted
+    /// are among them.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn decisions(
+        &self,
+        owner: &Owner,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Decision>, StoreError> {
+        let read = |mut db: PooledConnection| async move {
+            audit::of_owner(&mut db.get(), owner, after, limit).await
+        };
+        self.sql.backend.read(read).await
+    }
+
+    /// Forgets what is known of the owner's client.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn forget_client(&self, owner: &Owner) -> Result<(), StoreError> {
+        let forget =
+            |mut db: PooledConnection| async move { owners::forget_client(&mut db.get(), owner).await };
+        self.sql.backend.write(forget).await
     }
 
     /// Waits for what is under way and closes all connections, also those of clones.

@@ -29,9 +29,9 @@ pub use self::redis::{
     BadClusterKey, BadRedisUrl, ClusterKey, ConnectError, MailboxLimits, RedisTransport, seal,
 };
 pub use database::{Database, NoClusterKey, migrate, open};
-pub use notes::{Notes, WriteNoteError};
+pub use notes::{NotePage, Notes, WriteNoteError};
 pub use opening::{OpenError, OpenOptions};
-pub use queries::notes::Note;
+pub use queries::{audit::Decision, notes::Note};
 pub use schema::Migrated;
 pub use shared_clock::SharedClock;
 pub use sqlite::backup::{BackupError, back_up, restore};

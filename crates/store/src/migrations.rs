@@ -43,6 +43,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0022_run_status"
     "0023_plans"
     "0024_runs_at_work_by_driver"
+    "0025_audit_events_by_owner"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -65,6 +66,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0016_plans"
     "0017_heartbeats"
     "0018_runs_at_work_by_driver"
+    "0019_audit_events_by_owner"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

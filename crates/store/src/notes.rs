@@ -17,6 +17,15 @@ pub struct Notes {
     pub(crate) backend: Backend,
 }
 
+/// A page of notes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotePage {
+    /// The notes, newest first.
+    pub notes: Vec<Note>,
+    /// Where the next page begins; `None` on the last page.
+    pub next: Option<String>,
+}
+
 /// The reason for which a note is not written.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum WriteNoteError {
@@ -62,13 +71,63 @@ impl Notes {
     /// # Errors
     /// If the database fails.
     pub async fn search(&self, owner: &Owner, query: &str, limit: usize) -> Result<Vec<Note>, StoreError> {
+        Ok(self.page(owner, query, limit, None).await?.notes)
+    }
+
+    /// A page of what [`Notes::search`] finds; `before` is the `next` of the page before.
+    ///
+    /// # Errors
+    /// [`StoreError::BadCursor`] if `before` is none, and if the database fails.
+    pub async fn page(
+        &self,
+        owner: &Owner,
+        query: &str,
+        limit: usize,
+        before: Option<&str>,
+    ) -> Result<NotePage, StoreError> {
+        let before = before.map(read_cursor).transpose()?;
+        let before = before.as_ref();
         let folded = fold(query);
         let words: Vec<&str> = folded.split_whitespace().collect();
         let words = words.as_slice();
-        self.backend
-            .read(|mut db| async move { notes::search(&mut db.get(), owner, words, limit).await })
-            .await
+        let most = limit.saturating_add(1);
+        let mut notes = self
+            .backend
+            .read(|mut db| async move { notes::search(&mut db.get(), owner, words, most, before).await })
+            .await?;
+        let has_more = notes.len() > limit;
+        notes.truncate(limit);
+        let last = notes.last().filter(|_| has_more);
+        let next = last.map(|note| format!("{}.{}", note.created_at.as_microsecond(), note.id));
+        Ok(NotePage { notes, next })
     }
+
+    /// Deletes a note; `false` if the owner has none with this id.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete(&self, owner: &Owner, id: &str) -> Result<bool, StoreError> {
+        let deleted =
+            self.backend.write(|mut db| async move { notes::delete(&mut db.get(), owner, id).await }).await?;
+        self.backend.forget_deleted().await;
+        Ok(deleted)
+    }
+
+    /// Deletes all notes of the owner. Returns the number of those.
+    ///
+    /// # Errors
+    /// If the database fails.
+    pub async fn delete_all(&self, owner: &Owner) -> Result<usize, StoreError> {
+        let deleted =
+            self.backend.write(|mut db| async move { notes::delete_all(&mut db.get(), owner).await }).await?;
+        self.backend.forget_deleted().await;
+        Ok(deleted)
+    }
+}
+
+fn read_cursor(cursor: &str) -> Result<(i64, String), StoreError> {
+    let (created_at, id) = cursor.split_once('.').ok_or(StoreError::BadCursor)?;
+    Ok((created_at.parse().map_err(|_| StoreError::BadCursor)?, id.to_owned()))
 }
 
 /// The text without case. It is converted to upper case and then to lower case, because some letters differ in one direction only: ß

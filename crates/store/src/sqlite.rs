@@ -32,6 +32,10 @@ const BROKEN: Duration = Duration::from_secs(120);
 /// The time after a write at which the write-ahead log is emptied, so that what was deleted is not in it for long.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The number of attempts to empty the log after a deletion, and the pause after each in which somebody reads.
+const READER_CHECKS: usize = 5;
+const READER_PAUSE: Duration = Duration::from_millis(30);
+
 /// An open SQLite database. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct SqliteDatabase {
@@ -115,10 +119,16 @@ impl SqliteDatabase {
         if is_lasting { self.check_writes().await } else { Ok(()) }
     }
 
-    /// Removes what was deleted from the write-ahead log, now or with one of the next heartbeats.
+    /// Removes what was deleted from the write-ahead log: now, or with one of the next heartbeats if somebody goes on reading.
     pub async fn forget_deleted(&self) {
         *self.lock_checkpoint() = Some(Instant::now());
-        self.empty_log().await;
+        for _ in 0..READER_CHECKS {
+            self.empty_log().await;
+            if self.lock_checkpoint().is_none_or(|at| at > Instant::now()) {
+                break;
+            }
+            tokio::time::sleep(READER_PAUSE).await;
+        }
     }
 
     /// Moves the write-ahead log into the file and empties it, if it is time. If somebody reads just now, it stays due.

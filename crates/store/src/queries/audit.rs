@@ -6,11 +6,66 @@ use jiff::Timestamp;
 
 use super::calls::row::ruled_by;
 use crate::{
-    column::{count, name, time},
-    connection::Connection,
+    column::{count, name, read_time, time},
+    connection::{Connection, row},
     error::Fault,
-    text::text,
+    text::{Text, text},
 };
+
+/// A decision about a call, as the audit keeps it. The words are those of the columns of `audit_events`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// The number of the decision. Later ones have larger numbers.
+    #[serde(skip)]
+    pub number: i64,
+    /// The time of the decision.
+    pub at: Timestamp,
+    /// The kind of decision, such as `approved`.
+    pub event: String,
+    /// The chat of the call, which may be deleted.
+    pub chat_id: String,
+    /// The run of the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// The call; `None` if the decision is about a tool in general.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    /// The tool's name.
+    pub tool: String,
+    /// The person who decided; `None` if a rule did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<String>,
+    /// The network address from which the person decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The rule that decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// The reason that the person or the rule gives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The SHA-256 of the input, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_hash: Option<String>,
+}
+
+row! {
+    struct Row {
+        id: i64,
+        at: i64,
+        event: String,
+        chat_id: String,
+        run_id: Option<Text>,
+        call_id: Option<Text>,
+        tool: Text,
+        decided_by: Option<Text>,
+        address: Option<String>,
+        rule: Option<String>,
+        reason: Option<Text>,
+        input_hash: Option<String>,
+    }
+}
 
 pub async fn add(
     connection: &mut Connection<'_>,
@@ -63,4 +118,42 @@ pub async fn forget(
         .await?;
     connection.query(say).bind(None::<i64>).execute().await?;
     Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
+}
+
+/// Decisions about the owner's calls, the oldest first.
+pub async fn of_owner(
+    connection: &mut Connection<'_>,
+    owner: &Owner,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Decision>, Fault> {
+    let rows: Vec<Row> = connection
+        .query(
+            "select id, at, event, chat_id, run_id, call_id, tool, decided_by, address, rule, reason, input_hash
+             from audit_events where owner = $1 and id > $2 order by id limit $3",
+        )
+        .bind(text(owner.as_str()))
+        .bind(after)
+        .bind(count(limit))
+        .fetch_all()
+        .await?;
+    rows.into_iter()
+        .map(|row| {
+            let words = |text: Option<Text>| text.map(|Text(words)| words);
+            Ok(Decision {
+                number: row.id,
+                at: read_time(row.at)?,
+                event: row.event,
+                chat_id: row.chat_id,
+                run_id: words(row.run_id),
+                tool_call_id: words(row.call_id),
+                tool: row.tool.0,
+                decided_by: words(row.decided_by),
+                address: row.address,
+                rule: row.rule,
+                reason: words(row.reason),
+                input_hash: row.input_hash,
+            })
+        })
+        .collect()
 }

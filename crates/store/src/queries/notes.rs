@@ -26,6 +26,7 @@ pub struct Note {
 const SEARCH_IN_SQLITE: &str = "select id, title, body, created_at from notes
      where owner = $1
         and not exists (select 1 from json_each($2) as word where instr(notes.folded, word.value) = 0)
+        and (created_at, id) < ($4, $5)
      order by created_at desc, id desc
      limit $3";
 
@@ -34,6 +35,7 @@ const SEARCH_IN_POSTGRES: &str = "select id, title, body, created_at from notes
         and not exists (
             select 1 from jsonb_array_elements_text($2::jsonb) as words (word) where strpos(notes.folded, words.word) = 0
         )
+        and (created_at, id) < ($4, $5)
      order by created_at desc, id desc
      limit $3";
 
@@ -63,22 +65,27 @@ pub async fn add(
     Ok(added == 1)
 }
 
-/// The owner's notes that have every one of the words, newest first.
+/// The owner's notes that have every one of the words, newest first. `before` is the last note of the page before.
 pub async fn search(
     connection: &mut Connection<'_>,
     owner: &Owner,
     words: &[&str],
     limit: usize,
+    before: Option<&(i64, String)>,
 ) -> Result<Vec<Note>, Fault> {
     let search = match connection {
         Connection::Sqlite(_) => SEARCH_IN_SQLITE,
         Connection::Postgres(_) => SEARCH_IN_POSTGRES,
     };
+    // The first page begins at the end of time.
+    let (created_at, id) = before.map_or((i64::MAX, ""), |(created_at, id)| (*created_at, id.as_str()));
     let rows: Vec<(Text, Text, Text, i64)> = connection
         .query(search)
         .bind(text(owner.as_str()))
         .bind(json(&words)?)
         .bind(count(limit))
+        .bind(created_at)
+        .bind(text(id))
         .fetch_all()
         .await?;
     rows.into_iter()
@@ -86,4 +93,22 @@ pub async fn search(
             Ok(Note { id, title, body, created_at: read_time(created_at)? })
         })
         .collect()
+}
+
+/// Deletes a note; `false` if the owner has none with this id.
+pub async fn delete(connection: &mut Connection<'_>, owner: &Owner, id: &str) -> Result<bool, Fault> {
+    let deleted = connection
+        .query("delete from notes where owner = $1 and id = $2")
+        .bind(text(owner.as_str()))
+        .bind(text(id))
+        .execute()
+        .await?;
+    Ok(deleted == 1)
+}
+
+/// Deletes all notes of the owner. Returns the number of those.
+pub async fn delete_all(connection: &mut Connection<'_>, owner: &Owner) -> Result<usize, Fault> {
+    let deleted =
+        connection.query("delete from notes where owner = $1").bind(text(owner.as_str())).execute().await?;
+    Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
 }

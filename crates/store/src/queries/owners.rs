@@ -69,3 +69,9 @@ pub async fn answers_by_post(connection: &mut Connection<'_>, owner: &Owner) -> 
         .await?;
     Ok(found > 0)
 }
+
+/// Forgets what is known of the owner's client.
+pub async fn forget_client(connection: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
+    connection.query("delete from owners where owner = $1").bind(text(owner.as_str())).execute().await?;
+    Ok(())
+}

@@ -35,6 +35,8 @@ in_every_database! {
     a_very_long_query_is_only_a_query
     a_note_with_odd_text_comes_back_as_it_was
     an_owner_has_no_more_notes_than_may_be
+    pages_of_notes_follow_one_another_although_notes_are_deleted
+    all_notes_of_an_owner_are_deleted_and_nobody_elses
 }
 
 const MOST: usize = 100;
@@ -123,4 +125,35 @@ async fn an_owner_has_no_more_notes_than_may_be(notes: Notes) {
     notes.write("1", &bob(), "t", "b", at(1), 2).await.unwrap();
     notes.write("3", &alice(), "t", "b", at(2), 3).await.unwrap();
     assert_eq!(found(&notes, "").await, ["3", "2", "1"]);
+}
+
+async fn pages_of_notes_follow_one_another_although_notes_are_deleted(notes: Notes) {
+    for n in 1..=5 {
+        // Two notes of each time, so the id decides.
+        notes.write(&n.to_string(), &alice(), "x", "y", at(n / 2), MOST).await.unwrap();
+    }
+    let ids = |page: &fermata_store::NotePage| -> Vec<String> {
+        page.notes.iter().map(|note| note.id.clone()).collect()
+    };
+    let first = notes.page(&alice(), "", 2, None).await.unwrap();
+    assert_eq!(ids(&first), ["5", "4"]);
+    assert!(notes.delete(&alice(), "4").await.unwrap());
+    assert!(!notes.delete(&alice(), "4").await.unwrap());
+    assert!(!notes.delete(&bob(), "3").await.unwrap());
+    let second = notes.page(&alice(), "", 2, first.next.as_deref()).await.unwrap();
+    assert_eq!(ids(&second), ["3", "2"]);
+    let third = notes.page(&alice(), "", 2, second.next.as_deref()).await.unwrap();
+    assert_eq!((ids(&third), third.next), (vec!["1".to_owned()], None));
+    assert_eq!(notes.page(&alice(), "", 2, Some("x")).await.unwrap_err(), StoreError::BadCursor);
+}
+
+async fn all_notes_of_an_owner_are_deleted_and_nobody_elses(notes: Notes) {
+    for n in 1..=3 {
+        notes.write(&n.to_string(), &alice(), "x", "y", at(n), MOST).await.unwrap();
+    }
+    notes.write("1", &bob(), "x", "y", at(1), MOST).await.unwrap();
+    assert_eq!(notes.delete_all(&alice()).await.unwrap(), 3);
+    assert_eq!(found(&notes, "").await, [""; 0]);
+    assert_eq!(notes.search(&bob(), "", 10).await.unwrap().len(), 1);
+    assert_eq!(notes.delete_all(&alice()).await.unwrap(), 0);
 }
