@@ -118,6 +118,11 @@ impl App {
         self.0.database.close().await;
     }
 
+    /// Returns the database, for what belongs to owners and to no chat.
+    pub(crate) fn database(&self) -> &Database {
+        &self.0.database
+    }
+
     /// Returns the part that identifies owners.
     pub fn auth(&self) -> &Arc<Auth> {
         &self.0.auth

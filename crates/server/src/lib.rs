@@ -17,6 +17,7 @@ mod ids;
 mod metrics;
 pub mod migrate;
 mod owner;
+pub mod personal_data;
 pub mod policy_dry_run;
 pub mod prompt_preview;
 mod quote;

@@ -9,7 +9,7 @@ use fermata_providers::Provider;
 use fermata_server::{
     App, Demo, backup,
     config::{Config, ConfigError, Invocation, warnings_of_variables},
-    health, migrate, operators_site, policy_dry_run, prompt_preview,
+    health, migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
     reload::Reloader,
     serve::{ConnectionLimits, Server},
     site, warnings_of_fallbacks, when_full,
@@ -84,6 +84,12 @@ fn start() -> anyhow::Result<()> {
         Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config))?),
         Invocation::Backup(config, to) => print(&runtime()?.block_on(backup::back_up(&config, &to))?),
         Invocation::Restore(config, from) => print(&runtime()?.block_on(backup::restore(&config, &from))?),
+        Invocation::ExportData(config, owner) => {
+            Ok(runtime()?.block_on(personal_data::export(&config, &owner))?)
+        }
+        Invocation::DeleteData(config, owner) => {
+            print(&runtime()?.block_on(personal_data::delete(&config, &owner))?)
+        }
         Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config))?),
     }
 }

@@ -125,6 +125,8 @@ impl Reloader {
             | Invocation::Migrate(_)
             | Invocation::Backup(..)
             | Invocation::Restore(..)
+            | Invocation::ExportData(..)
+            | Invocation::DeleteData(..)
             | Invocation::Prompt(..)
             | Invocation::Health(_) => return Err(ReloadError::NotServing),
         };

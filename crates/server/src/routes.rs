@@ -6,10 +6,12 @@ mod chat;
 mod chats;
 mod demo;
 mod grants;
-mod memories;
+pub(crate) mod memories;
+pub(crate) mod notes;
 mod operators;
 mod page;
 mod pending;
+mod personal_data;
 mod schema;
 mod summaries;
 mod tool_result;
@@ -101,6 +103,9 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(memories::list, memories::post, memories::delete_all)) // GET /api/memories, POST, DELETE
         .routes(routes!(memories::patch, memories::delete)) // PATCH /api/memories/{id}, DELETE
         .routes(routes!(memories::undo)) //              POST   /api/memories/{id}/undo
+        .routes(routes!(notes::list)) //                 GET    /api/notes
+        .routes(routes!(notes::delete)) //               DELETE /api/notes/{id}
+        .routes(routes!(personal_data::export, personal_data::delete)) // GET /api/me/data, DELETE
         .route_layer(middleware::from_fn_with_state(app.auth().clone(), auth::identify));
     let pages = OpenApiRouter::new()
         // These are opened by people.

@@ -33,6 +33,10 @@ pub enum Invocation {
     Backup(Box<Config>, PathBuf),
     /// Copy this file to where the database is, and exit.
     Restore(Box<Config>, PathBuf),
+    /// Print all that is stored for this owner, and exit.
+    ExportData(Box<Config>, Owner),
+    /// Delete all that is stored for this owner, and exit.
+    DeleteData(Box<Config>, Owner),
     /// Print what the model would be sent next in this chat, and exit.
     Prompt(Box<Config>, ChatId),
     /// Ask the server at the address of these settings whether it can serve, and exit.
@@ -57,6 +61,9 @@ const TEST: &str = "test";
 const MIGRATE: &str = "migrate";
 const BACKUP: &str = "backup";
 const RESTORE: &str = "restore";
+const DATA: &str = "data";
+const EXPORT: &str = "export";
+const DELETE: &str = "delete";
 const HEALTH: &str = "health";
 const SCHEMA: &str = "schema";
 const PROMPT: &str = "prompt";
@@ -93,6 +100,18 @@ impl Invocation {
             Some((command @ (BACKUP | RESTORE), arguments)) => match arguments.get_one::<PathBuf>("file") {
                 Some(file) if command == BACKUP => Self::Backup(config, file.clone()),
                 Some(file) => Self::Restore(config, file.clone()),
+                None => Self::Serve(config),
+            },
+            Some((DATA, data)) => match data.subcommand() {
+                Some((command, arguments)) => {
+                    let owner = arguments.get_one::<String>("owner");
+                    let owner = owner.map_or_else(Owner::anyone, |owner| Owner::new(owner.as_str()));
+                    if command == DELETE {
+                        Self::DeleteData(config, owner)
+                    } else {
+                        Self::ExportData(config, owner)
+                    }
+                }
                 None => Self::Serve(config),
             },
             Some((PROMPT, prompt)) => match prompt.get_one::<ChatId>("chat") {
@@ -152,6 +171,7 @@ pub(super) fn command() -> Command {
                 .about("Put a backup in the place of the database, which must have been moved away, and exit (SQLite)")
                 .arg(file_argument("The file that fermata backup has made")),
         )
+        .subcommand(data())
         .subcommand(prompt())
         .subcommand(Command::new(HEALTH).about(
             "Ask the server at the address of these settings whether it can serve; the exit status is 0 if it can, and otherwise 1",
@@ -163,6 +183,32 @@ pub(super) fn command() -> Command {
 
 fn file_argument(help: &'static str) -> Arg {
     Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help(help)
+}
+
+fn data() -> Command {
+    let owner = || {
+        Arg::new("owner")
+            .value_name("OWNER")
+            .required(true)
+            .help("The user, as the credentials name them; anyone if the server knows no users")
+    };
+    Command::new(DATA)
+        .about("Export or delete all that is stored for a user, also while servers use the database")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new(EXPORT)
+                .about("Print the user's chats, memories, notes and decisions about calls as JSON, and exit")
+                .arg(owner()),
+        )
+        .subcommand(
+            Command::new(DELETE)
+                .about(
+                    "Delete the user's chats, memories and notes, which cannot be undone, and exit; decisions about calls are kept for \
+                     audit_keep",
+                )
+                .arg(owner()),
+        )
 }
 
 fn prompt() -> Command {

@@ -103,6 +103,8 @@ pub mod refusals {
     pub struct Chat;
     /// Those about one memory.
     pub struct Memory;
+    /// Those about one note.
+    pub struct Note;
     /// Those that take a body.
     pub struct Body;
 
@@ -152,6 +154,14 @@ pub mod refusals {
         }
     }
 
+    impl IntoResponses for Note {
+        fn responses() -> Responses {
+            let mut responses = Any::responses();
+            responses.extend([refusal("404", "`not_found`: no such note, or somebody else's", None)]);
+            responses
+        }
+    }
+
     impl IntoResponses for Body {
         fn responses() -> Responses {
             let mut responses = Any::responses();
@@ -187,6 +197,8 @@ pub mod refusals {
         (name = "chat", description = "A chat and what waits in it"),
         (name = "record", description = "What is stored"),
         (name = "memory", description = "What is known of a user in all chats"),
+        (name = "notes", description = "What the tools for notes have written"),
+        (name = "personal data", description = "All that is stored for a user"),
         (name = "operators", description = "What operators ask"),
     )
 )]

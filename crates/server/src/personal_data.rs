@@ -1,0 +1,259 @@
+//! All that is stored for an owner: written as one JSON document, and deleted. `/api/me/data` does it for the owner, and `fermata data` for an
+//! operator, also while servers use the database.
+
+use std::{io::Write as _, time::Duration};
+
+use axum::body::Bytes;
+use fermata_engine::{
+    SummaryView,
+    store::{ChatSummary, StoreError, memories::MemoryFilter},
+};
+use fermata_store::{Database, OpenOptions};
+use fermata_tools::Owner;
+use futures::{SinkExt, Stream, StreamExt, channel::mpsc};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::json;
+use utoipa::ToSchema;
+
+use crate::{
+    config::Config,
+    routes::{memories::Memory, notes::Note},
+};
+
+/// The pieces of a document that wait for a reader who is slow.
+const AHEAD: usize = 4;
+/// The number of messages, of chats and of other rows that are read at once.
+const MESSAGES: usize = 8;
+const ROWS: usize = 100;
+/// The pause before a chat that was changed meanwhile is deleted.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The numbers of what was deleted.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct Deleted {
+    /// The number of chats, each with its messages, calls, summaries and plans.
+    #[schema(example = 12)]
+    pub chats: usize,
+    /// The number of memories. Earlier versions of them, which could be brought back, are deleted too.
+    #[schema(example = 3)]
+    pub memories: usize,
+    /// The number of notes.
+    #[schema(example = 1)]
+    pub notes: usize,
+}
+
+/// The reason for which an operator's command has failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PersonalDataError {
+    /// The database cannot be opened.
+    #[error(transparent)]
+    Open(#[from] fermata_store::OpenError),
+    /// The database has failed. A deletion can be repeated.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The standard output cannot be written to.
+    #[error("cannot write the document: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+/// The reason for which a document ends early.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The database has failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Nobody reads the document any longer.
+    #[error("nobody reads the document any longer")]
+    Gone(#[from] mpsc::SendError),
+    /// Something that is stored has no JSON form.
+    #[error("something has no JSON form: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Writes the document to the standard output.
+///
+/// # Errors
+/// Returns an error if the database or the output fails; then the document is not complete.
+pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataError> {
+    let database = open(config).await?;
+    let mut pieces = std::pin::pin!(document(database.clone(), owner.clone()));
+    while let Some(piece) = pieces.next().await {
+        std::io::stdout().write_all(&piece?)?;
+    }
+    database.close().await;
+    Ok(())
+}
+
+/// Deletes all that belongs to the owner, and returns a report. A server that runs one of the chats notices it with its next commit.
+///
+/// # Errors
+/// Returns an error if the database fails. The deletion can be repeated then.
+pub async fn delete(config: &Config, owner: &Owner) -> Result<String, PersonalDataError> {
+    let database = open(config).await?;
+    let mut chats = 0;
+    loop {
+        let page = database.store.chats(owner, ROWS, None).await?;
+        if page.chats.is_empty() {
+            break;
+        }
+        for chat in page.chats {
+            while let Some(version) = database.store.version(&chat.id).await? {
+                match database.store.delete(&chat.id, version).await {
+                    Ok(()) => chats += 1,
+                    Err(StoreError::Fenced) => tokio::time::sleep(PAUSE).await,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+    }
+    let Deleted { memories, notes, .. } = delete_all_but_chats(&database, owner).await?;
+    database.close().await;
+    Ok(format!(
+        "deleted {chats} chats, {memories} memories and {notes} notes; the decisions about calls (audit_events) are kept for audit_keep\n"
+    ))
+}
+
+async fn open(config: &Config) -> Result<Database, PersonalDataError> {
+    let options = OpenOptions { migrate: false, connections: 1 };
+    Ok(fermata_store::open(config.database_url.as_str(), &options).await?)
+}
+
+/// Deletes the owner's memories, their notes and what is known of their client. The number of chats in the result is zero.
+pub(crate) async fn delete_all_but_chats(database: &Database, owner: &Owner) -> Result<Deleted, StoreError> {
+    let memories = database.store.delete_memories(owner).await?;
+    let notes = database.notes.delete_all(owner).await?;
+    database.forget_client(owner).await?;
+    Ok(Deleted { chats: 0, memories, notes })
+}
+
+/// Returns the document in pieces, read as fast as they are taken. It ends with an error if it cannot be read to its end.
+pub(crate) fn document(
+    database: Database,
+    owner: Owner,
+) -> impl Stream<Item = Result<Bytes, StoreError>> + Send {
+    let (pieces, document) = mpsc::channel(AHEAD);
+    tokio::spawn(async move {
+        let mut writer = Writer { database, owner, pieces };
+        match writer.write().await {
+            Ok(()) | Err(ExportError::Gone(_)) => {}
+            Err(error) => {
+                tracing::warn!(owner = %writer.owner.as_str(), %error, "cannot read all that belongs to an owner");
+                let error = match error {
+                    ExportError::Store(error) => error,
+                    other => StoreError::Corrupt(other.to_string()),
+                };
+                // If nobody reads any longer, nobody has to know.
+                let _ = writer.pieces.send(Err(error)).await;
+            }
+        }
+    });
+    document
+}
+
+/// Writes the document of an owner.
+struct Writer {
+    database: Database,
+    owner: Owner,
+    pieces: mpsc::Sender<Result<Bytes, StoreError>>,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    async fn write(&mut self) -> Result<(), ExportError> {
+        let owner = self.owner.clone();
+        let head = format!(
+            "{{\"owner\":{},\"exportedAt\":{},\"chats\":[",
+            json!(owner.as_str()),
+            json!(Timestamp::now())
+        );
+        self.send(head).await?;
+        let mut before = None;
+        let mut is_first = true;
+        loop {
+            let page = self.database.store.chats(&owner, ROWS, before.as_deref()).await?;
+            for chat in page.chats {
+                is_first &= !self.write_chat(&chat, is_first).await?;
+            }
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        self.send("],\"memories\":".into()).await?;
+        let memories = self.database.store.memories(&owner, &MemoryFilter::default()).await?;
+        let memories: Vec<Memory> = memories.into_iter().map(Into::into).collect();
+        self.send(serde_json::to_string(&memories)?).await?;
+        self.send(",\"notes\":[".into()).await?;
+        let (mut before, mut separator) = (None, "");
+        loop {
+            let page = self.database.notes.page(&owner, "", ROWS, before.as_deref()).await?;
+            let notes: Vec<Note> = page.notes.into_iter().map(Into::into).collect();
+            self.send_items(&mut separator, &notes).await?;
+            before = page.next;
+            if before.is_none() {
+                break;
+            }
+        }
+        self.send("],\"decisions\":[".into()).await?;
+        let (mut after, mut separator) = (0, "");
+        loop {
+            let decisions = self.database.decisions(&owner, after, ROWS).await?;
+            let Some(last) = decisions.last() else { break };
+            after = last.number;
+            self.send_items(&mut separator, &decisions).await?;
+        }
+        self.send("]}\n".into()).await
+    }
+
+    /// Writes a chat, as it is when this begins. Returns `false` if it was deleted meanwhile.
+    async fn write_chat(&mut self, listed: &ChatSummary, is_first: bool) -> Result<bool, ExportError> {
+        let store = self.database.store.clone();
+        let Some(chat) = store.chat(&listed.id).await? else { return Ok(false) };
+        let summary = store.summary(&listed.id, usize::MAX).await?;
+        let mut head = json!({
+            "id": listed.id, "title": listed.title, "createdAt": listed.created_at, "updatedAt": listed.updated_at,
+        });
+        if let Some(assistant) = &chat.assistant {
+            head["assistant"] = json!(assistant);
+        }
+        if let Some(model) = &chat.model {
+            head["model"] = json!(model);
+        }
+        if let Some(summary) = &summary {
+            head["summary"] = json!(SummaryView::from(summary).summary);
+        }
+        let head = head.to_string();
+        let comma = if is_first { "" } else { "," };
+        // The messages follow in the same object.
+        self.send(format!("{comma}{},\"messages\":[", &head[..head.len() - 1])).await?;
+        let mut separator = "";
+        for begin in (0..chat.messages).step_by(MESSAGES) {
+            let messages = store.messages_at(&listed.id, begin..begin + MESSAGES).await?;
+            let messages: Vec<_> = messages.iter().map(|message| chat.profile.message(message)).collect();
+            self.send_items(&mut separator, &messages).await?;
+        }
+        self.send("]}".into()).await?;
+        Ok(true)
+    }
+
+    /// Sends items of a list. The separator is what stands before the first of them.
+    async fn send_items(
+        &mut self,
+        separator: &mut &'static str,
+        items: &[impl Serialize],
+    ) -> Result<(), ExportError> {
+        let mut json = String::new();
+        for item in items {
+            json.push_str(separator);
+            json.push_str(&serde_json::to_string(item)?);
+            *separator = ",";
+        }
+        self.send(json).await
+    }
+
+    async fn send(&mut self, json: String) -> Result<(), ExportError> {
+        Ok(self.pieces.send(Ok(json.into())).await?)
+    }
+}

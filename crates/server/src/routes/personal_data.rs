@@ -1,0 +1,125 @@
+//! All that belongs to whoever asks: to be taken along, or to be deleted.
+
+use axum::{
+    Json,
+    body::Body,
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use fermata_engine::ReadError;
+use jiff::Timestamp;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{memories::Memory, notes::Note, schema::refusals};
+use crate::{
+    App,
+    auth::Identity,
+    error::ApiError,
+    personal_data::{self, Deleted},
+};
+
+/// All that is stored for an owner.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PersonalData {
+    /// The owner, as the credentials name them.
+    owner: String,
+    #[schema(value_type = String, format = DateTime)]
+    exported_at: Timestamp,
+    /// The chats, newest first, each as of the moment at which it was read.
+    chats: Vec<ExportedChat>,
+    memories: Vec<Memory>,
+    notes: Vec<Note>,
+    /// The decisions about the owner's calls, by people and by rules, the oldest first. They outlive their chats.
+    decisions: Vec<Decision>,
+}
+
+/// A chat with its messages.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportedChat {
+    id: String,
+    #[schema(required)]
+    title: Option<String>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Timestamp,
+    /// The assistant that the chat has chosen.
+    assistant: Option<String>,
+    /// The model that the chat has chosen.
+    model: Option<String>,
+    /// The chat's summary, if it has one.
+    #[schema(value_type = Option<Object>)]
+    summary: Option<fermata_protocol::Summary>,
+    /// The UI messages in the AI SDK's form, without the one that is being written.
+    messages: Vec<fermata_protocol::UiMessage>,
+}
+
+/// A decision about a call.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+    /// `rule_allowed`, `rule_asked`, `rule_denied`, `approved`, `denied`, `edited`, `granted` or `grant_revoked`.
+    event: String,
+    chat_id: String,
+    run_id: Option<String>,
+    tool_call_id: Option<String>,
+    tool: String,
+    /// The person who decided, if one did.
+    decided_by: Option<String>,
+    /// The network address from which the person decided.
+    address: Option<String>,
+    /// The rule that decided, if one did.
+    rule: Option<String>,
+    /// The reason that the person or the rule gives.
+    reason: Option<String>,
+    /// The SHA-256 of the input.
+    input_hash: Option<String>,
+}
+
+/// Returns all that is stored for the owner: chats, memories, notes, and the decisions about their calls.
+///
+/// The document is sent as fast as the client reads it. If it cannot be read to its end, the response ends early.
+#[utoipa::path(get, path = "/api/me/data", operation_id = "exportData", tag = "personal data",
+    responses((status = 200, description = "All that is stored for the owner", body = PersonalData), refusals::Any)
+)]
+pub async fn export(State(app): State<App>, Identity(owner): Identity) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "application/json"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"fermata-data.json\""),
+    ];
+    let document = personal_data::document(app.database().clone(), owner);
+    (headers, Body::from_stream(document)).into_response()
+}
+
+/// Deletes all that is stored for the owner: chats with all that belongs to them, memories and notes. Open runs are stopped.
+///
+/// This cannot be undone. If it fails, it can be repeated. The decisions about calls are kept for the time that the operator has set
+/// (`audit_keep`), because they say who has allowed what; they have neither inputs nor messages. A chat that begins meanwhile may stay.
+#[utoipa::path(delete, path = "/api/me/data", operation_id = "deleteData", tag = "personal data",
+    responses((status = 200, description = "The numbers of what was deleted", body = Deleted), refusals::Any)
+)]
+pub async fn delete(State(app): State<App>, Identity(owner): Identity) -> Result<Json<Deleted>, ApiError> {
+    let mut chats = 0;
+    loop {
+        let page = app.engine().chats(&owner, 100, None).await?;
+        if page.chats.is_empty() {
+            break;
+        }
+        for chat in page.chats {
+            match app.engine().delete(&owner, &chat.id, false).await {
+                Ok(()) => chats += 1,
+                // Somebody else has deleted it.
+                Err(ReadError::NotFound) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    let rest = personal_data::delete_all_but_chats(app.database(), &owner).await.map_err(ReadError::from)?;
+    Ok(Json(Deleted { chats, ..rest }))
+}
