@@ -10,6 +10,14 @@ use crate::{
     text::{Text, text},
 };
 
+// In PostgreSQL the index is one of hashes, because a name may be longer than an index takes.
+const OWN_IN_SQLITE: &str = "select instance from resource_locks where resource = $1 and instance = $2";
+const OWN_IN_POSTGRES: &str =
+    "select instance from resource_locks where md5(resource) = md5($1) and resource = $1 and instance = $2";
+const GIVE_BACK_IN_SQLITE: &str = "delete from resource_locks where resource = $1 and instance = $2";
+const GIVE_BACK_IN_POSTGRES: &str =
+    "delete from resource_locks where md5(resource) = md5($1) and resource = $1 and instance = $2";
+
 /// Takes the lock; `false` if another instance has it, or if this one is not alive itself.
 pub async fn take(
     connection: &mut Connection<'_>,
@@ -29,12 +37,12 @@ pub async fn take(
     if taken == 1 {
         return Ok(true);
     }
-    let own: Option<(Text,)> = connection
-        .query("select instance from resource_locks where resource = $1 and instance = $2")
-        .bind(json(key)?)
-        .bind(text(instance.as_str()))
-        .fetch_optional()
-        .await?;
+    let own = match connection {
+        Connection::Sqlite(_) => OWN_IN_SQLITE,
+        Connection::Postgres(_) => OWN_IN_POSTGRES,
+    };
+    let own: Option<(Text,)> =
+        connection.query(own).bind(json(key)?).bind(text(instance.as_str())).fetch_optional().await?;
     Ok(own.is_some())
 }
 
@@ -43,11 +51,10 @@ pub async fn give_back(
     key: &ResourceKey,
     instance: &InstanceId,
 ) -> Result<(), Fault> {
-    connection
-        .query("delete from resource_locks where resource = $1 and instance = $2")
-        .bind(json(key)?)
-        .bind(text(instance.as_str()))
-        .execute()
-        .await?;
+    let give_back = match connection {
+        Connection::Sqlite(_) => GIVE_BACK_IN_SQLITE,
+        Connection::Postgres(_) => GIVE_BACK_IN_POSTGRES,
+    };
+    connection.query(give_back).bind(json(key)?).bind(text(instance.as_str())).execute().await?;
     Ok(())
 }

@@ -223,25 +223,33 @@ pub async fn forget_logs(
     before: Timestamp,
     limit: usize,
 ) -> Result<usize, Fault> {
-    let old: Vec<(String, Text)> = connection
+    // Whoever changes the runs also deletes their chunks, and nobody else.
+    let forgotten: Vec<(String, String)> = connection
         .query(
-            "select chat_id, id from runs where has_log and ended_at < $1
-             order by ended_at, chat_id, id limit $2",
+            "update runs set has_log = false
+             where has_log and (chat_id, id) in (
+                select chat_id, id from runs where has_log and ended_at < $1 order by ended_at, chat_id, id limit $2
+             )
+             returning chat_id, id",
         )
         .bind(time(before))
         .bind(count(limit))
         .fetch_all()
         .await?;
-    for (chat, run) in &old {
-        for forget in [
-            "delete from run_chunks where chat_id = $1 and run_id = $2",
-            "update runs set has_log = false where chat_id = $1 and id = $2",
-        ] {
-            connection.query(forget).bind(chat).bind(run).execute().await?;
-        }
-    }
-    Ok(old.len())
+    let forget = match connection {
+        Connection::Sqlite(_) => FORGET_CHUNKS_IN_SQLITE,
+        Connection::Postgres(_) => FORGET_CHUNKS_IN_POSTGRES,
+    };
+    connection.query(forget).bind(json(&forgotten)?).execute().await?;
+    Ok(forgotten.len())
 }
+
+const FORGET_CHUNKS_IN_SQLITE: &str = "delete from run_chunks where (chat_id, run_id) in (
+    select run.value ->> 0, run.value ->> 1 from json_each($1) as run
+ )";
+const FORGET_CHUNKS_IN_POSTGRES: &str = "delete from run_chunks where (chat_id, run_id) in (
+    select run.value ->> 0, run.value ->> 1 from jsonb_array_elements($1::jsonb) as run (value)
+ )";
 
 /// The chat's open run with its log and calls, and the instance alive that owns it.
 pub async fn find_open(
