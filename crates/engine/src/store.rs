@@ -27,7 +27,8 @@ pub use memories::Memories;
 pub use memory::MemoryStore;
 pub use page::{ChatPage, ChatSummary};
 pub use record::{
-    ChatOwner, ChatRecord, MessageOutline, OwnerUsage, RunRecord, SummaryRecord, Version, json_bytes,
+    ChatOwner, ChatRecord, MessageOutline, OwnerUsage, RunRecord, SummaryRecord, Version, WantedUsage,
+    json_bytes,
 };
 
 /// Everything that survives the process.

@@ -44,6 +44,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0023_plans"
     "0024_runs_at_work_by_driver"
     "0025_audit_events_by_owner"
+    "0026_owners_of_runs"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -67,6 +68,9 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0017_heartbeats"
     "0018_runs_at_work_by_driver"
     "0019_audit_events_by_owner"
+    "0020_owners_of_runs"
+    "0021_owners_of_open_runs"
+    "0022_open_runs_by_owner"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

@@ -28,7 +28,7 @@ pub trait Schema: Migrate + Send + Sized {
     /// Returns `true` if there is a table with this name.
     fn has_table(&mut self, name: &'static str) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 
-    /// Waits until no other process migrates the database. Whoever waits must not keep a query under way, because an index that is built
+    /// Waits until no other process migrates the database, and removes what one that was stopped has left. Whoever waits must not keep a query under way, because an index that is built
     /// `concurrently` waits for the queries of all others.
     fn wait_for_turn(&mut self) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 

@@ -8,7 +8,7 @@ use std::{fmt, ops::Range};
 use async_trait::async_trait;
 use fermata_engine::store::{
     Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
-    MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, page::Cursor,
+    MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, WantedUsage, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -201,15 +201,21 @@ impl ChatStore for SqlStore {
         self.backend.read(|mut db| async move { summaries::due(&mut db.get(), now, limit).await }).await
     }
 
-    async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {
-        let usage =
-            |mut db: PooledConnection| async move { owners::usage(&mut db.get(), owner, instance).await };
+    async fn usage(
+        &self,
+        owner: &Owner,
+        instance: &InstanceId,
+        wanted: WantedUsage,
+    ) -> Result<OwnerUsage, StoreError> {
+        let usage = |mut db: PooledConnection| async move {
+            owners::usage(&mut db.get(), owner, instance, wanted).await
+        };
         if let Some(usage) = self.backend.read(usage).await? {
             return Ok(usage);
         }
         self.backend
             .transact(|mut transaction| async move {
-                owners::count_chats(&mut transaction.get(), owner).await?;
+                owners::count_bytes(&mut transaction.get(), owner).await?;
                 Ok((transaction, ()))
             })
             .await?;

@@ -22,7 +22,7 @@ use crate::{
     },
     run_log::{Start, Writer},
     services::{OpenRun, Patience, PolicySnapshot},
-    store::{Change, OwnerUsage, StoreError, json_bytes},
+    store::{Change, OwnerUsage, StoreError, WantedUsage, json_bytes},
 };
 
 impl Handle for Box<Submission> {
@@ -242,10 +242,15 @@ impl ChatActor {
         let runs = if self.active().is_none() { limits.runs_per_owner } else { None };
         let chats = if self.record().is_none() { limits.chats_per_owner } else { None };
         let bytes = if growth > 0 { limits.bytes_per_owner } else { None };
-        let usage = if runs.is_some() || chats.is_some() || bytes.is_some() {
-            self.services.store.usage(owner, &self.services.lease.instance).await?
-        } else {
+        let wanted = WantedUsage {
+            chats: chats.map(std::num::NonZero::get),
+            bytes: bytes.is_some(),
+            runs_elsewhere: runs.map(std::num::NonZero::get),
+        };
+        let usage = if wanted == WantedUsage::default() {
             OwnerUsage::default()
+        } else {
+            self.services.store.usage(owner, &self.services.lease.instance, wanted).await?
         };
         if let Some(limit) = chats
             && usage.chats >= limit.get()

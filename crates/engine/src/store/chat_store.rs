@@ -12,7 +12,7 @@ use jiff::Timestamp;
 
 use super::{
     Change, ChatOwner, ChatPage, ChatRecord, InstanceId, MessageOutline, OwnerUsage, StoreError,
-    SummaryRecord, Version,
+    SummaryRecord, Version, WantedUsage,
 };
 
 /// The store of chats and everything that belongs to them.
@@ -90,9 +90,14 @@ pub trait ChatStore: Send + Sync {
     /// Returns the chats of which a summary may be begun at or before `now`, with their owners: the earliest first, at most `limit`.
     async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError>;
 
-    /// Returns the number and the size of what is stored for this owner. An open run counts as elsewhere if this instance does not own it, even if
-    /// no other instance does.
-    async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError>;
+    /// Counts what is stored for this owner, as far as it is asked for. An open run counts as elsewhere if this instance does not own it, even
+    /// if no other instance does.
+    async fn usage(
+        &self,
+        owner: &Owner,
+        instance: &InstanceId,
+        wanted: WantedUsage,
+    ) -> Result<OwnerUsage, StoreError>;
 
     /// Returns whether the owner's client has ever answered by posting the chat again ([`Change::AnsweredByPost`]).
     async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError>;

@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::{
     Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
-    MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, json_bytes,
+    MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, WantedUsage, json_bytes,
     page::{self, Cursor},
 };
 use chat::{StoredChat, StoredRun};
@@ -297,7 +297,12 @@ impl ChatStore for MemoryStore {
         Ok(self.lock().answering_by_post.contains(owner))
     }
 
-    async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {
+    async fn usage(
+        &self,
+        owner: &Owner,
+        instance: &InstanceId,
+        wanted: WantedUsage,
+    ) -> Result<OwnerUsage, StoreError> {
         let contents = self.lock();
         let mut usage = OwnerUsage::default();
         for chat in contents.chats.values().filter(|chat| chat.owner == *owner) {
@@ -306,7 +311,11 @@ impl ChatStore for MemoryStore {
             let elsewhere = chat.open_run().filter(|run| run.owner.as_ref() != Some(instance));
             usage.runs_elsewhere += usize::from(elsewhere.is_some());
         }
-        Ok(usage)
+        Ok(OwnerUsage {
+            chats: usage.chats.min(wanted.chats.unwrap_or_default()),
+            bytes: if wanted.bytes { usage.bytes } else { 0 },
+            runs_elsewhere: usage.runs_elsewhere.min(wanted.runs_elsewhere.unwrap_or_default()),
+        })
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

@@ -113,7 +113,18 @@ pub struct MessageOutline {
     pub bytes: usize,
 }
 
-/// The number and the size of everything that is stored for one owner.
+/// What is to be counted of an owner's usage. What has a limit is counted up to it, so that the work is bounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WantedUsage {
+    /// The number up to which chats are counted; `None` if they need not be.
+    pub chats: Option<usize>,
+    /// `true` if the bytes of the owner's chats are to be summed up.
+    pub bytes: bool,
+    /// The number up to which open runs are counted; `None` if they need not be.
+    pub runs_elsewhere: Option<usize>,
+}
+
+/// The number and the size of what is stored for one owner. What was not asked for is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerUsage {
     /// The number of chats.

@@ -6,7 +6,7 @@ use fermata_engine::{
     Submission,
     model::ModelRequest,
     store::{
-        ChatStore, InstanceId, LockStore, Membership,
+        ChatStore, InstanceId, LockStore, Membership, WantedUsage,
         memories::{Memories, MemoryFilter},
     },
 };
@@ -356,7 +356,8 @@ impl World {
 
     /// Checks that all instances shut down, and that no run counts as open.
     async fn shut_down_all(&mut self) {
-        let usage = self.store.usage(&self.owner, &InstanceId::new("probe")).await.unwrap();
+        let wanted = WantedUsage { runs_elsewhere: Some(usize::MAX), ..WantedUsage::default() };
+        let usage = self.store.usage(&self.owner, &InstanceId::new("probe"), wanted).await.unwrap();
         if usage.runs_elsewhere > 0 {
             self.history().violation(format!("{} runs are open", usage.runs_elsewhere));
         }

@@ -16,6 +16,7 @@ use fermata_engine::{
     store::{
         Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore,
         Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version,
+        WantedUsage,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
@@ -268,9 +269,14 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.answers_by_post(owner).await
     }
-    async fn usage(&self, owner: &Owner, instance: &InstanceId) -> Result<OwnerUsage, StoreError> {
+    async fn usage(
+        &self,
+        owner: &Owner,
+        instance: &InstanceId,
+        wanted: WantedUsage,
+    ) -> Result<OwnerUsage, StoreError> {
         self.before_read().await?;
-        self.store.usage(owner, instance).await
+        self.store.usage(owner, instance, wanted).await
     }
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.before_read().await?;

@@ -28,6 +28,9 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// The advisory lock of the process that migrates the database, and the pause before it is asked for again.
 const MIGRATING: i64 = 0x0046_6572_6d61_7461;
 const TURN: Duration = Duration::from_millis(200);
+/// The attempts at a migration that needs a table for itself while others use it, and the pause between them: five minutes or more.
+const LOCK_ATTEMPTS: usize = 300;
+const LOCK_PAUSE: Duration = Duration::from_secs(1);
 /// The oldest version that can be used, in the server's notation.
 const OLDEST: u32 = 150_000;
 
@@ -124,19 +127,29 @@ fn with_limits(options: PgConnectOptions) -> PgConnectOptions {
 /// Migrates the database, or checks that nothing is missing, and looks what it can do, in a session without limits, because a migration may take
 /// long.
 async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Found, OpenError> {
-    let connecting = tokio::time::timeout(CONNECT, PgConnection::connect_with(options)).await;
-    let connection = connecting.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut));
-    let mut connection = connection.map_err(|error| refused(options, &error))?;
+    let mut connection = connect(options).await?;
     if let Some(version) = connection.server_version_num()
         && version < OLDEST
     {
         return Err(OpenError::TooOld { server: server(options), version: version / 10_000 });
     }
-    let done = if migrate {
+    let mut done = if migrate {
         schema::migrate(&mut connection).await
     } else {
         schema::check(&mut connection).await.map(|()| Migrated { applied: Vec::new() })
     };
+    let mut attempts = 1;
+    while attempts < LOCK_ATTEMPTS && done.as_ref().is_err_and(is_locked) {
+        tracing::warn!(
+            "a table is in use by a long query, so a migration that would make others wait is tried again"
+        );
+        // What came before it is done.
+        drop(connection);
+        tokio::time::sleep(LOCK_PAUSE).await;
+        connection = connect(options).await?;
+        done = schema::migrate(&mut connection).await;
+        attempts += 1;
+    }
     let database = name(options);
     let migrated = done.map_err(|error| match error {
         SchemaError::Newer(migration) => OpenError::Newer { database, migration },
@@ -154,6 +167,22 @@ async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Found, Op
     // The work of this connection is done, so an error at its end does not matter.
     let _ = connection.close().await;
     Ok(Found { migrated, pgvector, loses_commits })
+}
+
+async fn connect(options: &PgConnectOptions) -> Result<PgConnection, OpenError> {
+    let connecting = tokio::time::timeout(CONNECT, PgConnection::connect_with(options)).await;
+    let connection = connecting.unwrap_or_else(|_| Err(sqlx::Error::PoolTimedOut));
+    connection.map_err(|error| refused(options, &error))
+}
+
+/// Returns `true` if a migration has waited as long for a table as it may.
+fn is_locked(fault: &SchemaError) -> bool {
+    let SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = fault
+    else {
+        return false;
+    };
+    // lock_not_available.
+    error.as_database_error().and_then(|error| error.code()).as_deref() == Some("55P03")
 }
 
 /// Classifies an error by PostgreSQL's table of error codes.
@@ -204,6 +233,21 @@ impl Schema for PgConnection {
         let take = "select pg_try_advisory_lock($1)";
         while !sqlx::query_scalar::<_, bool>(take).bind(MIGRATING).fetch_one(&mut *self).await? {
             tokio::time::sleep(TURN).await;
+        }
+        // A process that was building an index `concurrently` and was stopped has left one that is of no use and bears its name.
+        let halves: Vec<String> = sqlx::query_scalar(
+            "select format('drop index concurrently if exists %I.%I', pg_namespace.nspname, pg_class.relname)
+             from pg_index
+                join pg_class on pg_class.oid = pg_index.indexrelid
+                join pg_namespace on pg_namespace.oid = pg_class.relnamespace
+             where not pg_index.indisvalid and pg_namespace.nspname = current_schema()
+                and pg_index.indrelid in (to_regclass('runs'), to_regclass('audit_events'))",
+        )
+        .fetch_all(&mut *self)
+        .await?;
+        for drop_half in halves {
+            // PostgreSQL itself has quoted the names.
+            sqlx::raw_sql(sqlx::AssertSqlSafe(drop_half)).execute(&mut *self).await?;
         }
         Ok(())
     }

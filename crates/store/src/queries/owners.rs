@@ -1,35 +1,70 @@
 //! Counts the chats, bytes and runs of one owner, and keeps what is known of the owner's client.
 
-use fermata_engine::store::{InstanceId, OwnerUsage};
+use fermata_engine::store::{InstanceId, OwnerUsage, WantedUsage};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 
-use crate::{connection::Connection, error::Fault, text::text};
+use crate::{column::count, connection::Connection, error::Fault, text::text};
 
-/// The number and the size of what is stored for the owner; `None` if the bytes of some of their chats were not counted yet.
+/// What is stored for the owner, as far as it is wanted; `None` if the bytes of some of their chats are wanted and were not counted yet.
 pub async fn usage(
     connection: &mut Connection<'_>,
     owner: &Owner,
     instance: &InstanceId,
+    wanted: WantedUsage,
 ) -> Result<Option<OwnerUsage>, Fault> {
-    let (chats, counted, bytes, runs): (i64, i64, i64, i64) = connection
-        .query(
-            "select count(*), count(bytes), cast(coalesce(sum(bytes), 0) as bigint),
-                (select count(*) from runs join chats as theirs on theirs.id = runs.chat_id
-                 where theirs.owner = $1 and runs.outcome is null and runs.driver is distinct from $2)
-             from chats where owner = $1",
-        )
-        .bind(text(owner.as_str()))
-        .bind(text(instance.as_str()))
-        .fetch_one()
-        .await?;
-    let number = |column: i64| usize::try_from(column).unwrap_or_default();
-    let usage = OwnerUsage { chats: number(chats), bytes: number(bytes), runs_elsewhere: number(runs) };
-    Ok((counted == chats).then_some(usage))
+    let mut usage = OwnerUsage::default();
+    if let Some(most) = wanted.chats {
+        let (chats,): (i64,) = connection
+            .query("select count(*) from (select 1 from chats where owner = $1 limit $2) as theirs")
+            .bind(text(owner.as_str()))
+            .bind(count(most))
+            .fetch_one()
+            .await?;
+        usage.chats = number(chats);
+    }
+    if wanted.bytes {
+        let (chats, counted, bytes): (i64, i64, i64) = connection
+            .query(
+                "select count(*), count(bytes), cast(coalesce(sum(bytes), 0) as bigint) from chats where owner = $1",
+            )
+            .bind(text(owner.as_str()))
+            .fetch_one()
+            .await?;
+        if counted < chats {
+            return Ok(None);
+        }
+        usage.bytes = number(bytes);
+    }
+    if let Some(most) = wanted.runs_elsewhere {
+        let (runs,): (i64,) = connection
+            .query(
+                // Three ranges of the index, so that the runs of this instance, of which there may be many, are not looked at.
+                "select count(*) from (
+                    select 1 from runs where owner = $1 and outcome is null and driver is null
+                    union all
+                    select 1 from runs where owner = $1 and outcome is null and driver < $2
+                    union all
+                    select 1 from runs where owner = $1 and outcome is null and driver > $2
+                    limit $3
+                 ) as theirs",
+            )
+            .bind(text(owner.as_str()))
+            .bind(text(instance.as_str()))
+            .bind(count(most))
+            .fetch_one()
+            .await?;
+        usage.runs_elsewhere = number(runs);
+    }
+    Ok(Some(usage))
+}
+
+fn number(column: i64) -> usize {
+    usize::try_from(column).unwrap_or_default()
 }
 
 /// Counts the bytes of the owner's chats that are older than the column for them.
-pub async fn count_chats(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
+pub async fn count_bytes(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
     for count in [
         // A commit that adds a message writes to the chat's row first, so once the row is locked, the sum sees all messages.
         "update chats set bytes = bytes where owner = $1 and bytes is null",

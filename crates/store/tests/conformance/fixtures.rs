@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use fermata_engine::{
     Store,
-    store::{Change, InstanceId, StoreError, SummaryRecord, Version},
+    store::{Change, InstanceId, StoreError, SummaryRecord, Version, WantedUsage},
 };
 use fermata_protocol::{
     AnswerKind, ApprovalId, ChatId, MessageId, Plan, PlanState, PlanStep, PlanStepState, Profile, Role,
@@ -380,4 +380,10 @@ pub fn put_plan(id: &str, plan: &Plan) -> Change {
 
 pub fn schedule_summary(second: i64) -> Change {
     Change::ScheduleSummary { due: Some(at(second)) }
+}
+
+/// The number of the owner's open runs that the instance does not own.
+pub async fn runs_elsewhere(store: &dyn Store, owner: &Owner, instance: &str) -> usize {
+    let wanted = WantedUsage { runs_elsewhere: Some(usize::MAX), ..WantedUsage::default() };
+    store.usage(owner, &InstanceId::new(instance), wanted).await.unwrap().runs_elsewhere
 }

@@ -580,6 +580,10 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0016 plans",
             "0017 heartbeats",
             "0018 runs at work by driver",
+            "0019 audit events by owner",
+            "0020 owners of runs",
+            "0021 owners of open runs",
+            "0022 open runs by owner",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

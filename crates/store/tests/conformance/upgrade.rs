@@ -10,11 +10,12 @@ use fermata_tools::{
     ErrorType, Owner, PolicyDecision, Refusal, RunBy, StateName, ValidAnswer, grants,
 };
 use serde_json::{Value, json};
-use sqlx::{Connection, SqliteConnection, migrate::Migrator};
+use sqlx::{AssertSqlSafe, Connection, SqliteConnection, migrate::Migrator};
 
 use crate::{
     fixtures::*,
     sqlite::{count, execute, opened},
+    test_database::TestDatabase,
 };
 
 /// The last migration before calls had columns.
@@ -282,4 +283,86 @@ async fn old_confirmations_are_carried_over_and_stay_append_only() {
     delete(&store, &chat("a")).await;
     assert_eq!(count(&folder, "confirmations").await, 0);
     store.close().await;
+}
+
+// === runs that are older than their owners ===
+
+/// A PostgreSQL database of a version that had only the migrations before those, with a thousand open runs and one that is over.
+async fn old_postgres() -> Option<TestDatabase> {
+    let postgres = TestDatabase::schema().await?;
+    let mut connection = postgres.raw().await;
+    let migrations = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations/postgres");
+    let migrations = Migrator::new(migrations).await.unwrap();
+    let old = migrations.iter().filter(|migration| migration.version < OWNERS_OF_RUNS).cloned().collect();
+    let migrator = Migrator { migrations: Cow::Owned(old), locking: false, ..Migrator::DEFAULT };
+    // An index that is built `concurrently` waits for the queries of other tests, so this waits for its turn without one.
+    let take = format!("select cast(pg_try_advisory_lock({MIGRATING}) as int)");
+    while sqlx::query_scalar::<_, i32>(AssertSqlSafe(take.as_str())).fetch_one(&mut connection).await.unwrap()
+        == 0
+    {
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    migrator.run(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    for rows in [
+        "insert into chats (id, fence, owner, profile, created_at, updated_at)
+         select 'c' || n, 1, case when n % 2 = 0 then 'alice' else 'bob' end, 6, 1, 1 from generate_series(1, 2501) as n",
+        "insert into runs (chat_id, id, message_id, state, driver, waiting, started_at)
+         select 'c' || n, 'r', 'm', 'null', 'gone', false, 1 from generate_series(1, 2500) as n",
+        "insert into runs (chat_id, id, message_id, waiting, started_at, ended_at, outcome)
+         values ('c2501', 'r', 'm', false, 1, 2, 'finished')",
+    ] {
+        postgres.execute(rows).await.unwrap();
+    }
+    Some(postgres)
+}
+
+const OWNERS_OF_RUNS: i64 = 20;
+/// The advisory lock of the process that migrates a database.
+const MIGRATING: i64 = 0x0046_6572_6d61_7461;
+
+#[tokio::test]
+async fn open_runs_of_an_older_version_have_owners_and_so_have_those_that_it_goes_on_to_open() {
+    let Some(postgres) = old_postgres().await else { return };
+    let database = postgres.open().await;
+    assert_eq!(runs_elsewhere(&*database.store, &alice(), "one").await, 1250);
+    assert_eq!(runs_elsewhere(&*database.store, &bob(), "one").await, 1250);
+    let as_before = "insert into runs (chat_id, id, message_id, state, driver, waiting, started_at)
+         values ('c2501', 'r2', 'm', 'null', 'old', false, 1)";
+    postgres.execute(as_before).await.unwrap();
+    assert_eq!(runs_elsewhere(&*database.store, &bob(), "one").await, 1251);
+    assert_eq!(runs_elsewhere(&*database.store, &bob(), "old").await, 1250);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn a_migration_does_not_make_others_wait_behind_a_long_query() {
+    let Some(postgres) = old_postgres().await else { return };
+    let mut long_query = postgres.raw().await;
+    sqlx::raw_sql("begin; select count(*) from runs").execute(&mut long_query).await.unwrap();
+    let opening = postgres.open();
+    let commits = async {
+        // The migration waits for the table; whoever comes behind it goes on once it gives up.
+        postgres
+            .until("select count(*) from pg_locks where not granted and relation = to_regclass('runs')", 1)
+            .await;
+        postgres.execute("update runs set attempts = 1 where chat_id = 'c1'").await.unwrap();
+        sqlx::raw_sql("commit").execute(&mut long_query).await.unwrap();
+    };
+    let (database, ()) = tokio::join!(opening, commits);
+    assert_eq!(runs_elsewhere(&*database.store, &alice(), "one").await, 1250);
+    database.close().await;
+}
+
+#[tokio::test]
+async fn an_index_that_was_built_by_half_is_built_again() {
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    postgres.open().await.close().await;
+    let half = "update pg_index set indisvalid = false where indexrelid = to_regclass('runs_open_by_owner')";
+    postgres.execute(half).await.unwrap();
+    postgres.execute("delete from _sqlx_migrations where version = 22").await.unwrap();
+    postgres.open().await.close().await;
+    let valid =
+        "select count(*) from pg_index where indisvalid and indexrelid = to_regclass('runs_open_by_owner')";
+    assert_eq!(postgres.number(valid).await, 1);
 }

@@ -1,6 +1,6 @@
 //! How large chats are, and what is stored for an owner, whichever version wrote it.
 
-use fermata_engine::store::{Change, OwnerUsage, StoreError, Version, json_bytes};
+use fermata_engine::store::{Change, OwnerUsage, StoreError, Version, WantedUsage, json_bytes};
 use fermata_protocol::{ChatId, Role, UiMessage};
 use fermata_store::SqlStore;
 use sqlx::{AssertSqlSafe, Executor};
@@ -14,6 +14,7 @@ in_every_store! {
     what_is_stored_for_an_owner_is_counted
     what_is_deleted_and_forgotten_makes_room
     runs_that_this_instance_does_not_own_are_counted
+    nothing_is_counted_beyond_what_is_asked_for
     what_an_owners_client_has_shown_is_kept
 }
 
@@ -26,8 +27,10 @@ fn sum(messages: &[UiMessage]) -> usize {
 }
 
 async fn usage(store: &AnyStore, owner: fermata_tools::Owner) -> (usize, usize) {
-    let OwnerUsage { chats, bytes, runs_elsewhere: _ } = store.usage(&owner, &instance("one")).await.unwrap();
-    (chats, bytes)
+    let wanted = WantedUsage { chats: Some(usize::MAX), bytes: true, runs_elsewhere: None };
+    let usage = store.usage(&owner, &instance("one"), wanted).await.unwrap();
+    assert_eq!(usage.runs_elsewhere, 0, "nobody has asked");
+    (usage.chats, usage.bytes)
 }
 
 async fn a_chat_knows_how_large_it_is(store: AnyStore) {
@@ -112,7 +115,7 @@ async fn runs_that_this_instance_does_not_own_are_counted(store: AnyStore) {
             .await
             .unwrap();
     }
-    let elsewhere = async |owner, id: &str| store.usage(&owner, &instance(id)).await.unwrap().runs_elsewhere;
+    let elsewhere = async |owner, id: &str| runs_elsewhere(&*store, &owner, id).await;
     assert_eq!(
         elsewhere(alice(), "one").await,
         4,
@@ -122,6 +125,16 @@ async fn runs_that_this_instance_does_not_own_are_counted(store: AnyStore) {
     assert_eq!((elsewhere(bob(), "one").await, elsewhere(bob(), "two").await), (1, 0));
     store.leave(&instance("two")).await.unwrap();
     assert_eq!(elsewhere(alice(), "one").await, 4, "they are open, whoever goes on with them");
+}
+
+async fn nothing_is_counted_beyond_what_is_asked_for(store: AnyStore) {
+    for id in ["a", "b", "c"] {
+        let changes = vec![create(alice()), put(user("1", "one")), open("r")];
+        store.commit_next(&chat(id), Version::NONE, at(0), changes).await.unwrap();
+    }
+    let wanted = WantedUsage { chats: Some(2), bytes: false, runs_elsewhere: Some(1) };
+    let usage = store.usage(&alice(), &instance("other"), wanted).await.unwrap();
+    assert_eq!(usage, OwnerUsage { chats: 2, bytes: 0, runs_elsewhere: 1 });
 }
 
 // === what other versions wrote ===
