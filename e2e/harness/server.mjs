@@ -13,7 +13,7 @@ import { until } from './until.mjs';
 const REPOSITORY = path.resolve(import.meta.dirname, '../..');
 
 /** @returns {string} the binary under test: `FERMATA_BIN`, or the one that was built last */
-function binary() {
+export function binary() {
   if (process.env.FERMATA_BIN) return path.resolve(process.env.FERMATA_BIN);
   const target = process.env.CARGO_TARGET_DIR ?? path.join(REPOSITORY, 'target');
   const built = ['release', 'debug']
