@@ -6,8 +6,12 @@ use std::{io::Write as _, time::Duration};
 use axum::body::Bytes;
 use fermata_engine::{
     SummaryView,
-    store::{ChatSummary, StoreError, memories::MemoryFilter},
+    store::{
+        ChatSummary, StoreError,
+        memories::{Memory as StoredMemory, MemoryFilter, MemorySource},
+    },
 };
+use fermata_protocol::MemoryKind;
 use fermata_store::{Database, OpenOptions};
 use fermata_tools::Owner;
 use futures::{SinkExt, Stream, StreamExt, channel::mpsc};
@@ -16,10 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::{
-    config::Config,
-    routes::{memories::Memory, notes::Note},
-};
+use crate::config::Config;
 
 /// The pieces of a document that wait for a reader who is slow.
 const AHEAD: usize = 4;
@@ -28,6 +29,42 @@ const MESSAGES: usize = 8;
 const ROWS: usize = 100;
 /// The pause before a chat that was changed meanwhile is deleted.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// A memory.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Memory {
+    id: String,
+    kind: MemoryKind,
+    /// The words of the memory.
+    #[schema(example = "Prefers Celsius.")]
+    text: String,
+    /// The name of the one thing that the memory says. A memory with a slot is in every prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slot: Option<String>,
+    /// `true` if the memory is never deleted to make room.
+    pinned: bool,
+    /// The chat in which the user has said it, as long as the chat is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chat_id: Option<String>,
+    /// The message in which the user has said it, if that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message_id: Option<String>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
+
+/// A note.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Note {
+    id: String,
+    #[schema(example = "Shopping")]
+    title: String,
+    body: String,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+}
 
 /// The numbers of what was deleted.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
@@ -255,5 +292,28 @@ impl Writer {
 
     async fn send(&mut self, json: String) -> Result<(), ExportError> {
         Ok(self.pieces.send(Ok(json.into())).await?)
+    }
+}
+
+// === impl Memory ===
+
+impl From<StoredMemory> for Memory {
+    fn from(memory: StoredMemory) -> Self {
+        let StoredMemory { id, kind, text, slot, pinned, source, created_at, .. } = memory;
+        let (mut chat_id, mut message_id) = (None, None);
+        if let Some(MemorySource { chat, message }) = source {
+            chat_id = Some(chat.to_string());
+            message_id = message.map(|message| message.to_string());
+        }
+        Self { id: id.0, kind, text, slot, pinned, chat_id, message_id, created_at }
+    }
+}
+
+// === impl Note ===
+
+impl From<fermata_store::Note> for Note {
+    fn from(note: fermata_store::Note) -> Self {
+        let fermata_store::Note { id, title, body, created_at } = note;
+        Self { id, title, body, created_at }
     }
 }

@@ -7,12 +7,9 @@ use axum::{
 };
 use fermata_engine::{
     memories::{MemoryDraft, MemoryError},
-    store::memories::{
-        Memory as StoredMemory, MemoryEdit, MemoryEvent, MemoryId, MemoryOutcome, MemorySource,
-    },
+    store::memories::{MemoryEdit, MemoryEvent, MemoryId, MemoryOutcome},
 };
 use fermata_protocol::{MemoryEditRequest, MemoryKind, MemoryRequest};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,31 +19,8 @@ use crate::{
     auth::Identity,
     error::{ApiError, Code, Problem},
     extract::{ApiJson, ApiQuery},
+    personal_data::Memory,
 };
-
-/// A memory.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Memory {
-    id: String,
-    kind: MemoryKind,
-    /// The words of the memory.
-    #[schema(example = "Prefers Celsius.")]
-    text: String,
-    /// The name of the one thing that the memory says. A memory with a slot is in every prompt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    slot: Option<String>,
-    /// `true` if the memory is never deleted to make room.
-    pinned: bool,
-    /// The chat in which the user has said it, as long as the chat is kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    chat_id: Option<String>,
-    /// The message in which the user has said it, if that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message_id: Option<String>,
-    #[schema(value_type = String, format = DateTime)]
-    created_at: Timestamp,
-}
 
 /// A page of memories.
 #[derive(Serialize, ToSchema)]
@@ -205,20 +179,6 @@ fn id_in(path: Result<Path<String>, PathRejection>) -> Result<MemoryId, ApiError
     match path {
         Ok(Path(id)) => Ok(MemoryId(id)),
         Err(_) => Err(MemoryError::NotFound.into()),
-    }
-}
-
-// === impl Memory ===
-
-impl From<StoredMemory> for Memory {
-    fn from(memory: StoredMemory) -> Self {
-        let StoredMemory { id, kind, text, slot, pinned, source, created_at, .. } = memory;
-        let (mut chat_id, mut message_id) = (None, None);
-        if let Some(MemorySource { chat, message }) = source {
-            chat_id = Some(chat.to_string());
-            message_id = message.map(|message| message.to_string());
-        }
-        Self { id: id.0, kind, text, slot, pinned, chat_id, message_id, created_at }
     }
 }
 

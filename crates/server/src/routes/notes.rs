@@ -6,7 +6,6 @@ use axum::{
     http::StatusCode,
 };
 use fermata_engine::ReadError;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -16,19 +15,8 @@ use crate::{
     auth::Identity,
     error::{ApiError, Code},
     extract::ApiQuery,
+    personal_data::Note,
 };
-
-/// A note.
-#[derive(Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct Note {
-    id: String,
-    #[schema(example = "Shopping")]
-    title: String,
-    body: String,
-    #[schema(value_type = String, format = DateTime)]
-    created_at: Timestamp,
-}
 
 /// A page of notes.
 #[derive(Serialize, ToSchema)]
@@ -92,15 +80,6 @@ pub async fn delete(
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(ApiError::new(Code::NotFound, "You have no note with this id."))
-    }
-}
-
-// === impl Note ===
-
-impl From<fermata_store::Note> for Note {
-    fn from(note: fermata_store::Note) -> Self {
-        let fermata_store::Note { id, title, body, created_at } = note;
-        Self { id, title, body, created_at }
     }
 }
 

@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{memories::Memory, notes::Note, schema::refusals};
+use super::schema::refusals;
 use crate::{
     App,
     auth::Identity,
     error::ApiError,
-    personal_data::{self, Deleted},
+    personal_data::{self, Deleted, Memory, Note},
 };
 
 /// All that is stored for an owner.
