@@ -12,16 +12,18 @@ use sqlx::{
     sqlite::{SqliteArguments, SqliteRow},
 };
 
-use crate::{
-    error::{Fault, failed},
-    sqlite::writer::Turn,
-};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::error::{Fault, failed};
 
 /// A borrowed connection, which may be in a transaction.
 pub enum Connection<'a> {
     Sqlite(&'a mut SqliteConnection),
     Postgres(&'a mut PgConnection),
 }
+
+/// The connection that writes to SQLite while it is one's turn, within a transaction. It goes back when this is dropped.
+pub type Turn = OwnedMutexGuard<SqliteConnection>;
 
 /// A connection that goes back when it is dropped.
 pub enum PooledConnection {

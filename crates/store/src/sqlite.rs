@@ -12,12 +12,12 @@ use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
 use sqlx::SqlitePool;
 
 use crate::{
-    connection::Connection,
+    connection::{Connection, Turn},
     error::{Fault, failed},
     queries::{clock_marks, instances},
     text::text,
 };
-use writer::{Turn, Writer};
+use writer::Writer;
 
 pub mod backup;
 pub mod open;

@@ -15,11 +15,14 @@ use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::store::StoreError;
 use sqlx::{ConnectOptions, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::{
-    sync::{OwnedMutexGuard, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     task::JoinHandle,
 };
 
-use crate::error::{Fault, failed};
+use crate::{
+    connection::Turn,
+    error::{Fault, failed},
+};
 
 /// The most pieces of work in one transaction. The first of them waits for the last.
 const GROUP: usize = 64;
@@ -53,9 +56,6 @@ struct Work {
     /// What has become of the transaction. If the work was not kept, this is an error only if what the work has read was undone.
     outcome: oneshot::Sender<Result<(), Fault>>,
 }
-
-/// The connection while it is one's turn, within a transaction. It goes back when this is dropped.
-pub type Turn = OwnedMutexGuard<SqliteConnection>;
 
 // === impl Writer ===
 
