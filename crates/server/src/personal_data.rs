@@ -11,7 +11,7 @@ use fermata_engine::{
         memories::{Memory as StoredMemory, MemoryFilter, MemorySource},
     },
 };
-use fermata_protocol::MemoryKind;
+use fermata_protocol::{ChatId, MemoryKind};
 use fermata_store::{Database, OpenOptions};
 use fermata_tools::Owner;
 use futures::{SinkExt, Stream, StreamExt, channel::mpsc};
@@ -128,23 +128,8 @@ pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataEr
 /// Returns an error if the database fails. The deletion can be repeated then.
 pub async fn delete(config: &Config, owner: &Owner) -> Result<String, PersonalDataError> {
     let database = open(config).await?;
-    let mut chats = 0;
-    loop {
-        let page = database.store.chats(owner, ROWS, None).await?;
-        if page.chats.is_empty() {
-            break;
-        }
-        for chat in page.chats {
-            while let Some(version) = database.store.version(&chat.id).await? {
-                match database.store.delete(&chat.id, version).await {
-                    Ok(()) => chats += 1,
-                    Err(StoreError::Fenced) => tokio::time::sleep(PAUSE).await,
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-    }
-    let Deleted { memories, notes, .. } = delete_all_but_chats(&database, owner).await?;
+    let Deleted { chats, memories, notes } =
+        delete_all(&database, owner, |chat| delete_stored(&database, chat)).await?;
     database.close().await;
     Ok(format!(
         "deleted {chats} chats, {memories} memories and {notes} notes; the decisions about calls (audit_events) are kept for audit_keep\n"
@@ -156,12 +141,44 @@ async fn open(config: &Config) -> Result<Database, PersonalDataError> {
     Ok(fermata_store::open(config.database_url.as_str(), &options).await?)
 }
 
-/// Deletes the owner's memories, their notes and what is known of their client. The number of chats in the result is zero.
-pub(crate) async fn delete_all_but_chats(database: &Database, owner: &Owner) -> Result<Deleted, StoreError> {
+/// Deletes a chat without its server. Returns `false` if it is not there.
+async fn delete_stored(database: &Database, chat: ChatId) -> Result<bool, StoreError> {
+    while let Some(version) = database.store.version(&chat).await? {
+        match database.store.delete(&chat, version).await {
+            Ok(()) => return Ok(true),
+            // A server has written to it meanwhile.
+            Err(StoreError::Fenced) => tokio::time::sleep(PAUSE).await,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
+}
+
+/// Deletes the owner's chats, memories and notes, and what is known of their client. `delete_chat` returns `false` if somebody else has
+/// deleted the chat.
+pub(crate) async fn delete_all<E, W>(
+    database: &Database,
+    owner: &Owner,
+    delete_chat: impl Fn(ChatId) -> W,
+) -> Result<Deleted, E>
+where
+    E: From<StoreError>,
+    W: Future<Output = Result<bool, E>>,
+{
+    let mut chats = 0;
+    loop {
+        let page = database.store.chats(owner, ROWS, None).await?;
+        if page.chats.is_empty() {
+            break;
+        }
+        for chat in page.chats {
+            chats += usize::from(delete_chat(chat.id).await?);
+        }
+    }
     let memories = database.store.delete_memories(owner).await?;
     let notes = database.notes.delete_all(owner).await?;
     database.forget_client(owner).await?;
-    Ok(Deleted { chats: 0, memories, notes })
+    Ok(Deleted { chats, memories, notes })
 }
 
 /// Returns the document in pieces, read as fast as they are taken. It ends with an error if it cannot be read to its end.

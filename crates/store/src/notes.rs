@@ -22,7 +22,7 @@ pub struct Notes {
 pub struct NotePage {
     /// The notes, newest first.
     pub notes: Vec<Note>,
-    /// Where the next page begins; `None` on the last page.
+    /// The cursor of the next page; `None` on the last page.
     pub next: Option<String>,
 }
 
@@ -97,8 +97,10 @@ impl Notes {
             .await?;
         let has_more = notes.len() > limit;
         notes.truncate(limit);
-        let last = notes.last().filter(|_| has_more);
-        let next = last.map(|note| format!("{}.{}", note.created_at.as_microsecond(), note.id));
+        let next = match notes.last() {
+            Some(last) if has_more => Some(format!("{}.{}", last.created_at.as_microsecond(), last.id)),
+            Some(_) | None => None,
+        };
         Ok(NotePage { notes, next })
     }
 

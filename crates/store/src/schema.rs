@@ -122,6 +122,18 @@ impl fmt::Display for Migrated {
 
 // === impl SchemaError ===
 
+impl SchemaError {
+    /// Returns the error of the query that has failed, if one has.
+    pub fn query_error(&self) -> Option<&sqlx::Error> {
+        match self {
+            Self::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
+                Some(error)
+            }
+            Self::Newer(_) | Self::Behind | Self::Failed(_) => None,
+        }
+    }
+}
+
 impl From<MigrateError> for SchemaError {
     fn from(error: MigrateError) -> Self {
         Self::Failed(error)

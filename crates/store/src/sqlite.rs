@@ -92,7 +92,6 @@ impl SqliteDatabase {
 
     /// Fails if the database cannot be written to, or if a write has failed shortly before.
     pub async fn check_writes(&self) -> Result<(), StoreError> {
-        // It is read before the attempt, because one that works forgets it.
         let failure = self.lock_failure().clone();
         match failure {
             // Taking the write lock is what fails on a disk or a file that can only be read.

@@ -1,6 +1,6 @@
 //! Posts to a chat.
 
-use std::sync::Arc;
+use std::{num::NonZero, sync::Arc};
 
 use fermata_protocol::{
     AnswerTarget, ChatBody, MessageId, PlanMode, PostedMessage, Profile, Role, RunId, ToolCallId, ToolChoice,
@@ -243,9 +243,9 @@ impl ChatActor {
         let chats = if self.record().is_none() { limits.chats_per_owner } else { None };
         let bytes = if growth > 0 { limits.bytes_per_owner } else { None };
         let wanted = WantedUsage {
-            chats: chats.map(std::num::NonZero::get),
+            chats: chats.map(NonZero::get),
             bytes: bytes.is_some(),
-            runs_elsewhere: runs.map(std::num::NonZero::get),
+            runs_elsewhere: runs.map(NonZero::get),
         };
         let usage = if wanted == WantedUsage::default() {
             OwnerUsage::default()

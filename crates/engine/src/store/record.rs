@@ -113,7 +113,7 @@ pub struct MessageOutline {
     pub bytes: usize,
 }
 
-/// What is to be counted of an owner's usage. What has a limit is counted up to it, so that the work is bounded.
+/// Says which parts of an owner's usage are counted. A part that has a limit is counted up to that limit, so that the work is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WantedUsage {
     /// The number up to which chats are counted; `None` if they need not be.

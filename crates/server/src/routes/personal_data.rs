@@ -8,6 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::ReadError;
+use fermata_protocol::ChatId;
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -105,21 +106,11 @@ pub async fn export(State(app): State<App>, Identity(owner): Identity) -> Respon
     responses((status = 200, description = "The numbers of what was deleted", body = Deleted), refusals::Any)
 )]
 pub async fn delete(State(app): State<App>, Identity(owner): Identity) -> Result<Json<Deleted>, ApiError> {
-    let mut chats = 0;
-    loop {
-        let page = app.engine().chats(&owner, 100, None).await?;
-        if page.chats.is_empty() {
-            break;
-        }
-        for chat in page.chats {
-            match app.engine().delete(&owner, &chat.id, false).await {
-                Ok(()) => chats += 1,
-                // Somebody else has deleted it.
-                Err(ReadError::NotFound) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-    let rest = personal_data::delete_all_but_chats(app.database(), &owner).await.map_err(ReadError::from)?;
-    Ok(Json(Deleted { chats, ..rest }))
+    let engine = app.engine();
+    let delete_chat = async |chat: ChatId| match engine.delete(&owner, &chat, false).await {
+        Ok(()) => Ok(true),
+        Err(ReadError::NotFound) => Ok(false),
+        Err(error) => Err(error),
+    };
+    Ok(Json(personal_data::delete_all(app.database(), &owner, delete_chat).await?))
 }

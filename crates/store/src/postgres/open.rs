@@ -127,29 +127,28 @@ fn with_limits(options: PgConnectOptions) -> PgConnectOptions {
 /// Migrates the database, or checks that nothing is missing, and looks what it can do, in a session without limits, because a migration may take
 /// long.
 async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Found, OpenError> {
-    let mut connection = connect(options).await?;
-    if let Some(version) = connection.server_version_num()
-        && version < OLDEST
-    {
-        return Err(OpenError::TooOld { server: server(options), version: version / 10_000 });
-    }
-    let mut done = if migrate {
-        schema::migrate(&mut connection).await
-    } else {
-        schema::check(&mut connection).await.map(|()| Migrated { applied: Vec::new() })
-    };
-    let mut attempts = 1;
-    while attempts < LOCK_ATTEMPTS && done.as_ref().is_err_and(is_locked) {
+    let mut attempts = 0;
+    let (mut connection, done) = loop {
+        let mut connection = connect(options).await?;
+        if let Some(version) = connection.server_version_num()
+            && version < OLDEST
+        {
+            return Err(OpenError::TooOld { server: server(options), version: version / 10_000 });
+        }
+        let done = if migrate {
+            schema::migrate(&mut connection).await
+        } else {
+            schema::check(&mut connection).await.map(|()| Migrated { applied: Vec::new() })
+        };
+        attempts += 1;
+        if attempts == LOCK_ATTEMPTS || !done.as_ref().is_err_and(is_locked) {
+            break (connection, done);
+        }
         tracing::warn!(
             "a table is in use by a long query, so a migration that would make others wait is tried again"
         );
-        // What came before it is done.
-        drop(connection);
         tokio::time::sleep(LOCK_PAUSE).await;
-        connection = connect(options).await?;
-        done = schema::migrate(&mut connection).await;
-        attempts += 1;
-    }
+    };
     let database = name(options);
     let migrated = done.map_err(|error| match error {
         SchemaError::Newer(migration) => OpenError::Newer { database, migration },
@@ -177,12 +176,9 @@ async fn connect(options: &PgConnectOptions) -> Result<PgConnection, OpenError> 
 
 /// Returns `true` if a migration has waited as long for a table as it may.
 fn is_locked(fault: &SchemaError) -> bool {
-    let SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = fault
-    else {
-        return false;
-    };
+    let code = fault.query_error().and_then(|error| error.as_database_error()?.code());
     // lock_not_available.
-    error.as_database_error().and_then(|error| error.code()).as_deref() == Some("55P03")
+    code.as_deref() == Some("55P03")
 }
 
 /// Classifies an error by PostgreSQL's table of error codes.
@@ -234,7 +230,8 @@ impl Schema for PgConnection {
         while !sqlx::query_scalar::<_, bool>(take).bind(MIGRATING).fetch_one(&mut *self).await? {
             tokio::time::sleep(TURN).await;
         }
-        // A process that was building an index `concurrently` and was stopped has left one that is of no use and bears its name.
+        // A process that was building an index `concurrently` and was stopped has left one that is of no use and bears its name. Only the
+        // tables are looked at whose indexes migrations build in this way: on others an index may be under way.
         let halves: Vec<String> = sqlx::query_scalar(
             "select format('drop index concurrently if exists %I.%I', pg_namespace.nspname, pg_class.relname)
              from pg_index

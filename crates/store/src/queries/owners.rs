@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::{column::count, connection::Connection, error::Fault, text::text};
 
-/// What is stored for the owner, as far as it is wanted; `None` if the bytes of some of their chats are wanted and were not counted yet.
+/// Counts what is wanted of the owner's usage. The result is `None` if bytes are wanted and those of some chats were not counted yet.
 pub async fn usage(
     connection: &mut Connection<'_>,
     owner: &Owner,

@@ -222,11 +222,8 @@ async fn connect(
 }
 
 fn is_busy(fault: &SchemaError) -> bool {
-    let SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) = fault
-    else {
-        return false;
-    };
-    error.as_database_error().and_then(primary_code) == Some(code::BUSY)
+    let code = fault.query_error().and_then(|error| primary_code(error.as_database_error()?));
+    code == Some(code::BUSY)
 }
 
 fn refused(path: &Path, error: &sqlx::Error) -> OpenError {

@@ -51,9 +51,9 @@ struct Task {
 /// Work that waits for its turn.
 struct Work {
     turn: oneshot::Sender<Turn>,
-    /// Whether to keep what the work has written. If there is no word of it, it is undone.
+    /// Receives `true` if what the work has written is to be kept. If nothing is sent, the work is undone.
     is_kept: oneshot::Receiver<bool>,
-    /// What has become of the transaction. If the work was not kept, this is an error only if what the work has read was undone.
+    /// Is told whether the transaction was committed. Work that was not kept is told, too, because what it has read may have been undone.
     outcome: oneshot::Sender<Result<(), Fault>>,
 }
 
