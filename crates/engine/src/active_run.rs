@@ -48,7 +48,7 @@ use crate::{
     summary::WrittenSummary,
 };
 
-pub(crate) use resuming::{Resumption, read_chunks, read_run};
+pub(crate) use resuming::{Resumption, read_run};
 
 /// A run at work, and its chat.
 pub(crate) struct ActiveRun {

@@ -8,6 +8,7 @@
 //! the run continues in another log: then the reader continues there.
 
 mod reader;
+mod saved;
 #[cfg(test)]
 mod tests;
 
@@ -20,6 +21,8 @@ use crate::position::Position;
 
 pub use reader::Reader;
 pub(crate) use reader::{Start, StreamLocator};
+use saved::UnsavedChunk;
+pub(crate) use saved::read_records;
 
 /// The size of a batch in bytes. A reader that catches up reads batch by batch, so that it does not copy a whole message at once.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -81,8 +84,8 @@ enum Role {
 pub(crate) struct Writer {
     log: Arc<RunLog>,
     staged: Vec<Entry>,
-    /// The number of published entries that are saved.
-    saved: usize,
+    /// What is not saved yet, staged or published.
+    unsaved: Vec<UnsavedChunk>,
 }
 
 // === impl Writer ===
@@ -92,7 +95,7 @@ impl Writer {
     pub fn new(run: RunId) -> Self {
         let entries = Entries { entries: Vec::new(), detachments: Vec::new(), ending: None };
         let log = RunLog { run, entries: Mutex::new(entries), grown: Notify::new() };
-        Self { log: Arc::new(log), staged: Vec::new(), saved: 0 }
+        Self { log: Arc::new(log), staged: Vec::new(), unsaved: Vec::new() }
     }
 
     /// Returns a log as it was saved.
@@ -116,6 +119,7 @@ impl Writer {
                 Role::Other
             };
             self.staged.push(Entry { position: *position, role, frames });
+            saved::add(&mut self.unsaved, *position, chunk);
         }
     }
 
@@ -128,46 +132,15 @@ impl Writer {
         self.log.grown.notify_waiters();
     }
 
-    /// Returns the chunks that have not been saved yet, staged or published, and the position of the first of them. They are all of one
-    /// epoch, because what an earlier process left is saved.
-    pub fn unsaved(&self) -> (Position, Vec<String>) {
-        let log = self.log.lock();
-        let mut unsaved = log.entries[self.saved..].iter().chain(&self.staged).peekable();
-        let first = unsaved.peek().map_or(Position::START.next(), |entry| entry.position);
-        (first, unsaved.map(|entry| entry.frames.to_record()).collect())
-    }
-
-    /// As [`Writer::unsaved`], for a log that ends: consecutive deltas of a text are joined, because they will not be streamed again. A
-    /// joined text has the position of its last delta. Returns runs of consecutive positions, each with its first.
-    pub fn unsaved_joined(&self) -> Vec<(Position, Vec<String>)> {
-        let (first, texts) = self.unsaved();
-        let mut joined: Vec<(Position, UiChunk)> = Vec::new();
-        for (index, text) in texts.iter().enumerate() {
-            let position = first.plus(index);
-            let Ok(chunk) = UiChunk::from_record(text) else { continue };
-            if let Some((last, text)) = joined.last_mut()
-                && text.append_delta(&chunk)
-            {
-                *last = position;
-            } else {
-                joined.push((position, chunk));
-            }
-        }
-        let mut runs: Vec<(Position, Vec<String>)> = Vec::new();
-        for (position, chunk) in joined {
-            match runs.last_mut() {
-                Some((first, chunks)) if first.plus(chunks.len()) == position => {
-                    chunks.push(chunk.to_record());
-                }
-                Some(_) | None => runs.push((position, vec![chunk.to_record()])),
-            }
-        }
-        runs
+    /// Returns the chunks that have not been saved yet, staged or published, as they are saved ([`read_records`] reads them): groups with
+    /// consecutive positions, each with the first of them.
+    pub fn unsaved(&self) -> Vec<(Position, Vec<String>)> {
+        saved::to_records(&self.unsaved)
     }
 
     /// Notes that everything so far is saved.
     pub fn note_saved(&mut self) {
-        self.saved = self.log.lock().entries.len() + self.staged.len();
+        self.unsaved.clear();
     }
 
     /// Detaches the current readers, which are sent these chunks last. The log continues for later readers.
@@ -288,7 +261,7 @@ impl RunLog {
     /// the protocol has no chunk that retracts text.
     ///
     /// A position that is not in the log was given by a process that ended before its chunk was saved, in an epoch that is over; or it is
-    /// in the middle of a text whose deltas were joined.
+    /// in the middle of a text whose deltas an earlier version joined without their lengths.
     pub fn resume_after(&self, profile: Profile, position: Position) -> Option<Start> {
         let log = self.lock();
         let next = log.entries.partition_point(|entry| entry.position <= position);

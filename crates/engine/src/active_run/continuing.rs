@@ -53,7 +53,7 @@ impl ActiveRun {
         let last = self.decide(Event::HandedOver);
         self.log.stage(&last.after.publish);
         let from = self.run.id.clone();
-        for (first, chunks) in self.log.unsaved_joined() {
+        for (first, chunks) in self.log.unsaved() {
             self.unsaved.push(Change::AppendChunks { run: from.clone(), first: first.into(), chunks });
         }
         self.unsaved.push(Change::Posted { profile });

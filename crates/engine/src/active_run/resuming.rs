@@ -12,7 +12,7 @@ use crate::{
     position::Position,
     record::Record,
     run::{Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun},
-    run_log::Writer,
+    run_log::{Writer, read_records},
     services::{Patience, Services},
     store::{Change, RunRecord, StoreError, json_bytes},
 };
@@ -113,19 +113,10 @@ fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
     let settings = if saved.settings.is_null() { saved.state.clone() } else { saved.settings };
     let settings: RunSettings = serde_json::from_value(settings).map_err(corrupt)?;
     let state: RunState = serde_json::from_value(saved.state).map_err(corrupt)?;
-    let log = read_chunks(&saved.chunks)?;
+    let log = read_records(&saved.chunks)?;
     let writer = Writer::restore(saved.id.clone(), &log);
     let run = SavedRun { id: saved.id, message: saved.message, settings, state, calls: saved.calls, log };
     Ok((Run::restore(run).map_err(corrupt)?, writer))
-}
-
-/// Returns the chunks of a log as it was saved.
-pub(crate) fn read_chunks(chunks: &[(u64, String)]) -> Result<Vec<(Position, UiChunk)>, StoreError> {
-    let mut read = Vec::with_capacity(chunks.len());
-    for (position, text) in chunks {
-        read.push(((*position).into(), UiChunk::from_record(text).map_err(corrupt)?));
-    }
-    Ok(read)
 }
 
 /// Ends a run that has ended each process which tried to end it in good order: by its rows alone. Readers that look for it find the

@@ -131,11 +131,13 @@ impl ActiveRun {
         if keeps_message(run, ending) {
             changes.push(Change::PutMessage(Box::new(run.snapshot())));
         }
-        if let Some(ending) = ending {
+        if ending.is_some() || commit.run {
             // A reader that looks for its run after this reads the rest of it.
-            for (first, chunks) in self.log.unsaved_joined() {
+            for (first, chunks) in self.log.unsaved() {
                 changes.push(Change::AppendChunks { run: run.id.clone(), first: first.into(), chunks });
             }
+        }
+        if let Some(ending) = ending {
             changes.push(Change::CloseRun { run: run.id.clone(), outcome: ending.name() });
         } else if commit.run {
             changes.push(Change::SaveRun {
@@ -149,8 +151,6 @@ impl ActiveRun {
                 owner,
                 attempts: self.attempts,
             });
-            let (first, chunks) = self.log.unsaved();
-            changes.push(Change::AppendChunks { run: run.id.clone(), first: first.into(), chunks });
         }
         Ok(changes)
     }

@@ -11,14 +11,13 @@ use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 use super::{ChatActor, ChatState, Handle};
 use crate::{
     AnswerError, CallError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
-    active_run::read_chunks,
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     context::context_usage,
     errors::RequestError,
     position::Position,
     request::{CancelCall, Delete, EditInput, EndGrant, Grants, Rejoin, Resume, Stop, View},
     run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
-    run_log::Writer,
+    run_log::{Writer, read_records},
     services::Patience,
     store::{Change, StoreError},
     view::{Detail, Outline, SHORT_CHAT, shown},
@@ -450,7 +449,7 @@ async fn finished_log(
     run: &RunId,
 ) -> Result<Option<Vec<(Position, UiChunk)>>, ReadError> {
     match store.finished_log(chat, run).await? {
-        Some(chunks) => Ok(Some(read_chunks(&chunks)?)),
+        Some(chunks) => Ok(Some(read_records(&chunks)?)),
         None => Ok(None),
     }
 }

@@ -274,6 +274,8 @@ impl Replica {
         }
         self.writer.stage(&read);
         self.writer.publish();
+        // The instance that owns the run saves it.
+        self.writer.note_saved();
         true
     }
 }

@@ -1,6 +1,7 @@
 //! Writers and readers of one log: what is saved, what is read, and how readers end.
 
 use bytes::Bytes;
+use fermata_protocol::ToolCallId;
 use futures::FutureExt;
 
 use super::*;
@@ -32,11 +33,11 @@ async fn what_is_staged_can_be_saved_but_not_read() {
     let mut log = Writer::new(RunId::new("r"));
     let mut reader = log.read(Profile::V6, Start::default());
     log.stage(&[delta(1)]);
-    assert_eq!(log.unsaved().1.len(), 1);
+    assert_eq!(unsaved(&log), [delta(1)]);
     assert!(reader.next().now_or_never().is_none());
     log.note_saved();
     log.publish();
-    assert!(log.unsaved().1.is_empty());
+    assert!(log.unsaved().is_empty());
     assert!(text(reader.next().await).contains("<1>"));
 }
 
@@ -96,28 +97,80 @@ async fn lost_text_of_a_step_is_retracted_and_lost_reports_are_not() {
     assert!(!after(&log, Profile::V7, "r:2").contains("reset-step"), "it has seen nothing of the step");
 }
 
+fn records(log: &Writer) -> Vec<(u64, String)> {
+    let groups = log.unsaved();
+    let placed = |(first, records): (Position, Vec<String>)| (u64::from(first)..).zip(records);
+    groups.into_iter().flat_map(placed).collect()
+}
+
+fn unsaved(log: &Writer) -> Vec<(Position, UiChunk)> {
+    read_records(&records(log)).unwrap()
+}
+
+fn input_delta(number: u64, call: &str, text: &str) -> (Position, UiChunk) {
+    (
+        at(number),
+        UiChunk::ToolInputDelta { tool_call_id: ToolCallId::new(call), input_text_delta: text.into() },
+    )
+}
+
 #[tokio::test]
-async fn deltas_are_joined_when_the_log_ends() {
+async fn deltas_are_saved_as_one_and_read_one_by_one() {
     let mut log = Writer::new(RunId::new("r"));
-    log.append(&[(at(1), UiChunk::StartStep), delta(2), delta(3), delta(4), (at(5), UiChunk::FinishStep)]);
-    let whole = log.unsaved_joined();
+    let words = |number, text: &str| {
+        (at(number), UiChunk::TextDelta { id: "t".into(), delta: text.into(), provider_metadata: None })
+    };
+    let chunks = [
+        (at(1), UiChunk::StartStep),
+        words(2, "Grü"),
+        words(3, ""),
+        words(4, "ße "),
+        (at(5), UiChunk::TextEnd { id: "t".into(), provider_metadata: None, citations: None }),
+        input_delta(6, "a", "{"),
+        input_delta(7, "b", "{"),
+        input_delta(8, "b", "}"),
+        (at(9), UiChunk::FinishStep),
+        // A later epoch.
+        words(1 << 40, "x"),
+        words((1 << 40) + 2, "y"),
+    ];
+    log.append(&chunks);
+    let records = records(&log);
     assert_eq!(
-        whole.iter().map(|(first, texts)| (u64::from(*first), texts.len())).collect::<Vec<_>>(),
-        [(1, 1), (4, 2)]
+        records.iter().map(|(position, _)| *position).collect::<Vec<_>>(),
+        [1, 4, 5, 6, 8, 9, 1 << 40, (1 << 40) + 2]
     );
-    assert!(whole[1].1[0].contains("<2><3><4>"));
-    let positioned = whole
-        .iter()
-        .flat_map(|(first, texts)| texts.iter().enumerate().map(|(index, text)| (first.plus(index), text)));
-    let chunks: Vec<_> = positioned.map(|(seq, text)| (seq, UiChunk::from_record(text).unwrap())).collect();
+    assert_eq!(records[1].1, r#"{"type":"text-delta","id":"t","delta":"Grüße ","lengths":[4,0,4]}"#);
+    assert_eq!(read_records(&records).unwrap(), chunks);
+    let restored = Writer::restore(RunId::new("r"), &chunks);
+    assert!(restored.unsaved().is_empty());
+    for position in 1..=9 {
+        let there = Start { after: at(position), prologue: Vec::new() };
+        assert_eq!(restored.log().resume_after(Profile::V5, at(position)), Some(there), "{position}");
+    }
+}
+
+#[test]
+fn deltas_that_an_earlier_version_joined_are_read_as_one() {
+    let record = r#"{"type":"text-delta","id":"t","delta":"<2><3><4>"}"#;
+    let chunks = read_records(&[(1, r#"{"type":"start-step"}"#.into()), (4, record.into())]).unwrap();
+    assert_eq!(chunks.len(), 2);
     let kept = Writer::restore(RunId::new("r"), &chunks);
-    assert_eq!(
-        kept.log().resume_after(Profile::V6, at(4)),
-        Some(Start { after: at(4), prologue: Vec::new() })
-    );
-    assert_eq!(kept.log().resume_after(Profile::V6, at(3)), None, "in the middle of the joined text");
-    let again = Start { after: at(1), prologue: vec![UiChunk::ResetStep] };
-    assert_eq!(kept.log().resume_after(Profile::V7, at(3)), Some(again));
+    let after = |profile, position| kept.log().resume_after(profile, at(position));
+    assert_eq!(after(Profile::V6, 4), Some(Start { after: at(4), prologue: Vec::new() }));
+    assert_eq!(after(Profile::V6, 3), None, "in the middle of the joined text");
+    assert_eq!(after(Profile::V7, 3), Some(Start { after: at(1), prologue: vec![UiChunk::ResetStep] }));
+}
+
+#[test]
+fn lengths_that_do_not_fit_the_text_are_an_error() {
+    for (position, lengths) in [(9, "[1,1]"), (9, "[1,1,4]"), (1, "[1,1,1]"), (9, "[3,18446744073709551615]")]
+    {
+        let record = format!(r#"{{"type":"text-delta","id":"t","delta":"abc","lengths":{lengths}}}"#);
+        assert!(read_records(&[(position, record)]).is_err(), "{lengths} at {position}");
+    }
+    let record = r#"{"type":"text-delta","id":"t","delta":"ü","lengths":[1,1]}"#;
+    assert!(read_records(&[(9, record.into())]).is_err(), "in the middle of a character");
 }
 
 /// Locates every run in one log.
@@ -204,12 +257,10 @@ async fn a_writer_that_is_lost_ends_its_readers_with_an_error() {
 async fn what_was_saved_is_not_saved_again() {
     let mut log = Writer::new(RunId::new("r"));
     log.append(&[delta(1)]);
-    assert_eq!(log.unsaved().1.len(), 1);
+    assert_eq!(unsaved(&log), [delta(1)]);
     log.note_saved();
     log.append(&[delta(2)]);
-    let (first, unsaved) = log.unsaved();
-    assert_eq!((first, unsaved.len()), (at(2), 1));
-    assert_eq!(UiChunk::from_record(&unsaved[0]).unwrap(), delta(2).1);
+    assert_eq!(unsaved(&log), [delta(2)]);
 }
 
 #[tokio::test]
