@@ -10,6 +10,7 @@ use url::{Host, Url};
 use crate::{
     model::{ModelContent, ModelMessage},
     public_hosts::is_public_host,
+    store::STORED_FILE,
 };
 
 /// The files that a model gets by URL. Data URLs are always passed on, because nothing has to be fetched for them.
@@ -107,7 +108,7 @@ impl FileUrls {
     /// Applies the rule to one piece of content: a file that is refused is replaced by a text with its URL.
     pub(crate) fn apply(&self, piece: &mut ModelContent) {
         let ModelContent::File { media_type, url, filename } = piece else { return };
-        if is_data(url) {
+        if is_data(url) || url.starts_with(STORED_FILE) {
             return;
         }
         match self.check(url) {
@@ -219,6 +220,7 @@ mod tests {
             "blob:https://example.com/1",
             "https://",
             "javascript:1",
+            "stored-file:1",
         ];
         for files in [FileUrls::Data, FileUrls::Https] {
             refused(&files, &other);

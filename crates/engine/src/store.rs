@@ -27,8 +27,8 @@ pub use memories::Memories;
 pub use memory::MemoryStore;
 pub use page::{ChatPage, ChatSummary};
 pub use record::{
-    ChatOwner, ChatRecord, MessageOutline, OwnerUsage, RunRecord, SummaryRecord, Version, WantedUsage,
-    json_bytes,
+    ChatOwner, ChatRecord, Files, MessageOutline, OwnerUsage, RunRecord, STORED_FILE, SummaryRecord, Version,
+    WantedUsage, json_bytes,
 };
 
 /// Everything that survives the process.

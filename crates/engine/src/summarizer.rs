@@ -19,7 +19,7 @@ use crate::{
     model::{ModelError, ModelEvent, ModelRequest, Usage},
     model_metrics::record_model_call,
     services::Services,
-    store::StoreError,
+    store::{Files, StoreError},
     summary::{
         Covered, MemoryPlan, SummaryPlan, SummaryQuestion, WrittenSummary, ask_again, memory_question,
         question, read_answer,
@@ -86,7 +86,7 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
     let begin = previous.as_ref().map_or(0, |covered| covered.messages);
     // With the message after them, which tells whether a turn ends there.
     let last = if rest.is_some() { usize::MAX } else { most.saturating_add(1) };
-    let read = services.store.messages_at(chat, begin..last).await?;
+    let read = services.store.messages_at(chat, begin..last, Files::ByName).await?;
     let most = end_for(&read, most.saturating_sub(begin), rest);
     let is_end =
         |count: usize| count <= most && read.get(count).is_some_and(|message| message.role == Role::User);

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ReadError, Store,
-    store::{MessageOutline, StoreError, SummaryRecord},
+    store::{Files, MessageOutline, StoreError, SummaryRecord},
     summary::Covered,
 };
 
@@ -195,7 +195,8 @@ impl ChatPages {
                 bytes += message.bytes;
                 self.position += 1;
             }
-            let messages = self.store.messages_at(&self.chat.id, begins..self.position).await?;
+            let messages =
+                self.store.messages_at(&self.chat.id, begins..self.position, Files::Inline).await?;
             let expected = &outline.messages[begins..self.position];
             if !messages.iter().map(|message| &message.id).eq(expected.iter().map(|message| &message.id)) {
                 return Err(StoreError::Fenced.into());

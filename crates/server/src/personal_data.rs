@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use fermata_engine::{
     SummaryView,
     store::{
-        ChatSummary, StoreError,
+        ChatSummary, Files, StoreError,
         memories::{Memory as StoredMemory, MemoryFilter, MemorySource},
     },
 };
@@ -284,7 +284,7 @@ impl Writer {
         self.send(format!("{comma}{},\"messages\":[", &head[..head.len() - 1])).await?;
         let mut separator = "";
         for begin in (0..chat.messages).step_by(MESSAGES) {
-            let messages = store.messages_at(&listed.id, begin..begin + MESSAGES).await?;
+            let messages = store.messages_at(&listed.id, begin..begin + MESSAGES, Files::Inline).await?;
             let messages: Vec<_> = messages.iter().map(|message| chat.profile.message(message)).collect();
             self.send_items(&mut separator, &messages).await?;
         }

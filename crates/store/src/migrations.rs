@@ -17,6 +17,11 @@ macro_rules! migrations {
     };
 }
 
+/// The number of the newest of these migrations.
+pub fn newest(migrator: &Migrator) -> i64 {
+    migrator.iter().map(|migration| migration.version).max().unwrap_or_default()
+}
+
 /// The migrations of a SQLite database.
 pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0001_chats"
@@ -45,6 +50,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0024_runs_at_work_by_driver"
     "0025_audit_events_by_owner"
     "0026_owners_of_runs"
+    "0027_values_elsewhere"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -71,6 +77,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0020_owners_of_runs"
     "0021_owners_of_open_runs"
     "0022_open_runs_by_owner"
+    "0023_values_elsewhere"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

@@ -7,6 +7,8 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
+use crate::migrations::newest;
+
 /// The table in which sqlx notes the migrations that were applied.
 const APPLIED: &str = "_sqlx_migrations";
 
@@ -99,8 +101,7 @@ async fn check_floor<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
         return Ok(());
     }
     let floor = connection.floor().await?;
-    let newest = S::migrations().iter().map(|migration| migration.version).max().unwrap_or_default();
-    if newest < floor { Err(SchemaError::Newer(floor)) } else { Ok(()) }
+    if newest(S::migrations()) < floor { Err(SchemaError::Newer(floor)) } else { Ok(()) }
 }
 
 /// The number and the checksum of each migration that was applied.

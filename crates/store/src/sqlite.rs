@@ -14,6 +14,7 @@ use sqlx::SqlitePool;
 use crate::{
     connection::{Connection, Turn},
     error::{Fault, failed},
+    migrations::{SQLITE, newest},
     queries::{clock_marks, instances},
     text::text,
 };
@@ -192,10 +193,12 @@ async fn renew(connection: &mut Connection<'_>, instance: &InstanceId) -> Result
     // synchronisation with the disk.
     let added = connection
         .query(
-            "insert into instances (id, joined_at) values ($1, cast(unixepoch('subsec') * 1000000 as integer))
+            "insert into instances (id, joined_at, knows)
+             values ($1, cast(unixepoch('subsec') * 1000000 as integer), $2)
              on conflict (id) do nothing",
         )
         .bind(text(instance.as_str()))
+        .bind(newest(&SQLITE))
         .execute()
         .await?;
     Ok(added == 1)

@@ -7,8 +7,9 @@ use std::{fmt, ops::Range};
 
 use async_trait::async_trait;
 use fermata_engine::store::{
-    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
-    MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, WantedUsage, page::Cursor,
+    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined, LockStore,
+    Membership, MessageOutline, OwnerUsage, Renewed, STORED_FILE, StoreError, SummaryRecord, Version,
+    WantedUsage, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -17,7 +18,7 @@ use jiff::Timestamp;
 use crate::{
     Notes, OpenError, OpenOptions,
     backend::Backend,
-    connection::PooledConnection,
+    connection::{PooledConnection, Transaction},
     postgres::{self, is_postgres},
     queries::{
         audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, plans, runs, summaries,
@@ -108,7 +109,7 @@ impl ChatStore for SqlStore {
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
-        self.messages_at(chat, 0..usize::MAX).await
+        self.messages_at(chat, 0..usize::MAX, Files::Inline).await
     }
 
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
@@ -119,13 +120,39 @@ impl ChatStore for SqlStore {
         &self,
         chat: &ChatId,
         positions: Range<usize>,
+        files: Files,
     ) -> Result<Vec<UiMessage>, StoreError> {
         let positions = &positions;
-        self.backend.read(|mut db| async move { messages::at(&mut db.get(), chat, positions).await }).await
+        let read = |mut db: PooledConnection| async move {
+            messages::at(&mut db.get(), chat, positions, files).await
+        };
+        if let Some(messages) = self.backend.read(read).await? {
+            return Ok(messages);
+        }
+        let read = |mut snapshot: Transaction| async move {
+            let messages = messages::at(&mut snapshot.get(), chat, positions, files).await?;
+            Ok((snapshot, messages))
+        };
+        self.backend.snapshot(read).await?.ok_or_else(lacks_value)
+    }
+
+    async fn file(&self, chat: &ChatId, name: &str) -> Result<Option<String>, StoreError> {
+        let Some(hash) = name.strip_prefix(STORED_FILE) else { return Ok(None) };
+        self.backend
+            .read(|mut db| async move { messages::elsewhere::file(&mut db.get(), chat, hash).await })
+            .await
     }
 
     async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {
-        self.backend.read(|mut db| async move { messages::find(&mut db.get(), chat, id).await }).await
+        let read = |mut db: PooledConnection| async move { messages::find(&mut db.get(), chat, id).await };
+        if let Some(found) = self.backend.read(read).await? {
+            return Ok(found);
+        }
+        let read = |mut snapshot: Transaction| async move {
+            let found = messages::find(&mut snapshot.get(), chat, id).await?;
+            Ok((snapshot, found))
+        };
+        self.backend.snapshot(read).await?.ok_or_else(lacks_value)
     }
 
     async fn last_message(
@@ -334,6 +361,10 @@ impl Membership for SqlStore {
             Backend::Postgres(_) => true,
         }
     }
+}
+
+fn lacks_value() -> StoreError {
+    StoreError::Corrupt("a file or a call to which a message refers is not there".into())
 }
 
 #[async_trait]

@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use super::{ActiveRun, ModelStream, StepWork, SummaryWork, spans::model_span};
 use crate::{
     context::{Fit, Fitted, Goal, History, ModelContext, Window},
-    model::{ModelError, ModelRequest},
+    model::{ModelContent, ModelError, ModelMessage, ModelRequest},
     prompt::{PromptContext, prompt},
     run::{Compaction, CompactionState, Event},
     services::{Patience, Services},
-    store::StoreError,
+    store::{Files, STORED_FILE, StoreError},
     summarizer::{self, WriteError},
     summary::{SummaryPlan, WrittenSummary},
 };
@@ -33,7 +33,7 @@ pub(super) struct ReadMessages {
 
 impl ReadMessages {
     async fn from(services: &Services, chat: &ChatId, first: usize) -> Result<Self, StoreError> {
-        let read = || services.store.messages_at(chat, first..usize::MAX);
+        let read = || services.store.messages_at(chat, first..usize::MAX, Files::ByName);
         let messages = services.patiently(Patience::Run, read).await?;
         Ok(Self { first, messages })
     }
@@ -88,15 +88,13 @@ impl ActiveRun {
             if fitted.fit != context.fit {
                 self.save_fit(fitted.fit.clone()).await?;
             }
-            self.send(fitted, overflows);
-            return Ok(());
+            return self.send(fitted, overflows).await;
         }
         self.record.context.was_full = true;
         let context = &self.record.context;
         if context.is_paused(self.services.clock.now()) {
             self.save_fit(fitted.fit.clone()).await?;
-            self.send(fitted, overflows);
-            return Ok(());
+            return self.send(fitted, overflows).await;
         }
         let plan = SummaryPlan {
             reason,
@@ -166,8 +164,7 @@ impl ActiveRun {
         if fitted.fit != self.record.context.fit {
             self.save_fit(fitted.fit.clone()).await?;
         }
-        self.send(fitted, overflows);
-        Ok(())
+        self.send(fitted, overflows).await
     }
 
     /// Asks the model again for the step with less, because the provider has refused the request for its length, or may have, before it
@@ -244,8 +241,9 @@ impl ActiveRun {
         self.record.commit(&self.services, Patience::Run, vec![change]).await
     }
 
-    fn send(&mut self, fitted: Fitted, overflows: u32) {
+    async fn send(&mut self, fitted: Fitted, overflows: u32) -> Result<(), StoreError> {
         let Fitted { request, estimated, .. } = fitted;
+        let request = with_files(&self.services, &self.record.chat, request).await?;
         let (_, choice) = self.run.settings.answering(&self.policies);
         let model = choice.model.clone();
         let name = Arc::<str>::from(model.name());
@@ -273,5 +271,32 @@ impl ActiveRun {
             span: model_span(&name, &self.run),
             model: name,
         });
+        Ok(())
     }
+}
+
+/// Puts the files of the chat into a request. They are read only now, because they may be large.
+async fn with_files(
+    services: &Services,
+    chat: &ChatId,
+    mut request: ModelRequest,
+) -> Result<ModelRequest, StoreError> {
+    for message in &mut request.messages {
+        let ModelMessage::User(content) = message else { continue };
+        for piece in content {
+            let ModelContent::File { media_type, url, filename } = piece else { continue };
+            if !url.starts_with(STORED_FILE) {
+                continue;
+            }
+            let read = || services.store.file(chat, url);
+            match services.patiently(Patience::Run, read).await? {
+                Some(data_url) => *url = data_url,
+                None => {
+                    let name = filename.as_deref().unwrap_or("a file");
+                    *piece = ModelContent::Text(format!("[{name} ({media_type}) is not there any more]"));
+                }
+            }
+        }
+    }
+    Ok(request)
 }

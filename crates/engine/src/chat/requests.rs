@@ -19,7 +19,7 @@ use crate::{
     run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
     run_log::{Writer, read_records},
     services::Patience,
-    store::{Change, StoreError},
+    store::{Change, Files, StoreError},
     view::{Detail, Outline, SHORT_CHAT, shown},
 };
 
@@ -370,7 +370,7 @@ impl ChatActor {
         answer: &CallAnswer,
     ) -> Result<Receipt, AnswerError> {
         let (store, chat) = (&self.services.store, &self.mailbox.chat);
-        let mut messages = store.messages(chat).await?;
+        let mut messages = store.messages_at(chat, 0..usize::MAX, Files::ByName).await?;
         if let Some(active) = self.active() {
             messages.push(active.run.snapshot());
         }

@@ -22,7 +22,7 @@ use crate::{
     },
     run_log::{Start, Writer},
     services::{OpenRun, Patience, PolicySnapshot},
-    store::{Change, OwnerUsage, StoreError, WantedUsage, json_bytes},
+    store::{Change, Files, OwnerUsage, StoreError, WantedUsage, json_bytes},
 };
 
 impl Handle for Box<Submission> {
@@ -164,7 +164,8 @@ impl ChatActor {
             return Err(SubmitError::NoSuchCall);
         };
         // A call keeps its record when an edit drops its message.
-        let messages = self.services.store.messages(&self.mailbox.chat).await?;
+        let messages =
+            self.services.store.messages_at(&self.mailbox.chat, 0..usize::MAX, Files::ByName).await?;
         let mut parts = messages.iter().flat_map(|message| &message.parts).filter_map(UiPart::as_tool);
         if parts.all(|part| part.tool_call_id != call.id) {
             return Err(SubmitError::NoSuchCall);

@@ -11,7 +11,7 @@ use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 
 use super::{
-    Change, ChatOwner, ChatPage, ChatRecord, InstanceId, MessageOutline, OwnerUsage, StoreError,
+    Change, ChatOwner, ChatPage, ChatRecord, Files, InstanceId, MessageOutline, OwnerUsage, StoreError,
     SummaryRecord, Version, WantedUsage,
 };
 
@@ -34,8 +34,15 @@ pub trait ChatStore: Send + Sync {
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError>;
 
     /// Returns the chat's messages at these positions, as far as the chat has them.
-    async fn messages_at(&self, chat: &ChatId, positions: Range<usize>)
-    -> Result<Vec<UiMessage>, StoreError>;
+    async fn messages_at(
+        &self,
+        chat: &ChatId,
+        positions: Range<usize>,
+        files: Files,
+    ) -> Result<Vec<UiMessage>, StoreError>;
+
+    /// Returns the data URL of a file by the name that [`Files::ByName`] has given it; `None` if the chat has no such file.
+    async fn file(&self, chat: &ChatId, name: &str) -> Result<Option<String>, StoreError>;
 
     /// Returns the chat's message of this id, with its position.
     async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError>;

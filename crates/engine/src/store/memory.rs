@@ -14,8 +14,9 @@ use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
 use super::{
-    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore, Membership,
-    MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, WantedUsage, json_bytes,
+    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined, LockStore,
+    Membership, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, WantedUsage,
+    json_bytes,
     page::{self, Cursor},
 };
 use chat::{StoredChat, StoredRun};
@@ -138,9 +139,14 @@ impl ChatStore for MemoryStore {
         &self,
         chat: &ChatId,
         positions: Range<usize>,
+        _: Files,
     ) -> Result<Vec<UiMessage>, StoreError> {
         let messages = self.messages(chat).await?;
         Ok(messages.into_iter().skip(positions.start).take(positions.len()).collect())
+    }
+
+    async fn file(&self, _: &ChatId, _: &str) -> Result<Option<String>, StoreError> {
+        Ok(None)
     }
 
     async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {

@@ -1,6 +1,6 @@
 //! Chats and runs as they are saved.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, io};
 
 use fermata_protocol::{MessageId, Profile, RunId, RunStatus, Show, UiMessage};
 use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
@@ -113,6 +113,18 @@ pub struct MessageOutline {
     pub bytes: usize,
 }
 
+/// The form in which messages have the files that were sent as data URLs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Files {
+    /// With their data URLs.
+    Inline,
+    /// A store that keeps a file by itself may put its name in place of the data URL: a text that begins with [`STORED_FILE`].
+    ByName,
+}
+
+/// Begins the name of a file in place of its URL.
+pub const STORED_FILE: &str = "stored-file:";
+
 /// Says which parts of an owner's usage are counted. A part that has a limit is counted up to that limit, so that the work is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WantedUsage {
@@ -137,7 +149,25 @@ pub struct OwnerUsage {
 
 /// Returns the size of a message as it is saved.
 pub fn json_bytes(message: &UiMessage) -> usize {
-    serde_json::to_vec(message).map_or(0, |json| json.len())
+    let mut counter = Counter(0);
+    match serde_json::to_writer(&mut counter, message) {
+        Ok(()) => counter.0,
+        Err(_) => 0,
+    }
+}
+
+/// Counts what is written.
+struct Counter(usize);
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 // === impl Version ===

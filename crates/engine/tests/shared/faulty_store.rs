@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, InstanceId, Joined, LockStore,
+        Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined, LockStore,
         Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version,
         WantedUsage,
     },
@@ -167,11 +167,16 @@ impl ChatStore for FaultyStore {
         &self,
         chat: &ChatId,
         positions: Range<usize>,
+        files: Files,
     ) -> Result<Vec<UiMessage>, StoreError> {
         self.before_read().await?;
-        let messages = self.store.messages_at(chat, positions).await?;
+        let messages = self.store.messages_at(chat, positions, files).await?;
         self.messages_read.fetch_add(messages.len(), Ordering::SeqCst);
         Ok(messages)
+    }
+    async fn file(&self, chat: &ChatId, name: &str) -> Result<Option<String>, StoreError> {
+        self.before_read().await?;
+        self.store.file(chat, name).await
     }
     async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError> {
         self.wait_while_blocked().await;

@@ -80,6 +80,43 @@ async fn a_file_that_leads_into_the_operators_network_is_refused_and_never_hande
 }
 
 #[tokio::test]
+async fn a_picture_reaches_the_model_in_each_turn_and_stays_as_it_was_sent() {
+    let picture = format!("data:image/png;base64,{}", "A".repeat(100_000));
+    let file = |url: &str| json!({"type": "file", "mediaType": "image/png", "url": url, "filename": "a.png"});
+    let app = TestApp::new([(); 3].map(|()| scripted::says("I see."))).await;
+    let looks = json!({"role": "user", "parts": [{"type": "text", "text": "Look"}, file(&picture)]});
+    app.open(json!({"id": "c", "messages": [looks]})).await.end().await;
+    app.open(says("c", "And now?")).await.end().await;
+    for request in app.model.requests() {
+        let sent = request.messages.iter().find_map(|message| match message {
+            ModelMessage::User(content) => Some(content.clone()),
+            _ => None,
+        });
+        let expected = [
+            ModelContent::Text("Look".into()),
+            ModelContent::File {
+                media_type: "image/png".into(),
+                url: picture.clone(),
+                filename: Some("a.png".into()),
+            },
+        ];
+        assert_eq!(sent.expect("a user message"), expected);
+    }
+    let shown = app.get("/api/chat/c").await.json();
+    assert_eq!(shown["messages"][0]["parts"][1], file(&picture));
+    // The name under which the store keeps a file is no URL: who sends one is refused, and one in an imported history leads nowhere.
+    let named = file("stored-file:aa");
+    let post = json!({"id": "d", "messages": [{"role": "user", "parts": [named]}]});
+    app.post("/api/chat", post).await.problem(422, "invalid_request");
+    let old = json!({"role": "user", "parts": [named]});
+    let said = json!({"role": "assistant", "parts": [{"type": "text", "text": "Yes?"}]});
+    let new = json!({"role": "user", "content": "What was it?"});
+    app.open(json!({"id": "e", "messages": [old, said, new]})).await.end().await;
+    let messages = format!("{:?}", app.model.requests().last().expect("a request").messages);
+    assert!(messages.contains("[a.png (image/png) is not there any more]"), "{messages}");
+}
+
+#[tokio::test]
 async fn a_post_streams_a_message_to_its_end() {
     let app = TestApp::new([scripted::says("Hello.")]).await;
     let mut stream = app.open(says("c", "hi")).await;

@@ -27,6 +27,7 @@ use crate::{
     column::read_time,
     connection::Connection,
     error::{Fault, failed},
+    migrations::{POSTGRES, newest},
     queries::{clock_marks, instances},
     text::{Text, text},
 };
@@ -297,14 +298,16 @@ impl Session {
     /// Notes the instance and its session. Returns true if its row was not there.
     async fn note(&mut self, instance: &InstanceId) -> Result<bool, Fault> {
         let added: bool = sqlx::query_scalar(
-            "insert into instances (id, session, joined_at, beat_at)
-             values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3)
-             on conflict (id) do update set session = excluded.session, beat_at = excluded.beat_at
+            "insert into instances (id, session, joined_at, beat_at, knows)
+             values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4)
+             on conflict (id) do update
+             set session = excluded.session, beat_at = excluded.beat_at, knows = excluded.knows
              returning xmax = 0",
         )
         .bind(text(instance.as_str()))
         .bind(i64::from(self.number))
         .bind(NEVER_SILENT)
+        .bind(newest(&POSTGRES))
         .fetch_one(&mut self.connection)
         .await
         .map_err(failed)?;

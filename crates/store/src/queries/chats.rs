@@ -239,7 +239,7 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
             "select fence, owner, profile, client, show,
                 coalesce((select max(position) + 1 from messages where messages.chat_id = chats.id), 0) as messages,
                 coalesce(bytes, cast((
-                    select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id
+                    select coalesce(sum(octet_length(body) + bytes_elsewhere), 0) from messages where messages.chat_id = chats.id
                 ) as bigint)) as bytes, assistant, model, context,
                 stage, requires_confirm, last_tool, last_result
              from chats where id = $1",

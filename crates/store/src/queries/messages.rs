@@ -1,30 +1,37 @@
 //! The messages of a chat, in order. Positions have no gaps: messages are added at the end and dropped from the end.
 
+pub mod elsewhere;
+
 use std::ops::Range;
 
-use fermata_engine::store::{MessageOutline, page::title};
+use fermata_engine::store::{Files, MessageOutline, page::title};
 use fermata_protocol::{ChatId, MessageId, Role, UiMessage};
 
 use crate::{
-    column::{count, json, name, read_json},
+    column::{count, name},
     connection::Connection,
     error::Fault,
     text::{Text, text},
 };
 
 pub async fn put(connection: &mut Connection<'_>, chat: &ChatId, message: &UiMessage) -> Result<(), Fault> {
+    let stored = elsewhere::store(connection, chat, message).await?;
     connection
         .query(
-            "insert into messages (chat_id, position, id, role, heading, body)
-             values ($1, (select coalesce(max(position) + 1, 0) from messages where chat_id = $1), $2, $3, $4, $5)
+            "insert into messages (chat_id, position, id, role, heading, body, elsewhere, bytes_elsewhere)
+             values ($1, (select coalesce(max(position) + 1, 0) from messages where chat_id = $1),
+                $2, $3, $4, $5, $6, $7)
              on conflict (chat_id, id) do update
-             set role = excluded.role, heading = excluded.heading, body = excluded.body",
+             set role = excluded.role, heading = excluded.heading, body = excluded.body,
+                elsewhere = excluded.elsewhere, bytes_elsewhere = excluded.bytes_elsewhere",
         )
         .bind(chat.as_str())
         .bind(text(message.id.as_str()))
         .bind(name(&message.role)?)
         .bind(title(message).as_deref().map(text))
-        .bind(json(message)?)
+        .bind(stored.body)
+        .bind(stored.elsewhere)
+        .bind(count(stored.bytes_elsewhere))
         .execute()
         .await?;
     Ok(())
@@ -37,14 +44,14 @@ pub async fn truncate(connection: &mut Connection<'_>, chat: &ChatId, keep: usiz
         .bind(count(keep))
         .execute()
         .await?;
-    Ok(())
+    elsewhere::drop_files(connection, chat).await
 }
 
 pub async fn outline(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<MessageOutline>, Fault> {
     // Neither database reads a body for its length alone.
     let rows: Vec<(Text, i64)> = connection
         .query(
-            "select id, cast(octet_length(body) as bigint) from messages
+            "select id, cast(octet_length(body) + bytes_elsewhere as bigint) from messages
              where chat_id = $1 order by position",
         )
         .bind(chat.as_str())
@@ -57,14 +64,16 @@ pub async fn outline(connection: &mut Connection<'_>, chat: &ChatId) -> Result<V
     Ok(rows.into_iter().map(outline).collect())
 }
 
+/// The messages at these positions; `None` if they have changed between two queries.
 pub async fn at(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     positions: &Range<usize>,
-) -> Result<Vec<UiMessage>, Fault> {
-    let bodies: Vec<(String,)> = connection
+    files: Files,
+) -> Result<Option<Vec<UiMessage>>, Fault> {
+    let rows: Vec<(String, Option<String>)> = connection
         .query(
-            "select body from messages
+            "select body, elsewhere from messages
              where chat_id = $1 and position >= $2 and position < $3
              order by position",
         )
@@ -73,23 +82,24 @@ pub async fn at(
         .bind(count(positions.end))
         .fetch_all()
         .await?;
-    bodies.iter().map(|(body,)| Ok(read_json("a message", body)?)).collect()
+    elsewhere::read(connection, chat, rows, files).await
 }
 
-/// The message of this id, with its position.
+/// The message of this id, with its position, if there is one; the outer `None` if it has changed between two queries.
 pub async fn find(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     id: &MessageId,
-) -> Result<Option<(usize, UiMessage)>, Fault> {
-    let found: Option<(i64, String)> = connection
-        .query("select position, body from messages where chat_id = $1 and id = $2")
+) -> Result<Option<Option<(usize, UiMessage)>>, Fault> {
+    let found: Option<(i64, String, Option<String>)> = connection
+        .query("select position, body, elsewhere from messages where chat_id = $1 and id = $2")
         .bind(chat.as_str())
         .bind(text(id.as_str()))
         .fetch_optional()
         .await?;
-    let Some((position, body)) = found else { return Ok(None) };
-    Ok(Some((index(position), read_json("a message", &body)?)))
+    let Some((position, body, elsewhere)) = found else { return Ok(Some(None)) };
+    let read = elsewhere::read(connection, chat, vec![(body, elsewhere)], Files::Inline).await?;
+    Ok(read.map(|messages| messages.into_iter().next().map(|message| (index(position), message))))
 }
 
 /// The position and the id of the last message before a position, or of the last one with this role.

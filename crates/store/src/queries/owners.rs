@@ -69,7 +69,7 @@ pub async fn count_bytes(transaction: &mut Connection<'_>, owner: &Owner) -> Res
         // A commit that adds a message writes to the chat's row first, so once the row is locked, the sum sees all messages.
         "update chats set bytes = bytes where owner = $1 and bytes is null",
         "update chats
-         set bytes = (select coalesce(sum(octet_length(body)), 0) from messages where messages.chat_id = chats.id)
+         set bytes = (select coalesce(sum(octet_length(body) + bytes_elsewhere), 0) from messages where messages.chat_id = chats.id)
          where owner = $1 and bytes is null",
     ] {
         transaction.query(count).bind(text(owner.as_str())).execute().await?;

@@ -260,7 +260,7 @@ pub async fn find_open(
         .query(
             "select id, message_id, state, waiting, attempts,
                 (select id from instances where instances.id = runs.driver) as owner,
-                (select cast(octet_length(body) as bigint) from messages
+                (select cast(octet_length(body) + bytes_elsewhere as bigint) from messages
                  where messages.chat_id = runs.chat_id and messages.id = runs.message_id) as message_bytes,
                 (select settings from run_settings
                  where run_settings.chat_id = runs.chat_id and run_settings.run_id = runs.id) as settings

@@ -46,6 +46,7 @@ macro_rules! in_every_store {
 
 mod fixtures;
 mod instances;
+mod large_values;
 mod memories;
 mod memory_vectors;
 mod notes;
@@ -65,7 +66,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_engine::{
     Store,
-    store::{Change, ChatPage, StoreError},
+    store::{Change, ChatPage, Files, StoreError},
 };
 use fermata_protocol::{
     AnswerKind, AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage,
@@ -239,7 +240,7 @@ async fn messages_are_dropped_from_the_end(store: AnyStore) {
 async fn messages_are_outlined_and_read_in_part(store: AnyStore) {
     let id = chat("a");
     assert_eq!(store.outline(&id).await.unwrap(), []);
-    assert_eq!(store.messages_at(&id, 0..9).await.unwrap(), []);
+    assert_eq!(store.messages_at(&id, 0..9, Files::Inline).await.unwrap(), []);
     let said = [user("1", "one"), user("2", "zwölf \u{1f980}"), user("3\u{0}", "x".repeat(100_000).as_str())];
     commit(&store, &id, [vec![create(alice())], said.clone().map(put).to_vec()].concat()).await;
     let outline = store.outline(&id).await.unwrap();
@@ -248,9 +249,9 @@ async fn messages_are_outlined_and_read_in_part(store: AnyStore) {
         assert_eq!(outlined.bytes, serde_json::to_string(said).unwrap().len());
     }
     assert_eq!(outline.len(), 3);
-    assert_eq!(store.messages_at(&id, 0..9).await.unwrap(), said);
-    assert_eq!(store.messages_at(&id, 1..2).await.unwrap(), said[1..2]);
-    assert_eq!(store.messages_at(&id, 3..9).await.unwrap(), []);
+    assert_eq!(store.messages_at(&id, 0..9, Files::Inline).await.unwrap(), said);
+    assert_eq!(store.messages_at(&id, 1..2, Files::Inline).await.unwrap(), said[1..2]);
+    assert_eq!(store.messages_at(&id, 3..9, Files::Inline).await.unwrap(), []);
 }
 
 async fn a_message_is_found_by_its_id_and_by_what_it_is(store: AnyStore) {

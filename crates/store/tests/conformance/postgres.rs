@@ -584,6 +584,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0020 owners of runs",
             "0021 owners of open runs",
             "0022 open runs by owner",
+            "0023 values elsewhere",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

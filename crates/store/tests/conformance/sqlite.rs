@@ -2,9 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use crate::fixtures::{open as open_run, *};
+use crate::{
+    fixtures::{open as open_run, *},
+    large_values::{picture, with_files},
+};
 use fermata_engine::store::{ChatStore, StoreError, Version};
-use fermata_protocol::{AnswerTarget, ToolCallId};
+use fermata_protocol::{AnswerTarget, Role, ToolCallId};
 use fermata_store::{OpenError, OpenOptions, SqlStore, open};
 use fermata_tools::CallState;
 use serde_json::json;
@@ -38,7 +41,7 @@ pub async fn count(folder: &Folder, table: &str) -> i64 {
 async fn fill(store: &SqlStore) {
     let changes = vec![
         create(alice()),
-        put(user("1", "one")),
+        put(with_files("1", Role::User, &[&picture("A")])),
         put_summary(1, json!({"goal": "tea"})),
         schedule_summary(60),
         open_run("r"),
@@ -227,6 +230,7 @@ async fn a_deleted_chat_has_no_row_left() {
             "chats",
             "confirmations",
             "due_summaries",
+            "files",
             "grant_ends",
             "messages",
             "plan_steps",
