@@ -78,6 +78,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0021_owners_of_open_runs"
     "0022_open_runs_by_owner"
     "0023_values_elsewhere"
+    "0024_room_for_updates"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

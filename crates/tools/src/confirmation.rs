@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use fermata_protocol::ToolCallId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{Call, Owner, RunBy, ToolSpec};
 
@@ -27,8 +26,6 @@ pub struct Confirmation {
     pub at: Timestamp,
     /// The person's comment.
     pub reason: Option<String>,
-    /// The input that the decision is about: the edited one if the person edited it.
-    pub input: Value,
     /// The tool's [`ToolSpec::fingerprint`] at that time, if the decision allows later calls. Earlier versions did not save it.
     pub fingerprint: Option<String>,
 }
@@ -141,7 +138,6 @@ impl Confirmation {
             by,
             at: microseconds(at),
             reason: decided.reason.clone(),
-            input: call.effective_input().clone(),
             fingerprint,
         })
     }
@@ -162,7 +158,6 @@ mod tests {
             by: Owner::anyone(),
             at: Timestamp::UNIX_EPOCH,
             reason: None,
-            input: Value::Null,
             fingerprint: None,
         }
     }
@@ -263,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_confirmation_says_what_was_decided_about_which_input() {
+    fn a_confirmation_says_what_was_decided_and_why() {
         let at = Timestamp::from_nanosecond(1_999).unwrap();
         let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), at);
         assert_eq!(Confirmation::of(&call, Owner::anyone(), at, None), None, "nothing was decided");
@@ -280,7 +275,7 @@ mod tests {
             let confirmation = Confirmation::of(&call, Owner::anyone(), at, None).unwrap();
             assert_eq!(confirmation.answer, answer);
             assert_eq!(confirmation.at, Timestamp::from_microsecond(1).unwrap());
-            assert_eq!((confirmation.reason.as_deref(), confirmation.input), (Some("so"), json!(2)));
+            assert_eq!(confirmation.reason.as_deref(), Some("so"));
         }
     }
 }

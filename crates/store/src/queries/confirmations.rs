@@ -1,17 +1,20 @@
 //! The decisions of people about calls. Rows are only ever added; the database itself refuses anything else.
 
+use fermata_engine::store::StoreError;
 use fermata_protocol::{ChatId, RunId, ToolCallId};
-use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
+use fermata_tools::{Call, Confirmation, GrantEnd, Owner, input_hash};
 use jiff::Timestamp;
+use serde_json::json;
 
 use crate::{
-    column::{json, name, read_json, read_name, read_time, time},
+    column::{self, name, read_name, read_time, time},
     connection::Connection,
     error::{Fault, conflict},
+    queries::messages::elsewhere::LEAST_BYTES,
     text::{Text, text},
 };
 
-type Row = (Text, Text, String, Text, i64, Option<Text>, String, Option<String>);
+type Row = (Text, Text, String, Text, i64, Option<Text>, Option<String>);
 
 /// Adds the decision of a person about a call. `fingerprint` is that of the tool, if it was allowed for always.
 pub async fn add(
@@ -39,7 +42,7 @@ pub async fn add(
         .bind(text(confirmation.call.as_str()))
         .bind(text(&confirmation.tool))
         .bind(call.approval_request.as_ref().map(|question| text(question.id.as_str())))
-        .bind(json(&confirmation.input)?)
+        .bind(input_of(call)?)
         .bind(name(&confirmation.answer)?)
         .bind(confirmation.reason.as_deref().map(text))
         .bind(text(confirmation.by.as_str()))
@@ -48,6 +51,14 @@ pub async fn add(
         .execute()
         .await?;
     Ok(())
+}
+
+/// The input that the decision is about, as JSON: the edited one if the person edited it. `tool_calls` has a large one, and only its hash
+/// is repeated here, as the audit has it.
+fn input_of(call: &Call) -> Result<String, StoreError> {
+    let input = call.effective_input();
+    let text = column::json(input)?;
+    if text.len() < LEAST_BYTES { Ok(text) } else { column::json(&json!({"sha256": input_hash(input)})) }
 }
 
 /// Notes that a tool is no longer allowed for always, after all that people have said until now.
@@ -95,14 +106,14 @@ pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Resul
 pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<Confirmation>, Fault> {
     let rows: Vec<Row> = connection
         .query(
-            "select tool, call_id, answer, decided_by, decided_at, reason, input, fingerprint
+            "select tool, call_id, answer, decided_by, decided_at, reason, fingerprint
              from confirmations where chat_id = $1 order by position",
         )
         .bind(chat.as_str())
         .fetch_all()
         .await?;
     let mut confirmations = Vec::with_capacity(rows.len());
-    for (Text(tool), Text(call), answer, Text(by), at, reason, input, fingerprint) in rows {
+    for (Text(tool), Text(call), answer, Text(by), at, reason, fingerprint) in rows {
         confirmations.push(Confirmation {
             tool,
             call: ToolCallId::new(call),
@@ -110,7 +121,6 @@ pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<C
             by: Owner::new(by),
             at: read_time(at)?,
             reason: reason.map(|Text(reason)| reason),
-            input: read_json("the input of a confirmation", &input)?,
             fingerprint,
         });
     }

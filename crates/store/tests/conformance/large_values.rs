@@ -7,7 +7,7 @@ use fermata_engine::{
     store::{Change, ChatStore as _, Files, json_bytes},
 };
 use fermata_protocol::{ChatId, MessageId, Role, UiMessage, UiPart};
-use fermata_tools::{Call, CallState};
+use fermata_tools::{ApprovalDecision, Call, CallState, input_hash};
 use serde_json::{Value, json};
 
 use crate::{
@@ -180,6 +180,35 @@ async fn a_file_and_an_output_are_in_the_database_once() {
     delete(&store, &id).await;
     assert_eq!(count(&folder, "files").await, 0);
     store.close().await;
+}
+
+#[tokio::test]
+async fn a_decision_about_a_large_input_has_its_hash() {
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    let decided = |id: &str, input: Value, edited: Option<Value>| {
+        let call = changed(call(id, CallState::Scheduled), |call| {
+            call.approval_decision =
+                Some(ApprovalDecision { by: alice(), approved: true, reason: None, always: false });
+            (call.input, call.edited) = (input, edited);
+        });
+        Change::Confirm { run: run("r"), call: Box::new(call), by: alice(), fingerprint: None }
+    };
+    let changes = vec![
+        create(alice()),
+        open("r"),
+        decided("short", large("i"), Some(json!({"z": 1, "a": 2}))),
+        decided("large", json!({}), Some(large("e"))),
+    ];
+    commit_at(&store, &chat("a"), at(0), changes).await.unwrap();
+    store.close().await;
+    let mut connection = raw(&folder).await;
+    let inputs: Vec<String> = sqlx::query_scalar("select input from confirmations order by position")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    let hash = json!({"sha256": input_hash(&large("e"))});
+    assert_eq!(inputs, [r#"{"z":1,"a":2}"#.to_owned(), hash.to_string()]);
 }
 
 #[tokio::test]

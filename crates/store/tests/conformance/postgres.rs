@@ -585,6 +585,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0021 owners of open runs",
             "0022 open runs by owner",
             "0023 values elsewhere",
+            "0024 room for updates",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

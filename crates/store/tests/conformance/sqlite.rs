@@ -319,6 +319,9 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
     for statement in [
         "update messages set body = '{'",
         "update messages set body = '{\"id\":1}'",
+        "update messages set elsewhere = '{'",
+        "update messages set elsewhere = '[{\"at\":\"/parts/9\",\"input\":\"c\"}]'",
+        "update messages set elsewhere = '[{\"at\":\"/parts/1/url\",\"file\":\"no\"}]'",
         "update summaries set content = '{'",
         "update summaries set created_at = 9223372036854775807",
         "update chats set show = '{'",
@@ -333,7 +336,7 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
         "update tool_calls set state = 'error', outcome = '\"no\"', error_type = 'odd'",
         "update tool_calls set decision = 'ask', ruled_by = 'rule x'",
         "update tool_calls set decision = 'ask', ruled_by = 'nobody'",
-        "drop trigger confirmations_are_not_changed; update confirmations set input = 'x'",
+        "drop trigger confirmations_are_not_changed; update confirmations set decided_at = 9223372036854775807",
         "update chats set created_at = 9223372036854775807",
     ] {
         let folder = Folder::new();

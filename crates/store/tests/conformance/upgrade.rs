@@ -272,10 +272,8 @@ async fn old_confirmations_are_carried_over_and_stay_append_only() {
     let answers: Vec<_> = said.iter().map(|said| said.answer).collect();
     assert_eq!(answers, [Consent::Yes, Consent::YesAlways, Consent::No, Consent::No]);
     assert_eq!(grants(&said, &[]).into_keys().collect::<Vec<_>>(), ["always"]);
-    assert_eq!(
-        (said[1].reason.as_deref(), said[1].input.to_string()),
-        (Some("go on"), r#"{"z":1,"a":2}"#.into())
-    );
+    assert_eq!(said[1].reason.as_deref(), Some("go on"));
+    assert_eq!(count(&folder, r#"confirmations where position = 1 and input = '{"z":1,"a":2}'"#).await, 1);
     assert_eq!(said[3].at.as_microsecond(), 13);
     for statement in ["update confirmations set answer = 'yes_always'", "delete from confirmations"] {
         assert!(execute(&folder, statement).await.is_err(), "{statement}");

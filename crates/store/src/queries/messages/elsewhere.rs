@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// The size in bytes from which a value is kept elsewhere. A reference to it takes about 100 bytes.
-const LEAST_BYTES: usize = 1024;
+pub const LEAST_BYTES: usize = 1024;
 
 /// The migration that has added the column.
 const MIGRATION_IN_SQLITE: i64 = 27;
