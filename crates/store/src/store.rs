@@ -257,18 +257,9 @@ impl ChatStore for SqlStore {
         let mut forgotten = 0;
         while forgotten < limit {
             let batch = chats::BATCH.min(limit - forgotten);
-            let old =
-                |mut db: PooledConnection| async move { chats::old(&mut db.get(), before, batch).await };
-            let old = &self.backend.read(old).await?;
             // Each batch is a transaction, so that others can write before the next one.
             let deleting = self.backend.transact(|mut transaction| async move {
-                let mut deleted = 0;
-                for (chat, version) in old {
-                    // A chat that has changed meanwhile stays.
-                    if chats::delete(&mut transaction.get(), chat, *version).await? {
-                        deleted += 1;
-                    }
-                }
+                let deleted = chats::forget(&mut transaction.get(), before, batch).await?;
                 Ok((transaction, deleted))
             });
             let deleted = deleting.await?;

@@ -212,25 +212,28 @@ pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Ver
     Ok(deleted == 1)
 }
 
-/// The chats without an open run that have not changed since `before`, the oldest first.
-pub async fn old(
+/// Forgets at most `limit` chats without an open run that have not changed since `before`, the oldest first. Returns the number of those
+/// chats. A chat that changes meanwhile has another version, and stays.
+pub async fn forget(
     connection: &mut Connection<'_>,
     before: Timestamp,
     limit: usize,
-) -> Result<Vec<(ChatId, Version)>, Fault> {
-    let old: Vec<(String, i64)> = connection
+) -> Result<usize, Fault> {
+    let forgotten = connection
         .query(
-            "select id, fence from chats
-             where updated_at < $1
-                and not exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null)
-             order by updated_at, id
-             limit $2",
+            "delete from chats where (id, fence) in (
+                select id, fence from chats
+                where updated_at < $1
+                    and not exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null)
+                order by updated_at, id
+                limit $2
+             )",
         )
         .bind(time(before))
         .bind(count(limit))
-        .fetch_all()
+        .execute()
         .await?;
-    Ok(old.into_iter().map(|(id, version)| (ChatId::new(id), Version(version.unsigned_abs()))).collect())
+    Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
 }
 
 pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatRow>, Fault> {

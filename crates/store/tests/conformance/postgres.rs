@@ -382,6 +382,27 @@ async fn a_serialisation_failure_is_done_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chat_that_changes_while_old_ones_are_forgotten_stays() {
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
+    for id in ["a", "b"] {
+        commit_at(&*database.store, &chat(id), at(0), vec![create(alice())]).await.unwrap();
+    }
+    let mut other = postgres.raw().await;
+    // A change that is no news, which tells only by the version.
+    other.execute("begin; update chats set fence = 7 where id = 'a'").await.unwrap();
+    let store = database.store.clone();
+    let forgetting = tokio::spawn(async move { store.forget(at(9), 1).await });
+    postgres.until(WAITING, 1).await;
+    other.execute("commit").await.unwrap();
+    assert_eq!(forgetting.await.unwrap().unwrap(), 0);
+    assert_eq!(postgres.number("select count(*) from chats").await, 2);
+    assert_eq!(database.store.forget(at(9), 9).await.unwrap(), 2);
+    other.close().await.unwrap();
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deadlock_is_done_again() {
     let Some(postgres) = TestDatabase::database().await else { return };
     let database = postgres.open().await;
