@@ -108,7 +108,7 @@ pub enum ExportError {
     Json(#[from] serde_json::Error),
 }
 
-/// Writes the document to the standard output.
+/// Writes the document to the standard output. It ends early, without an error, if the reader closes the pipe.
 ///
 /// # Errors
 /// Returns an error if the database or the output fails; then the document is not complete.
@@ -116,7 +116,12 @@ pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataEr
     let database = open(config).await?;
     let mut pieces = std::pin::pin!(document(database.clone(), owner.clone()));
     while let Some(piece) = pieces.next().await {
-        std::io::stdout().write_all(&piece?)?;
+        match std::io::stdout().write_all(&piece?) {
+            Ok(()) => {}
+            // Whoever reads has read enough.
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
+            Err(error) => return Err(error.into()),
+        }
     }
     database.close().await;
     Ok(())

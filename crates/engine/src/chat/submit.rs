@@ -86,7 +86,10 @@ impl Handle for Box<Submission> {
                 actor.supersede(self).await?;
                 // The superseded run's message is part of the chat now.
                 let bytes = kept.unwrap_or_else(|| actor.chat_bytes()) + added;
-                let history = if is_known { None } else { Some(add.clone()) };
+                // Files are read again when they are sent, so that the run does not hold them.
+                let has_files =
+                    add.iter().flat_map(|message| &message.parts).any(|part| matches!(part, UiPart::File(_)));
+                let history = if is_known || has_files { None } else { Some(add.clone()) };
                 let post = NewPost { toolbox, settings, open_run, keep, add, bytes, history };
                 actor.start_run(self, policies, post).await
             }
@@ -103,7 +106,7 @@ struct NewPost {
     add: Vec<UiMessage>,
     /// The size of the chat with the post, in bytes of JSON.
     bytes: usize,
-    /// The messages of the chat, if it begins with the post.
+    /// The messages of the chat, if it begins with the post and they have no files.
     history: Option<Vec<UiMessage>>,
 }
 

@@ -70,7 +70,13 @@ impl TypedTool for WriteNote {
                 "The user has reached the limit of {most} notes (notes_per_owner), so this one was not written. No tool deletes \
                  notes."
             ))),
-            Err(WriteNoteError::Store(error)) => Err(super::notes_failed(&context, &error)),
+            Err(WriteNoteError::Store(error)) => {
+                let mut failure = super::notes_failed(&context, &error);
+                // Only the reply of the database may be lost.
+                failure.text =
+                    "The database has not confirmed the note. It may be saved: search for it before you write it again.".into();
+                Err(failure)
+            }
         }
     }
 }

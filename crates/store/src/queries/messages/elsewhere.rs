@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use fermata_engine::store::{Files, STORED_FILE, StoreError};
-use fermata_protocol::{ChatId, UiMessage, UiPart};
+use fermata_protocol::{ChatId, FilePart, ToolState, UiMessage, UiPart};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,13 +76,11 @@ pub async fn store(
 ) -> Result<StoredMessage, Fault> {
     let body = json(message)?;
     let whole = body.len();
-    let has_values = |part: &UiPart| matches!(part, UiPart::File(_) | UiPart::Tool(_));
-    if whole < LEAST_BYTES || !message.parts.iter().any(has_values) || !all_know(connection).await? {
+    let (files, calls) = (large_files(message), large_calls(message)?);
+    if (files.is_empty() && calls.is_empty()) || !may_cut_out(connection).await? {
         return Ok(StoredMessage { body, elsewhere: None, bytes_elsewhere: 0 });
     }
-    let mut value: Value = read_json("a message", &body)?;
     let mut references = Vec::new();
-    let calls = large_calls(&value)?;
     let kept = calls_of(connection, chat, calls.iter().map(|call| call.id.as_str()).collect()).await?;
     for call in calls {
         let Some(kept) = kept.get(&call.id) else { continue };
@@ -94,28 +92,26 @@ pub async fn store(
         };
         references.push((Reference { at: call.at, place }, Value::Null));
     }
-    for (index, part) in message.parts.iter().enumerate() {
-        let UiPart::File(file) = part else { continue };
-        if file.url.len() >= LEAST_BYTES && file.url.starts_with("data:") {
-            let place = Place::File(put_file(connection, chat, &file.url).await?);
-            // Without an address the part would not be a file.
-            let at = format!("/parts/{index}/url");
-            references.push((Reference { at, place }, Value::String(String::new())));
+    for (index, url) in files {
+        let place = Place::File(put_file(connection, chat, url).await?);
+        // Without an address the part would not be a file.
+        let at = format!("/parts/{index}/url");
+        references.push((Reference { at, place }, Value::String(String::new())));
+    }
+    let mut value: Value = read_json("a message", &body)?;
+    let mut cut_out = Vec::new();
+    for (reference, left) in references {
+        if let Some(value) = value.pointer_mut(&reference.at) {
+            *value = left;
+            cut_out.push(reference);
         }
     }
-    if references.is_empty() {
+    if cut_out.is_empty() {
         return Ok(StoredMessage { body, elsewhere: None, bytes_elsewhere: 0 });
     }
-    for (reference, left) in &mut references {
-        if let Some(cut) = value.pointer_mut(&reference.at) {
-            *cut = left.take();
-        }
-    }
-    raise_floor(connection).await?;
     let body = json(&value)?;
-    let references: Vec<Reference> = references.into_iter().map(|(reference, _)| reference).collect();
     let bytes_elsewhere = whole.saturating_sub(body.len());
-    Ok(StoredMessage { body, elsewhere: Some(json(&references)?), bytes_elsewhere })
+    Ok(StoredMessage { body, elsewhere: Some(json(&cut_out)?), bytes_elsewhere })
 }
 
 /// A large value of a call in a message.
@@ -126,24 +122,36 @@ struct LargeValue {
     json: String,
 }
 
-fn large_calls(message: &Value) -> Result<Vec<LargeValue>, StoreError> {
+fn large_calls(message: &UiMessage) -> Result<Vec<LargeValue>, StoreError> {
     let mut large = Vec::new();
-    for (index, part) in message["parts"].as_array().into_iter().flatten().enumerate() {
-        let Some(id) = part["toolCallId"].as_str() else { continue };
-        for field in ["input", "output"] {
-            let Some(value) = part.get(field) else { continue };
+    for (index, part) in message.parts.iter().enumerate() {
+        let Some(part) = part.as_tool() else { continue };
+        let output = match &part.state {
+            ToolState::OutputAvailable { output, .. } => Some(output),
+            _ => None,
+        };
+        for (field, value) in [("input", part.state.input()), ("output", output)] {
+            let Some(value) = value else { continue };
             let json = json(value)?;
             if json.len() >= LEAST_BYTES {
-                large.push(LargeValue {
-                    id: id.to_owned(),
-                    at: format!("/parts/{index}/{field}"),
-                    field,
-                    json,
-                });
+                let (id, at) = (part.tool_call_id.to_string(), format!("/parts/{index}/{field}"));
+                large.push(LargeValue { id, at, field, json });
             }
         }
     }
     Ok(large)
+}
+
+/// Returns the large data URLs of a message, with the indexes of their parts.
+fn large_files(message: &UiMessage) -> Vec<(usize, &str)> {
+    let parts = message.parts.iter().enumerate();
+    let url = |(index, part)| match part {
+        &UiPart::File(FilePart { ref url, .. }) if url.len() >= LEAST_BYTES && url.starts_with("data:") => {
+            Some((index, url.as_str()))
+        }
+        _ => None,
+    };
+    parts.filter_map(url).collect()
 }
 
 /// Keeps a file of the chat, if it is not there already. Returns its hash.
@@ -175,26 +183,25 @@ pub async fn drop_files(connection: &mut Connection<'_>, chat: &ChatId) -> Resul
     Ok(())
 }
 
-/// Returns whether all instances that are alive can read a message of which something is elsewhere.
-async fn all_know(connection: &mut Connection<'_>) -> Result<bool, Fault> {
+/// Returns whether all instances that are alive can read a message of which something is elsewhere. If so, versions that cannot are kept
+/// from starting.
+async fn may_cut_out(connection: &mut Connection<'_>) -> Result<bool, Fault> {
     let migration = migration(connection);
-    let (others,): (i64,) = connection
-        .query("select count(*) from instances where coalesce(knows, 0) < $1")
+    let (others, floor): (i64, i64) = connection
+        .query(
+            "select (select count(*) from instances where coalesce(knows, 0) < $1), migration from schema_floor",
+        )
         .bind(migration)
         .fetch_one()
         .await?;
-    Ok(others == 0)
-}
-
-/// Has versions that do not know the migration say so, and not start.
-async fn raise_floor(connection: &mut Connection<'_>) -> Result<(), Fault> {
-    let migration = migration(connection);
-    connection
-        .query("update schema_floor set migration = $1 where migration < $1")
-        .bind(migration)
-        .execute()
-        .await?;
-    Ok(())
+    if others > 0 {
+        return Ok(false);
+    }
+    if floor < migration {
+        let raise = "update schema_floor set migration = $1 where migration < $1";
+        connection.query(raise).bind(migration).execute().await?;
+    }
+    Ok(true)
 }
 
 fn migration(connection: &Connection<'_>) -> i64 {
