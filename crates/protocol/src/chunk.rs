@@ -401,12 +401,10 @@ impl UiChunk {
         }
     }
 
-    /// Returns the text of a delta; `None` for any other chunk.
+    /// Returns the text of a delta of a text or reasoning part; `None` for any other chunk.
     pub fn delta(&self) -> Option<&str> {
         match self {
-            Self::TextDelta { delta, .. }
-            | Self::ReasoningDelta { delta, .. }
-            | Self::ToolInputDelta { input_text_delta: delta, .. } => Some(delta),
+            Self::TextDelta { delta, .. } | Self::ReasoningDelta { delta, .. } => Some(delta),
             _ => None,
         }
     }
@@ -416,15 +414,13 @@ impl UiChunk {
     pub fn with_delta(&self, text: &str) -> Self {
         let mut chunk = self.clone();
         match &mut chunk {
-            Self::TextDelta { delta, .. }
-            | Self::ReasoningDelta { delta, .. }
-            | Self::ToolInputDelta { input_text_delta: delta, .. } => text.clone_into(delta),
+            Self::TextDelta { delta, .. } | Self::ReasoningDelta { delta, .. } => text.clone_into(delta),
             _ => {}
         }
         chunk
     }
 
-    /// Appends the text of `next` to this chunk and returns `true` if both are deltas of one text, reasoning part or input and
+    /// Appends the text of `next` to this chunk and returns `true` if both are deltas of one text or reasoning part and
     /// neither has provider metadata. Otherwise changes nothing and returns `false`.
     pub fn append_delta(&mut self, next: &Self) -> bool {
         match (self, next) {
@@ -437,13 +433,6 @@ impl UiChunk {
                 Self::ReasoningDelta { id: next_id, delta: next_delta, provider_metadata: None },
             ) if id == next_id => {
                 delta.push_str(next_delta);
-                true
-            }
-            (
-                Self::ToolInputDelta { tool_call_id, input_text_delta },
-                Self::ToolInputDelta { tool_call_id: next_id, input_text_delta: next_delta },
-            ) if tool_call_id == next_id => {
-                input_text_delta.push_str(next_delta);
                 true
             }
             _ => false,
