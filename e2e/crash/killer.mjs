@@ -91,9 +91,9 @@ export class Killer {
     await this.#kills(server);
     // Now and then it does not live long.
     if (this.random.chance(0.15)) {
-      const starts = server.start();
+      const starts = server.start().catch(() => {});
       await this.#pause(this.random.below(60));
-      await Promise.all([starts.catch(() => {}), server.kill()]);
+      await Promise.all([starts, server.kill()]);
     }
     await this.#starts(server);
     over();

@@ -18,14 +18,22 @@ const ADMIN = process.env.FERMATA_TEST_POSTGRES_URL ?? 'postgres://postgres@127.
  * @returns {Promise<Record<string, unknown>[]>}
  */
 export async function rows(url, query) {
-  const client = new pg.Client({ connectionString: url });
-  // The server may end in the middle of it; then the query fails.
+  const client = new pg.Client({
+    connectionString: url,
+    connectionTimeoutMillis: 10_000,
+    query_timeout: 60_000,
+  });
+  // The server may end in the middle of it; then the query fails, and whoever waits for the server asks again.
   client.on('error', () => {});
   await client.connect();
   try {
-    return (await client.query(query)).rows;
-  } finally {
+    const { rows: found } = await client.query(query);
     await client.end();
+    return found;
+  } catch (error) {
+    // A connection that has failed may never say that it has ended.
+    void client.end().catch(() => {});
+    throw error;
   }
 }
 
