@@ -84,7 +84,7 @@ enum Role {
 pub(crate) struct Writer {
     log: Arc<RunLog>,
     staged: Vec<Entry>,
-    /// What is not saved yet, staged or published.
+    /// The chunks that are not saved yet, staged or published.
     unsaved: Vec<UnsavedChunk>,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct UnsavedChunk {
     lengths: Vec<usize>,
 }
 
-/// What is saved of consecutive deltas.
+/// The record of consecutive deltas that are joined.
 #[derive(Serialize)]
 struct JoinedDelta<'a> {
     #[serde(flatten)]
@@ -105,7 +105,7 @@ fn divide<'a>(text: &'a str, lengths: &[usize]) -> Option<Vec<&'a str>> {
         parts.push(part);
         rest = after;
     }
-    rest.is_empty().then_some(parts)
+    if rest.is_empty() { Some(parts) } else { None }
 }
 
 // === impl UnsavedChunk ===

@@ -79,6 +79,7 @@ async fn with_large_values(store: &dyn Store) -> (ChatId, Vec<UiMessage>) {
             tool_part("edited", &large("other"), &large("other")),
             tool_part("unknown", &large("i"), &large("o")),
             json!({"type": "tool-write_note", "toolCallId": "in", "state": "input-available", "input": large("i")}),
+            tool_part("odd\u{0}\u{1a}", &large("i"), &large("o")),
         ],
     );
     let mut changes = vec![create(alice()), put(said.clone()), put(again.clone()), open("r")];

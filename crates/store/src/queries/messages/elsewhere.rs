@@ -122,10 +122,15 @@ struct LargeValue {
     json: String,
 }
 
+/// Returns the large inputs and outputs of a message. Calls whose ids have control characters are left out: PostgreSQL takes no U+0000 in
+/// JSON, and such an id is a client's own.
 fn large_calls(message: &UiMessage) -> Result<Vec<LargeValue>, StoreError> {
     let mut large = Vec::new();
     for (index, part) in message.parts.iter().enumerate() {
         let Some(part) = part.as_tool() else { continue };
+        if part.tool_call_id.as_str().contains(char::is_control) {
+            continue;
+        }
         let output = match &part.state {
             ToolState::OutputAvailable { output, .. } => Some(output),
             _ => None,
