@@ -37,6 +37,9 @@ export class Killer {
   /** What it is in the middle of: the clients may be through before an instance has ended in good order. */
   /** @type {Promise<unknown>} */
   #atWork = Promise.resolve();
+  /** The instances that are being killed or replaced: whoever does that starts them again. */
+  /** @type {Set<Server>} */
+  #touched = new Set();
 
   /**
    * @param {CrashWorld} world
@@ -72,12 +75,19 @@ export class Killer {
       await fault?.strikes(this.world, this.random);
       return;
     }
-    const server = this.random.pick(this.world.servers);
+    const untouched = this.world.servers.filter((server) => !this.#touched.has(server));
+    if (untouched.length === 0) return;
+    const server = this.random.pick(untouched);
     const manner = this.random.next();
     const isOneOfMany = this.world.servers.length > 1;
-    if (isOneOfMany && manner < 0.12) await this.#stalls(server);
-    else if (isOneOfMany && manner < 0.4) await this.#replaces(server);
-    else await this.#crashes(server);
+    this.#touched.add(server);
+    try {
+      if (isOneOfMany && manner < 0.12) await this.#stalls(server);
+      else if (isOneOfMany && manner < 0.4) await this.#replaces(server);
+      else await this.#crashes(server);
+    } finally {
+      this.#touched.delete(server);
+    }
   }
 
   /** Notes that runs of an instance may be cut off. @param {Server} server */

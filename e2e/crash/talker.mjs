@@ -320,7 +320,8 @@ export class Talker {
     }
     const sides = open.filter(({ by }) => by === 'side');
     if (sides.length > 0) return this.answering.aside(sides, random);
-    const isShort = this.#hold !== '10m';
+    // If the database has forgotten the post with this hold, the run may be that of a post with another one.
+    const isShort = this.#hold !== '10m' && !this.world.hasLostCommits;
     if (open.length === 0 || (isShort && !reader.ended)) return;
     if (reader.partial) return this.answering.aside(open, random);
     const message = await reader.view.message(this.version);
