@@ -1,14 +1,19 @@
 //! One answer: reads the body of a response, decodes it, and hands out the engine's events one by one.
 //!
+//! What has been received is decoded at once, so that deltas that came together are one event.
+//!
 //! Invariants: [`ModelEvent::Finished`] comes exactly once and last, or not at all and an error instead; [`ModelEvent::Alive`] comes at
-//! most once a second; the body is read only while the next event is awaited.
+//! most once a second; the body is read only while the next event is awaited, and nothing is kept back meanwhile.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use fermata_engine::model::ModelEvent;
 use fermata_protocol::FinishReason;
-use futures::stream::{self, BoxStream, Stream, StreamExt};
+use futures::{
+    FutureExt,
+    stream::{self, BoxStream, Stream, StreamExt},
+};
 use tokio::time::Instant;
 
 use super::{
@@ -25,6 +30,13 @@ const LONGEST_WAIT_AFTER_REASON: Duration = Duration::from_secs(5);
 /// The shortest time between two signs of life. More of them would have no use.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Pieces of a body that come sooner after one another than this are waited for, as far as others have nothing to do meanwhile: 200 deltas
+/// per second are more than anybody reads.
+const BURST_INTERVAL: Duration = Duration::from_millis(5);
+
+/// The limit on the pieces that are decoded together.
+const PIECES_AT_ONCE: usize = 64;
+
 /// An answer that is being read. Dropping it closes the connection.
 pub(super) struct Answer {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
@@ -35,6 +47,8 @@ pub(super) struct Answer {
     has_begun: bool,
     /// The time of the last sign of life.
     last_alive: Option<Instant>,
+    /// The time at which the last piece of the body came.
+    last_received: Option<Instant>,
 }
 
 enum State {
@@ -42,8 +56,8 @@ enum State {
     Open,
     /// The reason to finish is known. Usage and `[DONE]` may follow.
     Finishing { reason: FinishReason, deadline: Instant },
-    /// Nothing more is read.
-    Closed,
+    /// Nothing more is read. What was decoded is handed out, and after it the failure, if there is one.
+    Closed { failure: Option<Failure> },
 }
 
 // === impl Answer ===
@@ -63,6 +77,7 @@ impl Answer {
             state: State::Open,
             has_begun: false,
             last_alive: None,
+            last_received: None,
         }
     }
 
@@ -73,99 +88,147 @@ impl Answer {
     pub(super) fn whole(chunk: Chunk, last_reasoning_field: LastReasoningField) -> Result<Self, Failure> {
         let mut answer = Self::streamed(stream::empty(), last_reasoning_field);
         let reason = answer.decoder.decode(chunk)?;
-        answer.close();
         answer.decoder.finish(reason)?;
+        answer.close(None);
         Ok(answer)
     }
 
     /// Returns the next event, and `None` after the last.
     pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, Failure>> {
         loop {
-            if let Some(event) = self.decoder.events.pop_front() {
+            if let Some(event) = self.decoder.events.pop() {
                 self.has_begun = true;
                 return Some(Ok(event));
             }
-            let read = match self.state {
-                State::Open => self.read().await,
-                // After so long a silence nothing more is expected.
+            let received = match &mut self.state {
+                State::Open => self.body.next().await,
                 State::Finishing { deadline, .. } => {
-                    tokio::time::timeout_at(deadline, self.read()).await.unwrap_or(Ok(SseEvent::Done))
+                    match tokio::time::timeout_at(*deadline, self.body.next()).await {
+                        Ok(received) => received,
+                        Err(_) => {
+                            // After so long a silence nothing more is expected.
+                            self.finish();
+                            continue;
+                        }
+                    }
                 }
-                State::Closed => return None,
+                State::Closed { failure } => return failure.take().map(Err),
             };
-            if let Err(failure) = self.handle(read) {
-                self.close();
-                return Some(Err(failure));
+            let now = Instant::now();
+            let is_burst = self.last_received.is_some_and(|last| now - last <= BURST_INTERVAL);
+            self.last_received = Some(now);
+            let has_read_an_event = self.receive(received);
+            if is_burst {
+                self.receive_more().await;
             }
             // No sign of life is needed once the reason to finish is known.
-            if self.decoder.events.is_empty()
+            if has_read_an_event
+                && self.decoder.events.is_empty()
                 && matches!(self.state, State::Open)
-                && self.last_alive.is_none_or(|last| last.elapsed() >= ALIVE_INTERVAL)
+                && self.last_alive.is_none_or(|last| now - last >= ALIVE_INTERVAL)
             {
-                self.last_alive = Some(Instant::now());
+                self.last_alive = Some(now);
                 return Some(Ok(ModelEvent::Alive));
             }
         }
     }
 
-    /// Reads the next event of the body.
-    async fn read(&mut self) -> Result<SseEvent, Failure> {
-        loop {
-            let event = self.parser.next().map_err(|EventTooLong| {
-                Failure::format(format!("one event has more than {LONGEST_EVENT} bytes"))
-            })?;
-            if let Some(event) = event {
-                return Ok(event);
+    /// Decodes the pieces of the body that follow at once. hyper hands over one chunk of HTTP at a time, in which providers put one delta,
+    /// and it has to have its turn for the next one.
+    async fn receive_more(&mut self) {
+        for _ in 0..PIECES_AT_ONCE {
+            if matches!(self.state, State::Closed { .. }) {
+                return;
             }
-            match self.body.next().await {
-                Some(bytes) => self.parser.feed(bytes.map_err(Failure::reqwest)?),
-                None => return Err(Failure::network("the answer broke off")),
-            }
+            tokio::task::yield_now().await;
+            match self.body.next().now_or_never() {
+                Some(received) => self.receive(received),
+                None => return,
+            };
         }
+    }
+
+    /// Decodes a piece of the body, or notes that it has ended. Returns whether the piece completed an event.
+    fn receive(&mut self, received: Option<reqwest::Result<Bytes>>) -> bool {
+        match received {
+            Some(Ok(bytes)) => {
+                self.parser.feed(bytes);
+                return self.decode();
+            }
+            Some(Err(error)) => self.break_off(Failure::reqwest(error)),
+            None => self.break_off(Failure::network("the answer broke off")),
+        }
+        false
+    }
+
+    /// Decodes everything that has been received, so that texts that have come together can become one event. Returns whether there was
+    /// an event of the body.
+    fn decode(&mut self) -> bool {
+        let mut has_read_an_event = false;
+        while !matches!(self.state, State::Closed { .. }) {
+            match self.parser.next() {
+                Ok(Some(event)) => self.handle(event),
+                Ok(None) => break,
+                Err(EventTooLong) => {
+                    let text = format!("one event has more than {LONGEST_EVENT} bytes");
+                    self.break_off(Failure::format(text));
+                }
+            }
+            has_read_an_event = true;
+        }
+        has_read_an_event
     }
 
     /// Decodes an event that was read, or ends the answer.
-    fn handle(&mut self, read: Result<SseEvent, Failure>) -> Result<(), Failure> {
+    fn handle(&mut self, read: SseEvent) {
         let chunks = match read {
-            Ok(SseEvent::KeepAlive) => return Ok(()),
-            Ok(SseEvent::Done) => return self.finish(),
-            Ok(SseEvent::Data(data)) => Chunk::read_all(&data),
-            Err(failure) => Err(failure),
+            SseEvent::KeepAlive => return,
+            SseEvent::Done => return self.finish(),
+            SseEvent::Data(data) => Chunk::read_all(&data),
         };
-        let chunks = match (chunks, &self.state) {
-            (Ok(chunks), _) => chunks,
-            // Everything that matters has been received.
-            (Err(_), State::Finishing { .. }) => return self.finish(),
-            (Err(failure), State::Open | State::Closed) => return Err(failure),
+        let chunks = match chunks {
+            Ok(chunks) => chunks,
+            Err(failure) => return self.break_off(failure),
         };
         for chunk in chunks {
-            let reason = match (self.decoder.decode(chunk)?, &self.state) {
-                (Some(reason), _) => reason,
+            let reason = match (self.decoder.decode(chunk), &self.state) {
+                (Err(failure), _) => return self.close(Some(failure)),
+                (Ok(Some(reason)), _) => reason,
                 // A server that goes on with its answer is waited for anew.
-                (None, State::Finishing { reason, .. }) if !self.decoder.events.is_empty() => *reason,
-                (None, _) => continue,
+                (Ok(None), State::Finishing { reason, .. }) if !self.decoder.events.is_empty() => *reason,
+                (Ok(None), _) => continue,
             };
             self.state = State::Finishing { reason, deadline: Instant::now() + LONGEST_WAIT_AFTER_REASON };
         }
-        Ok(())
     }
 
-    fn finish(&mut self) -> Result<(), Failure> {
+    /// Ends the answer because no more of it can be read.
+    fn break_off(&mut self, failure: Failure) {
+        match self.state {
+            // Everything that matters has been received.
+            State::Finishing { .. } => self.finish(),
+            State::Open => self.close(Some(failure)),
+            State::Closed { .. } => {}
+        }
+    }
+
+    fn finish(&mut self) {
         let reason = match self.state {
             State::Finishing { reason, .. } => Some(reason),
-            State::Open | State::Closed => None,
+            State::Open | State::Closed { .. } => None,
         };
-        self.close();
         if reason.is_none() && !self.has_begun && self.decoder.is_empty() {
             // llama-cpp-python ends an answer so if another request comes, and if the request is too long.
-            return Err(Failure::network("the answer ended without a word and without a reason"));
+            return self
+                .close(Some(Failure::network("the answer ended without a word and without a reason")));
         }
-        self.decoder.finish(reason)
+        let failure = self.decoder.finish(reason).err();
+        self.close(failure);
     }
 
-    /// Closes the connection, though the answer itself may be kept.
-    fn close(&mut self) {
-        self.state = State::Closed;
+    /// Closes the connection. What was decoded is still handed out, and then the failure.
+    fn close(&mut self, failure: Option<Failure>) {
+        self.state = State::Closed { failure };
         self.body = stream::empty().boxed();
     }
 }
@@ -175,7 +238,10 @@ mod tests {
     use fermata_engine::model::ModelError;
     use serde_json::{Value, json};
 
-    use super::{super::dialect::ReasoningField, *};
+    use super::{
+        super::{decoder::LONGEST_DELTA, dialect::ReasoningField},
+        *,
+    };
 
     fn bytes(chunk: &Value) -> reqwest::Result<Bytes> {
         Ok(format!("data: {chunk}\n\n").into())
@@ -219,6 +285,70 @@ mod tests {
         assert_eq!(answer.next().await.unwrap().unwrap(), ModelEvent::Text("a".into()));
         let failure = answer.next().await.unwrap().unwrap_err();
         assert!(matches!(failure.into_error("http://api", &[]), ModelError::Network(_)));
+        assert!(answer.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn deltas_that_came_together_are_one_event() {
+        let call = |arguments: &str| {
+            let function = json!({"name": "f", "arguments": arguments});
+            delta(json!({"tool_calls": [{"index": 0, "id": "a", "function": function}]}))
+        };
+        let text = |text: &str| delta(json!({ "content": text }));
+        let reasoning = |text: &str| delta(json!({ "reasoning": text }));
+        let together = |chunks: &[Value]| {
+            let body: Vec<_> = chunks.iter().flat_map(|chunk| bytes(chunk).unwrap()).collect();
+            Ok(Bytes::from(body))
+        };
+        let pieces = [
+            together(&[
+                reasoning("h"),
+                reasoning("m"),
+                text("a"),
+                text("b"),
+                text(&"c".repeat(LONGEST_DELTA)),
+            ]),
+            together(&[text("d"), call(r#"{"x""#), call(":1}"), stopped()]),
+            Ok(Bytes::from_static(b"data: [DONE]\n\n")),
+        ];
+        let mut answer = answer(stream::iter(pieces));
+        let mut events = Vec::new();
+        while let Some(event) = answer.next().await {
+            events.push(event.unwrap());
+        }
+        let expected = [
+            ModelEvent::Reasoning("hm".into()),
+            ModelEvent::Text("ab".into()),
+            ModelEvent::Text("c".repeat(LONGEST_DELTA)),
+            ModelEvent::Text("d".into()),
+            ModelEvent::CallStart { key: 0, tool: "f".into() },
+            ModelEvent::CallDelta { key: 0, arguments: r#"{"x":1}"#.into() },
+            finished(FinishReason::Stop),
+        ];
+        assert_eq!(events, expected);
+    }
+
+    #[tokio::test]
+    async fn nothing_follows_the_end_of_an_answer_that_comes_in_quick_succession() {
+        let text = || bytes(&delta(json!({"content": "a"})));
+        let done = Ok(Bytes::from_static(b"data: [DONE]\n\n"));
+        let mut answer = answer(stream::iter([text(), text(), text(), bytes(&stopped()), done]));
+        let mut events = Vec::new();
+        while let Some(event) = answer.next().await {
+            events.push(event.unwrap());
+        }
+        let expected =
+            [ModelEvent::Text("a".into()), ModelEvent::Text("aa".into()), finished(FinishReason::Stop)];
+        assert_eq!(events, expected);
+    }
+
+    #[tokio::test]
+    async fn what_came_before_an_error_is_handed_out_before_it() {
+        let error = bytes(&json!({"error": {"message": "no"}})).unwrap();
+        let text = bytes(&delta(json!({"content": "a"}))).unwrap();
+        let mut answer = answer(stream::iter([Ok(Bytes::from([text, error].concat()))]));
+        assert_eq!(answer.next().await.unwrap().unwrap(), ModelEvent::Text("a".into()));
+        assert!(answer.next().await.unwrap().is_err());
         assert!(answer.next().await.is_none());
     }
 

@@ -18,10 +18,13 @@ use super::{
     surrogate_halves::{SurrogateHalves, without_halves},
 };
 
+/// The limit on the bytes of a delta that is made of several. A person reads it as one, and the page draws it at once.
+pub(super) const LONGEST_DELTA: usize = 4096;
+
 /// Decodes one answer.
 pub(super) struct Decoder {
     /// The events that were decoded and not yet passed on. One chunk may hold several.
-    pub(super) events: VecDeque<ModelEvent>,
+    pub(super) events: Events,
     text: SurrogateHalves,
     reasoning: SurrogateHalves,
     calls: Calls,
@@ -33,12 +36,16 @@ pub(super) struct Decoder {
     last_reasoning_field: LastReasoningField,
 }
 
+/// Events that were decoded and are not handed out yet. A delta is a part of the last of them, if that is a delta of the same thing.
+#[derive(Debug, Default)]
+pub(super) struct Events(VecDeque<ModelEvent>);
+
 // === impl Decoder ===
 
 impl Decoder {
     pub(super) fn new(last_reasoning_field: LastReasoningField) -> Self {
         Self {
-            events: VecDeque::new(),
+            events: Events::default(),
             text: SurrogateHalves::default(),
             reasoning: SurrogateHalves::default(),
             calls: Calls::default(),
@@ -92,9 +99,7 @@ impl Decoder {
             if !piece.is_empty() {
                 self.flush_reasoning();
                 let text = self.text.join(piece);
-                if !text.is_empty() {
-                    self.events.push_back(ModelEvent::Text(text));
-                }
+                self.events.push(ModelEvent::Text(text));
             }
         }
         // OpenRouter's image models draw images.
@@ -103,7 +108,7 @@ impl Decoder {
             let head = url.strip_prefix("data:").and_then(|rest| rest.split_once([';', ',']));
             if let Some((media_type, _)) = head {
                 let (media_type, url) = (media_type.to_owned(), url.to_owned());
-                self.events.push_back(ModelEvent::File { media_type, url });
+                self.events.push(ModelEvent::File { media_type, url });
             }
         }
         if let Some(annotations) = delta.annotations {
@@ -129,9 +134,7 @@ impl Decoder {
         }
         self.flush_text();
         let text = self.reasoning.join(piece);
-        if !text.is_empty() {
-            self.events.push_back(ModelEvent::Reasoning(text));
-        }
+        self.events.push(ModelEvent::Reasoning(text));
     }
 
     fn flush_text(&mut self) {
@@ -152,7 +155,7 @@ impl Decoder {
             let is_web = url.starts_with("https://") || url.starts_with("http://");
             if is_web && self.sources.insert(url.to_owned()) {
                 let title = citation.get("title").and_then(Value::as_str).unwrap_or_default();
-                self.events.push_back(ModelEvent::Source {
+                self.events.push(ModelEvent::Source {
                     url: without_halves(url.to_owned()),
                     title: if title.is_empty() { None } else { Some(without_halves(title.to_owned())) },
                 });
@@ -181,8 +184,57 @@ impl Decoder {
         } else {
             FinishReason::ToolCalls
         });
-        self.events.push_back(ModelEvent::Finished { reason, usage: self.usage });
+        self.events.push(ModelEvent::Finished { reason, usage: self.usage });
         Ok(())
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes the next event.
+    pub(super) fn pop(&mut self) -> Option<ModelEvent> {
+        self.0.pop_front()
+    }
+
+    fn push(&mut self, event: ModelEvent) {
+        let (last, delta) = match (self.0.back_mut(), &event) {
+            (Some(ModelEvent::Text(last)), ModelEvent::Text(delta))
+            | (Some(ModelEvent::Reasoning(last)), ModelEvent::Reasoning(delta)) => (last, delta),
+            (
+                Some(ModelEvent::CallDelta { key: last_key, arguments: last }),
+                ModelEvent::CallDelta { key, arguments: delta },
+            ) if last_key == key => (last, delta),
+            _ => return self.begin(event),
+        };
+        if last.len() + delta.len() > LONGEST_DELTA {
+            return self.begin(event);
+        }
+        last.push_str(delta);
+    }
+
+    fn begin(&mut self, event: ModelEvent) {
+        let is_empty = match &event {
+            ModelEvent::Text(delta)
+            | ModelEvent::Reasoning(delta)
+            | ModelEvent::CallDelta { arguments: delta, .. } => delta.is_empty(),
+            _ => false,
+        };
+        if !is_empty {
+            self.0.push_back(event);
+        }
+    }
+}
+
+impl Extend<ModelEvent> for Events {
+    fn extend<T: IntoIterator<Item = ModelEvent>>(&mut self, events: T) {
+        for event in events {
+            self.push(event);
+        }
     }
 }
 
@@ -204,7 +256,7 @@ mod tests {
             reason = decoder.decode(serde_json::from_value(chunk).unwrap()).unwrap().or(reason);
         }
         decoder.finish(reason).unwrap();
-        decoder.events.into()
+        decoder.events.0.into()
     }
 
     fn delta(delta: Value) -> Value {

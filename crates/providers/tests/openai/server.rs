@@ -202,10 +202,26 @@ pub async fn ask(model: &dyn Model) -> Result<Vec<Result<ModelEvent, ModelError>
     Ok(model.stream(question()).await?.collect().await)
 }
 
-/// Returns a line for each event, except for signs of life.
+/// Returns a line for each event, except for signs of life. Deltas that follow one another are one line, because it depends on the network
+/// which of them come together.
 pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
+    let mut joined: Vec<Result<ModelEvent, ModelError>> = Vec::new();
+    for event in events {
+        match (joined.last_mut(), event) {
+            (_, Ok(ModelEvent::Alive)) => {}
+            (Some(Ok(ModelEvent::Text(last))), Ok(ModelEvent::Text(delta)))
+            | (Some(Ok(ModelEvent::Reasoning(last))), Ok(ModelEvent::Reasoning(delta))) => {
+                last.push_str(delta)
+            }
+            (
+                Some(Ok(ModelEvent::CallDelta { key: last_key, arguments: last })),
+                Ok(ModelEvent::CallDelta { key, arguments: delta }),
+            ) if last_key == key => last.push_str(delta),
+            (_, event) => joined.push(event.clone()),
+        }
+    }
     let line = |event: &Result<ModelEvent, ModelError>| match event {
-        Ok(ModelEvent::Alive) => String::new(),
+        Ok(ModelEvent::Alive) => unreachable!("left out above"),
         Ok(ModelEvent::Text(text)) => format!("text {text:?}"),
         Ok(ModelEvent::Reasoning(text)) => format!("reasoning {text:?}"),
         Ok(ModelEvent::CallStart { key, tool }) => format!("call {key} {tool}"),
@@ -224,5 +240,5 @@ pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
             format!("error: {what}: {cause}")
         }
     };
-    events.iter().map(line).filter(|line| !line.is_empty()).map(|line| line + "\n").collect()
+    joined.iter().map(|event| line(event) + "\n").collect()
 }
