@@ -19,7 +19,7 @@ help:
 	@echo 'make test     every check, in this order: fmt lint doc deny unit fuzz examples e2e web browser (each is a target, too)'
 	@echo '              tests that need PostgreSQL or Redis are skipped if there is none (e2e/with-services says how it looks)'
 	@echo 'make soak     a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes and a very long chat, from e2e/'
-	@echo 'make bench    what scheduling and decoding cost, a restart with ten thousand parked runs, and how smooth the pages are'
+	@echo 'make bench    what deltas and requests cost beside a byte proxy, scheduling and decoding, a restart with ten thousand parked runs, and how smooth the pages are'
 	@echo 'make archive  a release of this platform, in target/archive; make image builds the container image,'
 	@echo '              make package the npm package for chat pages'
 
@@ -136,6 +136,8 @@ bench: require-cargo demo e2e/node_modules/.for-tests node_modules/.for-tests
 	cargo test --release --locked -p fermata-engine --lib -- --ignored --nocapture bench
 	cargo test --release --locked -p fermata-providers --lib -- --ignored --nocapture bench
 	cargo build --release --locked -p fermata-server
+	cargo build --release --locked -p fermata-bench
+	$(TARGET_DIR)/release/fermata-bench --server $(TARGET_DIR)/release/fermata
 	cd e2e && FERMATA_BIN=$(TARGET_DIR)/release/fermata npm run --silent bench
 	cd web-demo && FERMATA_BIN=$(TARGET_DIR)/release/fermata ./with-chromium npm run --silent bench
 

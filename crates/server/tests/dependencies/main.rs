@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 /// The crates of the workspace from the bottom to the top, each with the crates of the workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 9] = [
+const CRATES: [(&str, &[&str]); 10] = [
     ("fermata-protocol", &[]),
     ("fermata-tools", &["fermata-protocol"]),
     ("fermata-mcp", &["fermata-protocol", "fermata-tools"]),
@@ -30,6 +30,8 @@ const CRATES: [(&str, &[&str]); 9] = [
             "fermata-store",
         ],
     ),
+    // It measures the built server from outside.
+    ("fermata-bench", &[]),
     ("fermata-examples", &["fermata-tools", "fermata-engine", "fermata-providers", "fermata-server"]),
     (
         "fermata-fuzz",

@@ -1,0 +1,187 @@
+//! Measures the built server under load: `cargo run --release -p fermata-bench -- --server target/release/fermata`.
+//!
+//! The server runs on one core, and everything else on another: the clients and a model API that answers at once. A byte proxy, which
+//! understands nothing of what it passes on, does the same work in the same run and is the yardstick, so that a figure says something on
+//! any machine. docs/performance.md says what each figure means and what limits it.
+
+mod client;
+mod load;
+mod model;
+mod parked;
+mod process;
+mod proxy;
+mod readers;
+mod table;
+mod target;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Context;
+use clap::{Parser, ValueEnum};
+
+use self::{
+    model::ModelApi,
+    process::Cores,
+    table::{Table, Unit},
+    target::{Target, Targets},
+};
+
+/// Measures the built server under load.
+#[derive(Parser)]
+struct Options {
+    /// The binary to measure.
+    #[arg(long, default_value = "target/release/fermata")]
+    server: PathBuf,
+    /// The number of times that everything is measured; medians are printed.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// What is measured; everything if nothing is named.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<Figure>,
+    /// A PostgreSQL server in which databases can be made, as `postgres://user@host:port`; without it, only SQLite is measured.
+    #[arg(long)]
+    postgres: Option<String>,
+    /// The number of runs that are parked.
+    #[arg(long, default_value_t = 10_000)]
+    parked: usize,
+    /// Be the byte proxy in front of this address, for the measuring process.
+    #[arg(long, hide = true)]
+    proxy_of: Option<std::net::SocketAddr>,
+}
+
+/// A figure, or several that are measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Figure {
+    /// 32 answers of 1,000 deltas, as fast as they come.
+    Burst,
+    /// 200 answers with a delta each 20 ms, and how long a delta takes with 20 of them.
+    Paced,
+    /// Answers of 20 deltas, one after the other from 32 and from 200 clients.
+    Short,
+    /// Runs that wait with their streams open: what they cost, and how soon an answer is seen.
+    Parked,
+    /// One run with 1, 10 and 1,000 readers.
+    Readers,
+}
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if let Some(upstream) = options.proxy_of {
+        return runtime.block_on(proxy::serve(upstream));
+    }
+    process::raise_file_limit()?;
+    let cores = Cores::choose()?;
+    runtime.block_on(measure(&options, &cores))
+}
+
+async fn measure(options: &Options, cores: &Cores) -> anyhow::Result<()> {
+    let model = ModelApi::start().await?;
+    let targets = Targets { server: &options.server, model: &model, cores };
+    let mut table = Table::new();
+    for round in 1..=options.rounds {
+        eprint_progress(round, options.rounds);
+        let proxy = targets.proxy().await?;
+        measure_target(options, &proxy, &mut table).await.context("the byte proxy")?;
+        drop(proxy);
+        let server = targets.fermata("SQLite", None).await?;
+        measure_target(options, &server, &mut table).await.with_context(|| server.log())?;
+        drop(server);
+        if options.wants(Figure::Parked) {
+            let server = targets.fermata("SQLite", None).await?;
+            measure_parked(options.parked, &server, &mut table).await.with_context(|| server.log())?;
+        }
+        if options.wants(Figure::Readers) {
+            let server = targets.fermata("SQLite", None).await?;
+            measure_readers(&server, &mut table).await.with_context(|| server.log())?;
+        }
+    }
+    table.print();
+    Ok(())
+}
+
+async fn measure_parked(runs: usize, target: &Target, table: &mut Table) -> anyhow::Result<()> {
+    load::warm_up(target).await?;
+    let idle = target.process.memory()?;
+    table.note(target, "parked: memory of the idle server", Unit::Megabytes, megabytes(idle));
+    let detached = parked::detached(target, runs.min(10_000)).await?;
+    table.note(target, "parked: memory of a run without readers", Unit::Kilobytes, detached / 1e3);
+    let mut parked = parked::Parked::new();
+    for runs in [runs / 10, runs] {
+        let name = format!("parked: memory of each of {runs} runs, with its stream");
+        table.note(target, &name, Unit::Kilobytes, parked.grow(target, runs).await? / 1e3);
+    }
+    let answers = parked.answer_one_by_one(target, 1_000.min(runs / 10)).await?;
+    table.note(target, "parked: answer to chunk, p50", Unit::Micros, micros(answers.p50));
+    table.note(target, "parked: answer to chunk, p99", Unit::Micros, micros(answers.p99));
+    let (before, time) = (target.process.cpu()?, parked.answer_all(target).await?);
+    table.note(target, "parked: all others are answered at once", Unit::Seconds, time.as_secs_f64());
+    let cpu = (target.process.cpu()? - before) / u32::try_from(runs)?;
+    table.note(target, "parked: CPU for each of these", Unit::Micros, micros(cpu));
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    table.note(
+        target,
+        "parked: memory when all are over",
+        Unit::Megabytes,
+        megabytes(target.process.memory()?),
+    );
+    Ok(())
+}
+
+async fn measure_readers(target: &Target, table: &mut Table) -> anyhow::Result<()> {
+    load::warm_up(target).await?;
+    for readers in [1, 10, 1_000] {
+        let (times, cpu) = readers::readers(target, readers).await?;
+        let name = |what| format!("{readers} readers of a run: {what}");
+        table.note(target, &name("a delta's way, p50"), Unit::Micros, micros(times.p50));
+        table.note(target, &name("CPU for each delta"), Unit::Micros, micros(cpu));
+    }
+    Ok(())
+}
+
+async fn measure_target(options: &Options, target: &Target, table: &mut Table) -> anyhow::Result<()> {
+    load::warm_up(target).await?;
+    if options.wants(Figure::Burst) {
+        let burst = load::burst(target).await?;
+        table.note(target, "burst: CPU for each delta", Unit::Micros, burst.as_secs_f64() * 1e6);
+    }
+    if options.wants(Figure::Paced) {
+        let cpu = load::paced(target).await?;
+        table.note(target, "paced: CPU for each delta", Unit::Micros, cpu.as_secs_f64() * 1e6);
+        let latency = load::latency(target).await?;
+        table.note(target, "paced: a delta's way, p50", Unit::Micros, micros(latency.p50));
+        table.note(target, "paced: a delta's way, p99", Unit::Micros, micros(latency.p99));
+    }
+    if options.wants(Figure::Short) {
+        for clients in [32, 200] {
+            let short = load::short(target, clients).await?;
+            let name = |what| format!("short, {clients} clients: {what}");
+            table.note(target, &name("CPU for each request"), Unit::Micros, micros(short.cpu));
+            table.note(target, &name("requests per second"), Unit::PerSecond, short.per_second);
+        }
+        let first = load::first_event(target).await?;
+        table.note(target, "short: first event, 32 at once, p50", Unit::Micros, micros(first));
+    }
+    Ok(())
+}
+
+// === impl Options ===
+
+impl Options {
+    fn wants(&self, figure: Figure) -> bool {
+        self.only.is_empty() || self.only.contains(&figure)
+    }
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+#[expect(clippy::print_stderr, reason = "a run takes minutes")]
+fn eprint_progress(round: usize, rounds: usize) {
+    eprintln!("round {round} of {rounds}");
+}
