@@ -48,6 +48,11 @@ impl MemoryService {
     pub(crate) async fn recollect(&self, owner: &Owner, chat: &ChatId, text: &str) -> Recollection {
         let notes = |memories: Vec<Memory>| memories.iter().map(MemoryNote::from).collect();
         let recollected = async {
+            // Most users have no memories, and each read takes time from the answer.
+            let any = MemoryFilter { limit: Some(1), ..MemoryFilter::default() };
+            if self.0.store.memories(owner, &any).await?.is_empty() {
+                return Ok(Recollection::default());
+            }
             let slots = self.slots(owner).await?;
             let recalled = if text.is_empty() { Vec::new() } else { self.recall(owner, text).await? };
             Ok::<_, StoreError>(Recollection { slots: notes(slots), recalled: notes(recalled) })

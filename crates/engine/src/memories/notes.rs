@@ -66,6 +66,11 @@ impl From<&Memory> for MemoryNote {
 // === impl Recollection ===
 
 impl Recollection {
+    /// Returns whether nothing is known of the user.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.recalled.is_empty()
+    }
+
     /// Returns the block of the system message with the memories that have a slot; `None` if there are none.
     pub(crate) fn block(&self) -> Option<String> {
         if self.slots.is_empty() {

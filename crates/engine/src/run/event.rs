@@ -96,9 +96,14 @@ impl Run {
         // asked for again and must have left nothing.
         if self.state.phase != Phase::Streaming || effects.after.next == Next::AskModel {
             let position = before.position.plus(effects.after.publish.len());
+            let mut unchanged = RunState { position, ..before };
+            if self.state.recollection.as_ref().is_some_and(|recollection| recollection.is_empty()) {
+                // If nothing is known of the user, that is saved with the step, of which nothing is left if it is cut off.
+                unchanged.recollection.clone_from(&self.state.recollection);
+            }
             effects.commit.run = !effects.commit.calls.is_empty()
                 || effects.after.publishes_lasting_chunks()
-                || RunState { position, ..before } != self.state;
+                || unchanged != self.state;
         }
         effects
     }

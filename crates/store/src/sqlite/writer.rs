@@ -1,7 +1,8 @@
 //! The connection that writes to a SQLite file, and the task that owns it.
 //!
 //! All work that waits when a transaction begins is done in that transaction, one after the other, so the disk is synchronised once for all of
-//! it. Each piece of work has a savepoint.
+//! it. Each piece of work has a savepoint. Each statement of ours costs two switches of threads, because sqlx has a thread for the connection,
+//! so those that follow one another are sent as one.
 //!
 //! Invariants: work that fails undoes only itself; nobody is told that work is done, or that it failed, before the transaction is committed;
 //! a connection on which the transaction itself has failed is not used again, because SQLite may have ended it.
@@ -167,8 +168,8 @@ async fn serve(mut queue: mpsc::Receiver<Work>, connection: SqliteConnection, op
     }
 }
 
-/// Begins a transaction on the connection, or on a new one. It takes the lock at once, because one that begins by reading could not become a
-/// writing one while another process writes.
+/// Begins a transaction on the connection, or on a new one, with a savepoint for the first work. It takes the lock at once, because one that
+/// begins by reading could not become a writing one while another process writes.
 async fn begin(
     usable: Option<SqliteConnection>,
     options: &SqliteConnectOptions,
@@ -177,7 +178,7 @@ async fn begin(
         Some(connection) => connection,
         None => options.connect().await.map_err(failed)?,
     };
-    execute(&mut connection, "begin immediate").await?;
+    execute(&mut connection, "begin immediate; savepoint work").await?;
     Ok(connection)
 }
 
@@ -191,30 +192,36 @@ async fn do_group(
     let mut in_turn = Arc::clone(&connection).lock_owned().await;
     let mut outcomes = Vec::new();
     let mut next = Some(first);
-    while let Some(Work { turn, is_kept, outcome }) = next {
-        if let Err(fault) = execute(&mut in_turn, "savepoint work").await {
-            outcomes.push(outcome);
-            return undo(outcomes, &fault);
-        }
+    let committed = loop {
+        let Some(Work { turn, is_kept, outcome }) = next else {
+            break execute(&mut in_turn, "release work; commit").await;
+        };
         // If nobody waits for it any longer, it is back at once.
         drop(turn.send(in_turn));
         in_turn = Arc::clone(&connection).lock_owned().await;
         let is_kept = is_kept.await.unwrap_or(false);
-        let ended =
-            if is_kept { execute(&mut in_turn, "release work").await } else { undo_work(&mut in_turn).await };
-        if let Err(fault) = ended {
-            if is_kept {
-                outcomes.push(outcome);
-            } else {
-                // It knows its own error, which is the cause.
-                let _ = outcome.send(Ok(()));
+        next = if outcomes.len() + 1 < GROUP { queue.try_recv().ok() } else { None };
+        let prepared = match (is_kept, &next) {
+            // The savepoint stays, for the next work.
+            (false, _) => execute(&mut in_turn, "rollback to work").await,
+            (true, Some(_)) => execute(&mut in_turn, "release work; savepoint work").await,
+            (true, None) => Ok(()),
+        };
+        match (prepared, is_kept) {
+            (Ok(()), _) => outcomes.push(outcome),
+            (Err(fault), is_kept) => {
+                if is_kept {
+                    outcomes.push(outcome);
+                } else {
+                    // It knows its own error, which is the cause.
+                    let _ = outcome.send(Ok(()));
+                }
+                outcomes.extend(next.map(|work| work.outcome));
+                return undo(outcomes, &fault);
             }
-            return undo(outcomes, &fault);
         }
-        outcomes.push(outcome);
-        next = if outcomes.len() < GROUP { queue.try_recv().ok() } else { None };
-    }
-    let committed = execute(&mut in_turn, "commit").await.map_err(|fault| match fault {
+    };
+    let committed = committed.map_err(|fault| match fault {
         Fault::NotWritten(_) => fault,
         // A commit that could not be made durable may be on the disk all the same.
         fault => StoreError::Unclear(StoreError::from(fault).to_string()).into(),
@@ -224,11 +231,6 @@ async fn do_group(
         let _ = outcome.send(committed.clone());
     }
     committed.ok().and_then(|()| Arc::into_inner(connection)).map(tokio::sync::Mutex::into_inner)
-}
-
-async fn undo_work(connection: &mut SqliteConnection) -> Result<(), Fault> {
-    execute(connection, "rollback to work").await?;
-    execute(connection, "release work").await
 }
 
 /// Tells that the transaction was undone for no fault of this work, and returns no connection.
