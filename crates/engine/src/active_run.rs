@@ -277,7 +277,7 @@ impl ActiveRun {
             return Ok(());
         }
         self.use_policies(self.services.policies.current());
-        self.apply(Event::ToolsChanged).await
+        Box::pin(self.apply(Event::ToolsChanged)).await
     }
 
     /// Uses these rules and tools from now on.
@@ -322,18 +322,18 @@ impl ActiveRun {
             Happening::Failed(error) => return Err(error),
             Happening::Request => {
                 self.step = StepWork::None;
-                return self.ask_model().await;
+                return Box::pin(self.ask_model()).await;
             }
             Happening::Model(events) => return self.handle_model(events).await,
             Happening::ModelStreamEnded => {
                 return self.handle_model(vec![Err(stream_ended_early())]).await;
             }
-            Happening::SummaryWritten(written) => return self.handle_summary(written).await,
+            Happening::SummaryWritten(written) => return Box::pin(self.handle_summary(written)).await,
             Happening::Recollected(recollection) => {
                 self.step = StepWork::None;
                 Event::Recollected(Arc::new(recollection))
             }
-            Happening::Tool(event) => return self.handle_tool(event).await,
+            Happening::Tool(event) => return Box::pin(self.handle_tool(event)).await,
             Happening::InputsChecked(results) => {
                 self.step = StepWork::None;
                 Event::InputsChecked(results)
@@ -350,13 +350,13 @@ impl ActiveRun {
             Happening::RequestAdmitted(slot) => {
                 self.step = StepWork::None;
                 self.model_slot = Some(slot);
-                self.apply(Event::RequestQueued(false)).await?;
-                return self.ask_model().await;
+                Box::pin(self.apply(Event::RequestQueued(false))).await?;
+                return Box::pin(self.ask_model()).await;
             }
             // Deadlines are looked at before the run waits again. Answers are for the chat, which knows earlier runs, too.
             Happening::Deadline | Happening::Answered(_) => return Ok(()),
         };
-        self.apply(event).await
+        Box::pin(self.apply(event)).await
     }
 
     async fn handle_model(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Result<(), StoreError> {
@@ -387,7 +387,7 @@ impl ActiveRun {
         if let (Some(error @ (ModelError::TooLong(_) | ModelError::NoAnswer(_))), StepWork::Model(stream)) =
             (&failure, &self.step)
             && !stream.has_begun
-            && self.ask_for_less(error).await?
+            && Box::pin(self.ask_for_less(error)).await?
         {
             return Ok(());
         }

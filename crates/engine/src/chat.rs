@@ -68,12 +68,12 @@ pub(crate) enum End {
 // === impl ChatActor ===
 
 impl ChatActor {
-    pub fn new(services: Arc<Services>, mailbox: Mailbox<ActorMessage>) -> Self {
-        Self { services, mailbox, state: ChatState::Unread, remembered: None }
+    pub fn new(services: Arc<Services>, mailbox: Mailbox<ActorMessage>) -> Box<Self> {
+        Box::new(Self { services, mailbox, state: ChatState::Unread, remembered: None })
     }
 
     /// Handles messages until nothing is left to do, or something fails.
-    pub async fn run(mut self) -> End {
+    pub async fn run(mut self: Box<Self>) -> End {
         loop {
             let error = match self.work().await {
                 Ok(()) => return End::Passivated,
@@ -140,7 +140,7 @@ impl ChatActor {
                 // Tools are looked for at the beginning of the next round.
                 Ok(()) = policies.changed(), if waits_for_tools => {}
                 happening = self.state.next() => match (happening, &mut self.state) {
-                    (Happening::Answered(batch), _) => self.handle_answers(batch).await?,
+                    (Happening::Answered(batch), _) => Box::pin(self.handle_answers(batch)).await?,
                     (happening, ChatState::Active(active)) => active.handle(happening).await?,
                     // Nothing happens by itself in a chat without a run.
                     (_, _) => {}
@@ -189,7 +189,7 @@ impl ChatActor {
         }
         match message {
             ActorMessage::Request(request) => request.handle(self, is_last).await,
-            ActorMessage::Wake => self.activate().await,
+            ActorMessage::Wake => Box::pin(self.activate()).await,
             ActorMessage::Verify => self.verify(Patience::Run).await,
         }
     }
@@ -351,5 +351,20 @@ impl ChatState {
                 std::future::pending().await
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<F: Future>(_: fn(Box<ChatActor>) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn an_actor_that_waits_is_small() {
+        let size = size(ChatActor::run);
+        assert!(size <= 4096, "{size} bytes for each chat with an open run: box what is seldom awaited");
     }
 }

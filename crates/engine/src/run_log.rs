@@ -140,7 +140,8 @@ impl Writer {
 
     /// Notes that everything so far is saved.
     pub fn note_saved(&mut self) {
-        self.unsaved.clear();
+        // What it has grown to is given back, too: the run may wait for long now.
+        self.unsaved = Vec::new();
     }
 
     /// Detaches the current readers, which are sent these chunks last. The log continues for later readers.

@@ -101,7 +101,24 @@ impl ActiveRun {
     /// If this fails, nothing was done. What goes wrong after the commit is an event of its own ([`Happening::Failed`]), because a request
     /// that has led to the commit has succeeded.
     pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
-        let Effects { before: _, commit, after } = effects;
+        self.log.stage(&effects.after.publish);
+        if !effects.commit.is_empty() || !self.unsaved.is_empty() {
+            Box::pin(self.save(&effects.commit, effects.after.next.ending())).await?;
+        }
+        if !effects.after.execute.is_empty() {
+            // This process may have stood still since the commit, and another instance may have settled these calls.
+            let (record, services) = (&mut self.record, &self.services);
+            if let Err(error) = Box::pin(record.verify_if_in_doubt(services, Patience::Run)).await {
+                self.failure = Some(error);
+                return Ok(());
+            }
+        }
+        self.perform_after_commit(effects.after);
+        Ok(())
+    }
+
+    /// Performs what comes after the commit, in this order: what waits, what runs, and only then what is shown.
+    fn perform_after_commit(&mut self, after: AfterCommit) {
         // The last two are for whoever has applied the event (`handle_tool`).
         let AfterCommit {
             release,
@@ -109,24 +126,12 @@ impl ActiveRun {
             park,
             ask,
             execute,
-            publish,
+            publish: _,
             replies,
             next,
             may_retry: _,
             elicited: _,
         } = after;
-        self.log.stage(&publish);
-        if !commit.is_empty() || !self.unsaved.is_empty() {
-            self.save(&commit, next.ending()).await?;
-        }
-        if !execute.is_empty() {
-            // This process may have stood still since the commit, and another instance may have settled these calls.
-            let (record, services) = (&mut self.record, &self.services);
-            if let Err(error) = record.verify_if_in_doubt(services, Patience::Run).await {
-                self.failure = Some(error);
-                return Ok(());
-            }
-        }
         for call in &release {
             self.release(call);
         }
@@ -155,8 +160,8 @@ impl ActiveRun {
         if self.run.is_waiting() {
             // There may be a hundred thousand runs that wait.
             self.history = None;
+            self.run.calls.shrink_to_fit();
         }
-        Ok(())
     }
 
     /// Returns the executor of the step's calls.

@@ -67,24 +67,24 @@ impl ActiveRun {
             if strategy == ErrorStrategy::Retry && may_retry {
                 let (chat, run) = (&self.record.chat, &self.run.id);
                 tracing::warn!(%chat, %run, "the model is silent and is asked again");
-                return self.ask_model().await;
+                return Box::pin(self.ask_model()).await;
             }
-            return self.handle_model(vec![Err(ModelError::Timeout)]).await;
+            return Box::pin(self.handle_model(vec![Err(ModelError::Timeout)])).await;
         }
         if question_is_over {
-            return self.apply(Event::QuestionTimedOut).await;
+            return Box::pin(self.apply(Event::QuestionTimedOut)).await;
         }
         if self.run.is_expired(reached) {
-            return self.apply(Event::Ended(Ending::Expired)).await;
+            return Box::pin(self.apply(Event::Ended(Ending::Expired))).await;
         }
         if tools_timed_out {
-            return self.apply(Event::ToolsTimedOut).await;
+            return Box::pin(self.apply(Event::ToolsTimedOut)).await;
         }
         if editing_is_over {
-            return self.apply(Event::EditingTimedOut).await;
+            return Box::pin(self.apply(Event::EditingTimedOut)).await;
         }
         if hold_is_over {
-            self.apply(Event::HoldEnded).await?;
+            Box::pin(self.apply(Event::HoldEnded)).await?;
             self.log.detach_readers(detach_chunks());
         }
         Ok(())
