@@ -90,8 +90,9 @@ export class Caller {
     const send = async () => {
       const before = this.unsure === send ? 1 : 0;
       if (taken) this.unsure = send;
+      const since = Date.now();
       const { reply, tries } = await this.#untilReply(request, before > 0, (server, signal) =>
-        this.#open(server, request, signal, hears),
+        this.#open(server, request, signal, hears, since),
       );
       if (taken) this.unsure = undefined;
       this.#world.note(this.#chat, `= ${reply.status} after ${tries}`);
@@ -106,12 +107,14 @@ export class Caller {
    * @param {Request} request
    * @param {AbortSignal} signal
    * @param {(event?: Event) => void} hears
+   * @param {number} since when it was asked for first: what has cut a step off since then is told at its beginning
    */
-  async #open(server, request, signal, hears) {
+  async #open(server, request, signal, hears, since) {
     const from = Date.now();
     /** @type {import('./world.mjs').Instance | undefined} */
     let by;
-    const wasCut = (/** @type {string} */ how) => this.#world.wasCut(this.#chat, { from, by, server }, how);
+    const wasCut = (/** @type {string} */ how, begin = from) =>
+      this.#world.wasCut(this.#chat, { from: begin, by, server }, how);
     /** @type {(event?: Event) => void} */
     const listen = (event) => {
       if (event === undefined) {
@@ -120,7 +123,7 @@ export class Caller {
         if (stream.status === 200 && !stream.done && !stream.left) wasCut('it ended');
       } else {
         this.#world.heard(this.#chat, event);
-        if (event.chunk.type === 'reset-step') wasCut('reset-step');
+        if (event.chunk.type === 'reset-step') wasCut('reset-step', since);
         if (event.chunk.type === 'error' && LOST.test(String(event.chunk.errorText))) wasCut('error');
       }
       hears(event);
