@@ -15,7 +15,7 @@ mod saving;
 mod spans;
 mod timers;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
 
 use fermata_protocol::{Plan, ToolCallId, UiMessage};
 use fermata_tools::{InputError, PendingCalls, Slot, ToolError, Toolbox};
@@ -24,7 +24,10 @@ use futures::{
     future::BoxFuture,
     stream::{BoxStream, FuturesUnordered},
 };
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, Sleep},
+};
 use tracing::{Instrument, Span};
 
 use asking::ReadMessages;
@@ -92,6 +95,8 @@ pub(crate) struct ActiveRun {
     /// The slot of the request to the model.
     model_slot: Option<Slot>,
     timers: Timers,
+    /// Goes off at the next deadline, or at an earlier time.
+    alarm: Pin<Box<Sleep>>,
     /// Held by endpoints that are about to hand answers over.
     pub pin: RunPin,
     spans: CallSpans,
@@ -234,6 +239,7 @@ impl ActiveRun {
             slots: HashMap::new(),
             model_slot: None,
             timers: Timers::default(),
+            alarm: Box::pin(tokio::time::sleep(Duration::from_secs(24 * 3600))),
             pin: RunPin::default(),
         }
     }
@@ -295,6 +301,10 @@ impl ActiveRun {
             return Happening::Failed(error);
         }
         let deadline = self.next_deadline();
+        // The model's deadline moves with each delta. It is looked at when the alarm goes off, because setting that costs more than a delta.
+        if deadline < self.alarm.deadline() || self.alarm.is_elapsed() {
+            self.alarm.as_mut().reset(deadline);
+        }
         tokio::select! {
             Some(answered) = self.answers.next(), if !self.answers.is_empty() => match answered {
                 Some(batch) => Happening::Answered(batch),
@@ -312,7 +322,7 @@ impl ActiveRun {
                 None => Happening::Deadline,
             },
             happening = self.step.next() => happening,
-            () = tokio::time::sleep_until(deadline) => Happening::Deadline,
+            () = self.alarm.as_mut() => Happening::Deadline,
         }
     }
 

@@ -13,7 +13,7 @@ mod requests;
 mod submit;
 mod summaries;
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 pub(crate) use delivery::{ActorMessage, Delivered, Handle};
 
@@ -98,9 +98,12 @@ impl ChatActor {
 
     async fn work(&mut self) -> Result<(), StoreError> {
         let services = self.services.clone();
-        let (draining, stopping) = (&services.shutdown.draining, &services.shutdown.stopping);
+        // What a round waits for is waited for again in the next one, and there is a round for each delta of the model.
+        let mut draining = pin!(services.shutdown.draining.cancelled());
+        let mut stopping = pin!(services.shutdown.stopping.cancelled());
+        let mut policies = services.policies.changes();
         loop {
-            let mut policies = services.policies.changes();
+            policies.mark_unchanged();
             let mut waits_for_tools = false;
             let mut is_at_work = false;
             if let ChatState::Active(active) = &mut self.state {
@@ -129,13 +132,13 @@ impl ChatActor {
                 // Nothing keeps other instances from beginning a run, so what was read may be out of date.
                 self.state = ChatState::Unread;
             }
-            let is_draining = draining.is_cancelled();
+            let is_draining = services.shutdown.draining.is_cancelled();
             if is_draining && !is_at_work {
                 return self.shut_down().await;
             }
             tokio::select! {
-                () = stopping.cancelled() => return self.shut_down().await,
-                () = draining.cancelled(), if !is_draining => {}
+                () = &mut stopping => return self.shut_down().await,
+                () = &mut draining, if !is_draining => {}
                 Some(message) = self.mailbox.receive() => self.handle(message).await?,
                 // Tools are looked for at the beginning of the next round.
                 Ok(()) = policies.changed(), if waits_for_tools => {}

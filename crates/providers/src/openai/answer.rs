@@ -3,7 +3,7 @@
 //! What has been received is decoded at once, so that deltas that came together are one event.
 //!
 //! Invariants: [`ModelEvent::Finished`] comes exactly once and last, or not at all and an error instead; [`ModelEvent::Alive`] comes at
-//! most once a second; the body is read only while the next event is awaited, and nothing is kept back meanwhile.
+//! most once a second; the body is read only while the next event is awaited.
 
 use std::time::Duration;
 
@@ -30,12 +30,15 @@ const LONGEST_WAIT_AFTER_REASON: Duration = Duration::from_secs(5);
 /// The shortest time between two signs of life. More of them would have no use.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Pieces of a body that come sooner after one another than this are waited for, as far as others have nothing to do meanwhile: 200 deltas
-/// per second are more than anybody reads.
-const BURST_INTERVAL: Duration = Duration::from_millis(5);
+/// The time between two pieces of a body up to which they are part of a burst. The text of a burst comes faster than anybody reads, so what
+/// follows within [`BURST_PAUSE`] is decoded together, and is one event.
+const BURST_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The time for which more of a burst is waited for. No timer is more precise.
+const BURST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The limit on the pieces that are decoded together.
-const PIECES_AT_ONCE: usize = 64;
+const PIECES_AT_ONCE: usize = 256;
 
 /// An answer that is being read. Dropping it closes the connection.
 pub(super) struct Answer {
@@ -116,11 +119,11 @@ impl Answer {
             };
             let now = Instant::now();
             let is_burst = self.last_received.is_some_and(|last| now - last <= BURST_INTERVAL);
-            self.last_received = Some(now);
             let has_read_an_event = self.receive(received);
-            if is_burst {
+            if is_burst && matches!(self.state, State::Open) {
                 self.receive_more().await;
             }
+            self.last_received = Some(Instant::now());
             // No sign of life is needed once the reason to finish is known.
             if has_read_an_event
                 && self.decoder.events.is_empty()
@@ -133,9 +136,10 @@ impl Answer {
         }
     }
 
-    /// Decodes the pieces of the body that follow at once. hyper hands over one chunk of HTTP at a time, in which providers put one delta,
-    /// and it has to have its turn for the next one.
+    /// Waits a moment and decodes the pieces of the body that have come meanwhile. hyper hands over one chunk of HTTP at a time, in which
+    /// providers put one delta, and it has to have its turn for the next one.
     async fn receive_more(&mut self) {
+        tokio::time::sleep(BURST_PAUSE).await;
         for _ in 0..PIECES_AT_ONCE {
             if matches!(self.state, State::Closed { .. }) {
                 return;

@@ -68,7 +68,7 @@ impl SseParser {
                 self.input.advance(1);
                 continue;
             }
-            let end = self.input.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let end = memchr::memchr2(b'\n', b'\r', &self.input);
             let part = self.input.split_to(end.unwrap_or(self.input.len()));
             let data_length = self.data.as_ref().map_or(0, String::len);
             if self.line.len() + part.len() + data_length > LONGEST_EVENT {
