@@ -376,8 +376,8 @@ impl Run {
         Ok(run)
     }
 
-    /// Returns whether something is saved with these effects that need not be done again if the process ends now. Resuming a run is no
-    /// progress by itself, unless it settles a call.
+    /// Returns whether something is saved with these effects that need not be done again if the process ends now. Resuming a run, up to the
+    /// request to the model, is no progress by itself, unless it settles a call.
     pub fn is_progress(&self, effects: &Effects, is_recovery: bool) -> bool {
         let calls = &effects.commit.calls;
         if is_recovery {

@@ -25,7 +25,8 @@ impl ActiveRun {
     /// so that everything that follows is saved in one commit.
     pub(super) fn decide(&mut self, event: Event) -> Effects {
         let window = self.window();
-        let is_recovery = matches!(event, Event::Resumed | Event::GivenUp);
+        // What is known of the user may have to be looked for again after a recovery.
+        let is_recovery = matches!(event, Event::Resumed | Event::GivenUp | Event::Recollected(_));
         let mut effects = Effects::default();
         let mut next = Some(event);
         while let Some(event) = next {

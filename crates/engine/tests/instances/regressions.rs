@@ -2,9 +2,16 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{Following, Submission};
-use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ChatBody, ToolCallId};
+use fermata_engine::{
+    Following, Submission,
+    store::{
+        Memories,
+        memories::{MemoryChange, MemoryId, NewMemory},
+    },
+};
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ChatBody, MemoryKind, ToolCallId};
 use futures::FutureExt;
+use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::{sleep, timeout};
 
@@ -81,6 +88,32 @@ async fn a_run_that_kills_each_instance_is_given_up_at_the_third_resumption() {
         world.settle_and_check().await;
         history.assert_no_violation();
     }
+}
+
+/// Something becomes known of the user after the first instance has died. The next one finds it and saves it, which is no progress of the run.
+#[tokio::test(start_paused = true)]
+async fn a_memory_that_comes_between_resumptions_gives_the_run_no_more_of_them() {
+    let mut world = calm();
+    world.post_poison(0, 0, false);
+    let mut knows = false;
+    for _ in 0..60 {
+        world.let_pass(Duration::from_secs(1)).await;
+        if !knows && world.model.killed_instances() == [1] {
+            knows = true;
+            let memory = NewMemory {
+                id: MemoryId("mem_1".into()),
+                kind: MemoryKind::Fact,
+                text: "is called Kim".into(),
+                slot: Some("name".into()),
+                pinned: false,
+                source: None,
+            };
+            let changes = vec![MemoryChange::Save(memory)];
+            world.store.change_memories(&world.owner, Timestamp::UNIX_EPOCH, changes, 10).await.unwrap();
+        }
+    }
+    assert!(knows);
+    assert_eq!(world.model.killed_instances(), [MAX_KILLED]);
 }
 
 /// Two instances begin the same chat at once. The second one reads the chat again, and has to find its owner then.
