@@ -1,6 +1,7 @@
 //! What is done to a target, and what it costs.
 
 use std::{
+    io::Write,
     sync::atomic::{AtomicIsize, AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
@@ -27,6 +28,18 @@ pub struct Short {
 pub struct Percentiles {
     pub p50: Duration,
     pub p99: Duration,
+}
+
+/// Returns how long it takes to have 4 kB more of a file on the disk, where the databases are, too.
+pub fn fsync() -> anyhow::Result<Duration> {
+    let mut file = tempfile::tempfile()?;
+    let times = (0..200).map(|_| {
+        let begin = Instant::now();
+        file.write_all(&[1; 4096])?;
+        file.sync_data()?;
+        Ok(begin.elapsed())
+    });
+    Ok(percentiles(times.collect::<std::io::Result<_>>()?).p50)
 }
 
 /// Has connections made and code loaded before anything is measured.

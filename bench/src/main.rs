@@ -38,9 +38,6 @@ struct Options {
     /// What is measured; everything if nothing is named.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Figure>,
-    /// A PostgreSQL server in which databases can be made, as `postgres://user@host:port`; without it, only SQLite is measured.
-    #[arg(long)]
-    postgres: Option<String>,
     /// The number of runs that are parked.
     #[arg(long, default_value_t = 10_000)]
     parked: usize,
@@ -75,24 +72,26 @@ fn main() -> anyhow::Result<()> {
     runtime.block_on(measure(&options, &cores))
 }
 
+#[expect(clippy::print_stderr, reason = "a run takes minutes")]
 async fn measure(options: &Options, cores: &Cores) -> anyhow::Result<()> {
     let model = ModelApi::start().await?;
     let targets = Targets { server: &options.server, model: &model, cores };
     let mut table = Table::new();
     for round in 1..=options.rounds {
-        eprint_progress(round, options.rounds);
+        eprintln!("round {round} of {}", options.rounds);
+        table.note_machine("the disk: an fsync of 4 kB, p50", Unit::Micros, micros(load::fsync()?));
         let proxy = targets.proxy().await?;
         measure_target(options, &proxy, &mut table).await.context("the byte proxy")?;
         drop(proxy);
-        let server = targets.fermata("SQLite", None).await?;
+        let server = targets.fermata().await?;
         measure_target(options, &server, &mut table).await.with_context(|| server.log())?;
         drop(server);
         if options.wants(Figure::Parked) {
-            let server = targets.fermata("SQLite", None).await?;
+            let server = targets.fermata().await?;
             measure_parked(options.parked, &server, &mut table).await.with_context(|| server.log())?;
         }
         if options.wants(Figure::Readers) {
-            let server = targets.fermata("SQLite", None).await?;
+            let server = targets.fermata().await?;
             measure_readers(&server, &mut table).await.with_context(|| server.log())?;
         }
     }
@@ -179,9 +178,4 @@ fn megabytes(bytes: u64) -> f64 {
 
 fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
-}
-
-#[expect(clippy::print_stderr, reason = "a run takes minutes")]
-fn eprint_progress(round: usize, rounds: usize) {
-    eprintln!("round {round} of {rounds}");
 }

@@ -1,7 +1,5 @@
 //! The figures of all rounds, printed as a table with medians and spreads.
 
-use std::collections::BTreeMap;
-
 use crate::target::Target;
 
 /// The figures of all rounds.
@@ -9,11 +7,13 @@ pub struct Table {
     rows: Vec<Row>,
 }
 
-/// A figure, by the name of what it was measured of.
+/// A figure, in each round.
 struct Row {
     name: String,
     unit: Unit,
-    values: BTreeMap<&'static str, Vec<f64>>,
+    /// Empty if the byte proxy does not do such work.
+    proxy: Vec<f64>,
+    fermata: Vec<f64>,
 }
 
 /// The unit of a figure.
@@ -35,30 +35,35 @@ impl Table {
 
     /// Notes what a target has reached in this round.
     pub fn note(&mut self, target: &Target, name: &str, unit: Unit, value: f64) {
+        let row = self.row(name, unit);
+        if target.is_proxy() { row.proxy.push(value) } else { row.fermata.push(value) }
+    }
+
+    /// Notes a property of the machine, beside the proxy's figures, because it is a yardstick, too.
+    pub fn note_machine(&mut self, name: &str, unit: Unit, value: f64) {
+        self.row(name, unit).proxy.push(value);
+    }
+
+    fn row(&mut self, name: &str, unit: Unit) -> &mut Row {
         let index = self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
-            self.rows.push(Row { name: name.to_owned(), unit, values: BTreeMap::new() });
+            self.rows.push(Row { name: name.to_owned(), unit, proxy: Vec::new(), fermata: Vec::new() });
             self.rows.len() - 1
         });
-        self.rows[index].values.entry(target.name).or_default().push(value);
+        &mut self.rows[index]
     }
 
     /// Prints the medians of each figure, with the least and the greatest value, and the median of the ratios to the proxy in each round.
     #[expect(clippy::print_stdout, reason = "the table is what it is for")]
     pub fn print(&self) {
         println!("| | byte proxy | Fermata | ratio |\n|---|---|---|---|");
-        for row in &self.rows {
-            let proxy = row.values.get("proxy");
-            for (name, values) in row.values.iter().filter(|(name, _)| **name != "proxy") {
-                let of_proxy = proxy.map(|proxy| row.unit.show(proxy.clone())).unwrap_or_default();
-                let ratios =
-                    values.iter().zip(proxy.into_iter().flatten()).map(|(value, proxy)| value / proxy);
-                println!(
-                    "| {} ({name}) | {of_proxy} | {} | {} |",
-                    row.name,
-                    row.unit.show(values.clone()),
-                    spread(ratios.collect(), 2, "×"),
-                );
-            }
+        for Row { name, unit, proxy, fermata } in &self.rows {
+            let ratios = fermata.iter().zip(proxy).map(|(fermata, proxy)| fermata / proxy).collect();
+            println!(
+                "| {name} | {} | {} | {} |",
+                unit.show(proxy.clone()),
+                unit.show(fermata.clone()),
+                spread(ratios, 2, "×")
+            );
         }
     }
 }

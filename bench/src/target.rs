@@ -1,4 +1,4 @@
-//! What is measured: the byte proxy, or Fermata on a database. Both lead to the same model API.
+//! What is measured: the byte proxy, or Fermata on SQLite. Both lead to the same model API.
 
 use std::{
     fs::File,
@@ -28,7 +28,6 @@ pub struct Targets<'a> {
 
 /// Something that passes on what the model says.
 pub struct Target {
-    pub name: &'static str,
     pub process: Process,
     pub address: SocketAddr,
     /// The folder of its database and its log; `None` of the byte proxy.
@@ -60,20 +59,19 @@ impl Targets<'_> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--proxy-of").arg(self.model.address.to_string());
         let (process, address) = self.cores.start_with_address(&mut command)?;
-        Ok(Target { name: "proxy", process, address, folder: None, chats: AtomicUsize::new(0) })
+        Ok(Target { process, address, folder: None, chats: AtomicUsize::new(0) })
     }
 
-    /// Starts Fermata with an empty database.
-    pub async fn fermata(&self, name: &'static str, database: Option<&str>) -> anyhow::Result<Target> {
+    /// Starts Fermata with an empty SQLite database.
+    pub async fn fermata(&self) -> anyhow::Result<Target> {
         let folder = TempDir::new()?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let log = File::create(folder.path().join("log"))?;
-        let sqlite = format!("sqlite://{}/bench.db", folder.path().display());
         let mut command = Command::new(self.server.canonicalize().context("the server's binary")?);
         command
             .env_clear()
             .env("FERMATA_BIND", address.to_string())
-            .env("DATABASE_URL", database.unwrap_or(&sqlite))
+            .env("DATABASE_URL", format!("sqlite://{}/bench.db", folder.path().display()))
             .env("OPENAI_BASE_URL", format!("http://{}/v1", self.model.address))
             .env("OPENAI_API_KEY", "bench-key-of-nobody")
             .env("FERMATA_MODEL", MODEL)
@@ -83,7 +81,8 @@ impl Targets<'_> {
             .stdout(log.try_clone()?)
             .stderr(Stdio::from(log));
         let process = self.cores.start(&mut command)?;
-        let mut target = Target { name, process, address, folder: Some(folder), chats: AtomicUsize::new(0) };
+        let (folder, chats) = (Some(folder), AtomicUsize::new(0));
+        let mut target = Target { process, address, folder, chats };
         while Client::connect(address).await.is_err() {
             if !target.process.is_alive() {
                 bail!("the server did not start: {}", target.log());
@@ -103,7 +102,7 @@ impl Target {
         let chat = format!("chat-{number}");
         let Asking { script, more } = asking;
         let text = script.to_text();
-        if self.folder.is_none() {
+        if self.is_proxy() {
             let body =
                 json!({"model": MODEL, "messages": [{"role": "user", "content": text}], "stream": true});
             return Ok((chat, client.post("/v1/chat/completions", body.to_string()).await?));
@@ -117,9 +116,13 @@ impl Target {
         Ok((chat, body))
     }
 
+    pub fn is_proxy(&self) -> bool {
+        self.folder.is_none()
+    }
+
     /// Returns what the server has logged.
     pub fn log(&self) -> String {
         let log = self.folder.as_ref().map(|folder| std::fs::read_to_string(folder.path().join("log")));
-        format!("the log of {}: {}", self.name, log.and_then(Result::ok).unwrap_or_default())
+        format!("the server's log: {}", log.and_then(Result::ok).unwrap_or_default())
     }
 }
