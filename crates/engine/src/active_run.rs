@@ -239,6 +239,7 @@ impl ActiveRun {
             slots: HashMap::new(),
             model_slot: None,
             timers: Timers::default(),
+            // It is set to the first deadline before it is awaited.
             alarm: Box::pin(tokio::time::sleep(Duration::from_secs(24 * 3600))),
             pin: RunPin::default(),
         }

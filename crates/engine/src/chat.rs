@@ -7,6 +7,9 @@
 //! Nothing that cannot be saved is done. While the store is away, what has to be saved is tried again and again, and the run's readers go
 //! on. If the store stays away for longer than that, the actor drops everything and leaves the chat as it was saved last, for the next
 //! actor to resume.
+//!
+//! There may be a hundred thousand actors that wait. The future of an actor is as large as the largest that it may ever await, so those that
+//! are large and seldom awaited are boxed, here and in `active_run`.
 
 mod delivery;
 mod requests;
@@ -98,7 +101,7 @@ impl ChatActor {
 
     async fn work(&mut self) -> Result<(), StoreError> {
         let services = self.services.clone();
-        // What a round waits for is waited for again in the next one, and there is a round for each delta of the model.
+        // These are made once, because there is a round for each delta of the model.
         let mut draining = pin!(services.shutdown.draining.cancelled());
         let mut stopping = pin!(services.shutdown.stopping.cancelled());
         let mut policies = services.policies.changes();

@@ -37,8 +37,8 @@ const BURST_INTERVAL: Duration = Duration::from_millis(1);
 /// The time for which more of a burst is waited for. No timer is more precise.
 const BURST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The limit on the pieces that are decoded together.
-const PIECES_AT_ONCE: usize = 256;
+/// The bytes of a burst after which what was decoded is handed out. The engine limits the text of an answer, and has not seen this one.
+const BURST_BYTES: usize = 64 << 10;
 
 /// An answer that is being read. Dropping it closes the connection.
 pub(super) struct Answer {
@@ -140,15 +140,14 @@ impl Answer {
     /// providers put one delta, and it has to have its turn for the next one.
     async fn receive_more(&mut self) {
         tokio::time::sleep(BURST_PAUSE).await;
-        for _ in 0..PIECES_AT_ONCE {
-            if matches!(self.state, State::Closed { .. }) {
-                return;
-            }
+        let mut bytes_received = 0;
+        while bytes_received < BURST_BYTES && !matches!(self.state, State::Closed { .. }) {
             tokio::task::yield_now().await;
-            match self.body.next().now_or_never() {
-                Some(received) => self.receive(received),
-                None => return,
-            };
+            let Some(received) = self.body.next().now_or_never() else { return };
+            if let Some(Ok(bytes)) = &received {
+                bytes_received += bytes.len();
+            }
+            self.receive(received);
         }
     }
 
@@ -332,7 +331,7 @@ mod tests {
         assert_eq!(events, expected);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn nothing_follows_the_end_of_an_answer_that_comes_in_quick_succession() {
         let text = || bytes(&delta(json!({"content": "a"})));
         let done = Ok(Bytes::from_static(b"data: [DONE]\n\n"));
