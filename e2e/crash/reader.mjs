@@ -86,14 +86,29 @@ export class Reader {
     return stream.status;
   }
 
-  /** Waits until there is something new, or the end. */
-  async next() {
-    while (this.#seen === this.count && !this.ended) {
+  /**
+   * Waits until there is something new, or the end.
+   *
+   * @param {number} [patience] for how long, in milliseconds
+   * @returns {Promise<boolean>} `false` if there was nothing for so long
+   */
+  async next(patience) {
+    let isOver = false;
+    const timer =
+      patience &&
+      setTimeout(() => {
+        isOver = true;
+        this.#wake();
+      }, patience);
+    while (this.#seen === this.count && !this.ended && !isOver) {
       await new Promise((/** @type {(value: void) => void} */ resolve) => {
         this.#wake = resolve;
       });
     }
+    clearTimeout(timer);
+    const isNew = this.#seen !== this.count || this.ended;
     this.#seen = this.count;
+    return isNew;
   }
 
   /** Has whoever waits for something new look again: there is nothing more to come. */

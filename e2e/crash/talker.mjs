@@ -23,6 +23,9 @@ import { Refused } from './world.mjs';
  * 'elicitation', approvalId?: string }} Pending
  */
 
+/** For how long nothing comes before a person wonders, in milliseconds. */
+const QUIET = 8_000;
+
 const WHIMS = /** @type {const} */ ([
   'none',
   'none',
@@ -212,7 +215,7 @@ export class Talker {
     let mayAnswerMore = false;
     while (reader.connected || (await this.#resumes(random))) {
       // A version that is shown no decision hears nothing of its answer while others are missing.
-      if (!mayAnswerMore) await reader.next();
+      if (!mayAnswerMore) await this.#hears();
       if (reader.count >= at) {
         const now = whim;
         whim = 'none';
@@ -226,6 +229,16 @@ export class Talker {
     }
     if (await this.#isLetGo(random)) await this.#follows(random);
     else await this.#looksAtTheEnd();
+  }
+
+  /**
+   * Waits for something new. After a failover that has lost commits, what is shown may be of the history that is lost, in which nothing is
+   * asked: where it is quiet, the chat is loaded again, as a person would do.
+   */
+  async #hears() {
+    while (!(await this.#reader.next(QUIET))) {
+      if (this.world.hasLostCommits) return this.#reader.forget();
+    }
   }
 
   /**
