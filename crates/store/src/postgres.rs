@@ -99,6 +99,9 @@ impl PostgresDatabase {
     }
 }
 
+/// The time for which connections that are in use are waited for when the pool is closed.
+const CLOSING: Duration = Duration::from_secs(3);
+
 // === impl Pool ===
 
 impl Pool {
@@ -122,8 +125,9 @@ impl Pool {
         self.note(pool.begin_with(statement).await)
     }
 
+    /// Closes all connections. One that has lost its server without hearing of it is never given back; it ends with the process.
     pub async fn close(&self) {
-        self.pool().close().await;
+        let _ = tokio::time::timeout(CLOSING, self.pool().close()).await;
     }
 
     fn pool(&self) -> PgPool {

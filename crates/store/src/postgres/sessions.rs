@@ -35,6 +35,9 @@ use crate::{
 /// The first key of our advisory locks; the second is the session's number.
 const LOCKS: i32 = 0x4665_726d;
 
+/// The time for which the end of a session is waited for.
+const CLOSING: Duration = Duration::from_secs(3);
+
 /// The time that a heartbeat may take before another session is tried. A connection may have been forgotten by what it leads through, so
 /// this, twice the interval of heartbeats and a new connection fit into a lease.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
@@ -182,7 +185,8 @@ impl Sessions {
         }
         if let Some(session) = member.session {
             // If the server cannot be told, it finds out by itself.
-            let _ = session.connection.close().await;
+            // A server that does not answer is not waited for: the session ends with the process.
+            let _ = tokio::time::timeout(CLOSING, session.connection.close()).await;
         }
     }
 
