@@ -1,4 +1,4 @@
-//! What is done to a target, and what it costs.
+//! Puts load on a target, and measures what that costs.
 
 use std::{
     io::Write,
@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// The end of every answer.
-const END: &[u8] = b"data: [DONE]\n\n";
+pub const END: &[u8] = b"data: [DONE]\n\n";
 
 /// The CPU time of a request, and how many there were in a second.
 pub struct Short {

@@ -35,7 +35,7 @@ struct Options {
     /// The number of times that everything is measured; medians are printed.
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// What is measured; everything if nothing is named.
+    /// The figures to measure; all of them if none is named.
     #[arg(long, value_delimiter = ',')]
     only: Vec<Figure>,
     /// The number of runs that are parked.
@@ -102,7 +102,7 @@ async fn measure(options: &Options, cores: &Cores) -> anyhow::Result<()> {
 async fn measure_parked(runs: usize, target: &Target, table: &mut Table) -> anyhow::Result<()> {
     load::warm_up(target).await?;
     let idle = target.process.memory()?;
-    table.note(target, "parked: memory of the idle server", Unit::Megabytes, megabytes(idle));
+    table.note(target, "parked: memory before any run", Unit::Megabytes, megabytes(idle));
     let detached = parked::detached(target, runs.min(10_000)).await?;
     table.note(target, "parked: memory of a run without readers", Unit::Kilobytes, detached / 1e3);
     let mut parked = parked::Parked::new();
@@ -113,9 +113,10 @@ async fn measure_parked(runs: usize, target: &Target, table: &mut Table) -> anyh
     let answers = parked.answer_one_by_one(target, 1_000.min(runs / 10)).await?;
     table.note(target, "parked: answer to chunk, p50", Unit::Micros, micros(answers.p50));
     table.note(target, "parked: answer to chunk, p99", Unit::Micros, micros(answers.p99));
+    let others = u32::try_from(parked.len())?;
     let (before, time) = (target.process.cpu()?, parked.answer_all(target).await?);
     table.note(target, "parked: all others are answered at once", Unit::Seconds, time.as_secs_f64());
-    let cpu = (target.process.cpu()? - before) / u32::try_from(runs)?;
+    let cpu = (target.process.cpu()? - before) / others;
     table.note(target, "parked: CPU for each of these", Unit::Micros, micros(cpu));
     tokio::time::sleep(Duration::from_secs(15)).await;
     table.note(
@@ -142,11 +143,11 @@ async fn measure_target(options: &Options, target: &Target, table: &mut Table) -
     load::warm_up(target).await?;
     if options.wants(Figure::Burst) {
         let burst = load::burst(target).await?;
-        table.note(target, "burst: CPU for each delta", Unit::Micros, burst.as_secs_f64() * 1e6);
+        table.note(target, "burst: CPU for each delta", Unit::Micros, micros(burst));
     }
     if options.wants(Figure::Paced) {
         let cpu = load::paced(target).await?;
-        table.note(target, "paced: CPU for each delta", Unit::Micros, cpu.as_secs_f64() * 1e6);
+        table.note(target, "paced: CPU for each delta", Unit::Micros, micros(cpu));
         let latency = load::latency(target).await?;
         table.note(target, "paced: a delta's way, p50", Unit::Micros, micros(latency.p50));
         table.note(target, "paced: a delta's way, p99", Unit::Micros, micros(latency.p99));

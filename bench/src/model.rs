@@ -13,7 +13,7 @@ use tokio::{net::TcpListener, time::Instant};
 
 /// The model's name.
 pub const MODEL: &str = "bench-model";
-/// What begins each delta's text, and is nowhere else.
+/// The byte that begins each delta's text and occurs nowhere else.
 pub const MARK: u8 = b'~';
 
 /// A model API that is being served.
@@ -21,7 +21,7 @@ pub struct ModelApi {
     pub address: SocketAddr,
 }
 
-/// How the model answers.
+/// The way in which the model answers.
 #[derive(Clone, Copy, Debug)]
 pub enum Script {
     /// So many deltas, as fast as they can be written.

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     client::{Body, Client},
-    load::{Percentiles, percentiles},
+    load::{END, Percentiles, percentiles},
     model::Script,
     target::{Asking, Target},
 };
@@ -71,6 +71,11 @@ impl Parked {
         Ok(percentiles(times))
     }
 
+    /// Returns the number of runs that are parked.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
     /// Answers all runs and reads their streams to the end. Returns the time that takes.
     pub async fn answer_all(&mut self, target: &Target) -> anyhow::Result<Duration> {
         let clients = try_join_all((0..AT_ONCE).map(|_| Client::connect(target.address))).await?;
@@ -78,14 +83,14 @@ impl Parked {
         let share = runs.len().div_ceil(clients.len());
         let begin = Instant::now();
         try_join_all(clients.into_iter().map(|mut client| {
-            let mut own = runs.split_off(runs.len().saturating_sub(share));
+            let own = runs.split_off(runs.len().saturating_sub(share));
             async move {
                 for run in &own {
                     answer(&mut client, &run.chat, &run.call).await?;
                 }
-                for run in own.drain(..) {
+                for run in own {
                     let end = run.body.read_all().await?;
-                    ensure!(end.ends_with(b"data: [DONE]\n\n"), "a stream broke off: {end:?}");
+                    ensure!(end.ends_with(END), "a stream broke off: {end:?}");
                 }
                 Ok(())
             }

@@ -1,4 +1,4 @@
-//! What is measured: the byte proxy, or Fermata on SQLite. Both lead to the same model API.
+//! The targets that are measured are the byte proxy and Fermata on SQLite. Both lead to the same model API.
 
 use std::{
     fs::File,
@@ -19,7 +19,7 @@ use crate::{
     process::{Cores, Process},
 };
 
-/// What targets are made of.
+/// The parts that each target is started with.
 pub struct Targets<'a> {
     pub server: &'a Path,
     pub model: &'a ModelApi,

@@ -15,7 +15,7 @@ mod saving;
 mod spans;
 mod timers;
 
-use std::{collections::HashMap, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, pin::Pin, sync::Arc};
 
 use fermata_protocol::{Plan, ToolCallId, UiMessage};
 use fermata_tools::{InputError, PendingCalls, Slot, ToolError, Toolbox};
@@ -33,7 +33,7 @@ use tracing::{Instrument, Span};
 use asking::ReadMessages;
 use running_tools::{RunningTools, ToolEvent};
 use spans::CallSpans;
-use timers::Timers;
+use timers::{FURTHEST, Timers};
 
 use crate::{
     answer_batch::{AnswerBatch, RunPin},
@@ -240,7 +240,7 @@ impl ActiveRun {
             model_slot: None,
             timers: Timers::default(),
             // It is set to the first deadline before it is awaited.
-            alarm: Box::pin(tokio::time::sleep(Duration::from_secs(24 * 3600))),
+            alarm: Box::pin(tokio::time::sleep(FURTHEST)),
             pin: RunPin::default(),
         }
     }

@@ -99,7 +99,7 @@ impl PostgresDatabase {
     }
 }
 
-/// The time for which connections that are in use are waited for when the pool is closed.
+/// The time that the end of connections may take. A server that does not answer is not waited for.
 const CLOSING: Duration = Duration::from_secs(3);
 
 // === impl Pool ===
@@ -125,7 +125,7 @@ impl Pool {
         self.note(pool.begin_with(statement).await)
     }
 
-    /// Closes all connections. One that has lost its server without hearing of it is never given back; it ends with the process.
+    /// Closes all connections. One whose server does not answer is never given back, and ends with the process.
     pub async fn close(&self) {
         let _ = tokio::time::timeout(CLOSING, self.pool().close()).await;
     }

@@ -21,6 +21,9 @@ use crate::{
     store::StoreError,
 };
 
+/// The time until the furthest deadline that is set. The monotonic clock may not reach further, so a later one is looked at again then.
+pub(super) const FURTHEST: Duration = Duration::from_secs(24 * 3600);
+
 /// The interval in which a run that is kept in memory for an endpoint is looked at again.
 const PIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -123,8 +126,7 @@ impl ActiveRun {
             self.run.expiry().map(|expires| instant_of(expires, reached)),
             self.model_deadline(),
         ];
-        // The monotonic clock may not reach further, so a later deadline is looked at again then.
-        let furthest = Instant::now() + Duration::from_secs(24 * 3600);
+        let furthest = Instant::now() + FURTHEST;
         deadlines.into_iter().flatten().min().map_or(furthest, |deadline| deadline.min(furthest))
     }
 

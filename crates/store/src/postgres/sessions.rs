@@ -21,7 +21,7 @@ use fermata_engine::store::{InstanceId, Joined, LEASE, Renewed, StoreError};
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::task::AbortHandle;
 
-use super::within;
+use super::{CLOSING, within};
 use crate::{
     SharedClock,
     column::read_time,
@@ -34,9 +34,6 @@ use crate::{
 
 /// The first key of our advisory locks; the second is the session's number.
 const LOCKS: i32 = 0x4665_726d;
-
-/// The time for which the end of a session is waited for.
-const CLOSING: Duration = Duration::from_secs(3);
 
 /// The time that a heartbeat may take before another session is tried. A connection may have been forgotten by what it leads through, so
 /// this, twice the interval of heartbeats and a new connection fit into a lease.
@@ -184,8 +181,7 @@ impl Sessions {
             heartbeat.abort();
         }
         if let Some(session) = member.session {
-            // If the server cannot be told, it finds out by itself.
-            // A server that does not answer is not waited for: the session ends with the process.
+            // If the server cannot be told in this time, it finds out by itself.
             let _ = tokio::time::timeout(CLOSING, session.connection.close()).await;
         }
     }

@@ -207,19 +207,17 @@ async fn do_group(
             (true, Some(_)) => execute(&mut in_turn, "release work; savepoint work").await,
             (true, None) => Ok(()),
         };
-        match (prepared, is_kept) {
-            (Ok(()), _) => outcomes.push(outcome),
-            (Err(fault), is_kept) => {
-                if is_kept {
-                    outcomes.push(outcome);
-                } else {
-                    // It knows its own error, which is the cause.
-                    let _ = outcome.send(Ok(()));
-                }
-                outcomes.extend(next.map(|work| work.outcome));
-                return undo(outcomes, &fault);
+        if let Err(fault) = prepared {
+            if is_kept {
+                outcomes.push(outcome);
+            } else {
+                // It knows its own error, which is the cause.
+                let _ = outcome.send(Ok(()));
             }
+            outcomes.extend(next.map(|work| work.outcome));
+            return undo(outcomes, &fault);
         }
+        outcomes.push(outcome);
     };
     let committed = committed.map_err(|fault| match fault {
         Fault::NotWritten(_) => fault,
