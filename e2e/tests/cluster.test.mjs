@@ -134,14 +134,19 @@ describe('answers at another instance', { concurrency: 3 }, () => {
 describe('readers at another instance', { concurrency: 3 }, () => {
   clustered('they read all from the start, or from where they were, and then live', {}, async (cluster) => {
     const [one, two] = [cluster.at(1), cluster.at(2)];
-    const rest = gate();
+    // What comes from the model at once may be one delta.
+    const [second, rest] = [gate(), gate()];
     cluster.model.script(async (pen) => {
       pen.reasons('Hm. ');
-      pen.says('One, ', 'two, ');
+      pen.says('One, ');
+      await second.opened;
+      pen.says('two, ');
       await rest.opened;
       pen.says('three.');
     });
     const stream = await one.post('count');
+    await stream.sees('text-delta', ({ delta }) => delta === 'One, ');
+    second.open();
     await stream.sees('text-delta', ({ delta }) => delta === 'two, ');
     const middle = stream.events.findIndex(({ chunk }) => chunk.type === 'text-delta');
     const readers = [
