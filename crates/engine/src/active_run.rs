@@ -457,6 +457,11 @@ impl ActiveRun {
         self.run.remembered()
     }
 
+    /// Ends the log because the database has lost a part of it.
+    pub fn end_lost(&mut self) {
+        self.log.end_lost();
+    }
+
     /// Ends the log after the chat was deleted: nothing of it is saved any more, but readers that are left waiting would post again.
     pub fn end_deleted(mut self) {
         let effects = self.decide(Event::Ended(Ending::Stopped));

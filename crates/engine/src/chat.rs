@@ -85,7 +85,7 @@ impl ChatActor {
             let chat = &self.mailbox.chat;
             if error == StoreError::Fenced {
                 tracing::info!(%chat, "the chat was changed by another instance, or the database has lost what was saved last");
-                self.unload();
+                self.unload_changed().await;
                 continue;
             }
             tracing::error!(%chat, %error, "the chat is dropped from memory; it stays as it was saved");
@@ -172,7 +172,7 @@ impl ChatActor {
                 return Ok(());
             }
             match self.attempt(&mut message, attempts == MAX_ATTEMPTS).await {
-                Err(StoreError::Fenced) if attempts < MAX_ATTEMPTS => self.unload(),
+                Err(StoreError::Fenced) if attempts < MAX_ATTEMPTS => self.unload_changed().await,
                 done => return done,
             }
         }
@@ -320,6 +320,20 @@ impl ChatActor {
         if let ChatState::Active(active) = std::mem::replace(&mut self.state, ChatState::Unread) {
             self.remembered = Some(active.unload());
         }
+    }
+
+    /// Forgets everything that is in memory, because the store holds something else. Only the owner of an open run changes its chat: if the
+    /// run is still this instance's, the database has lost what was saved last. The run's readers may have been sent that, so their streams
+    /// end and say so, although the run goes on.
+    async fn unload_changed(&mut self) {
+        if let ChatState::Active(active) = &mut self.state
+            && let Ok(Some(saved)) = self.services.store.chat(&self.mailbox.chat).await
+            && saved.run_owner.as_ref() == Some(&self.services.lease.instance)
+            && saved.open_run.is_some_and(|open| open.id == active.run.id)
+        {
+            active.end_lost();
+        }
+        self.unload();
     }
 
     /// Ends because the server does.

@@ -163,6 +163,11 @@ impl Writer {
         self.end_as(LogEnd::Moved);
     }
 
+    /// Ends the log because it cannot be followed any further, and says so to its readers.
+    pub fn end_lost(&mut self) {
+        self.end(vec![reader::lost()]);
+    }
+
     /// Ends the log because this process ends: its readers here are sent these chunks last, and those of replicas look for their run.
     pub fn leave(&mut self, last: Vec<UiChunk>) {
         self.end_as(LogEnd::Leaving(last.into()));
@@ -196,7 +201,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         // A chat actor that ends normally has ended the log already.
-        self.end(vec![reader::lost()]);
+        self.end_lost();
     }
 }
 

@@ -367,4 +367,8 @@ impl LockStore for SqlStore {
     async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError> {
         self.backend.write(|mut db| async move { locks::give_back(&mut db.get(), key, instance).await }).await
     }
+
+    async fn locks_of(&self, instance: &InstanceId) -> Result<Vec<ResourceKey>, StoreError> {
+        self.backend.read(|mut db| async move { locks::of_instance(&mut db.get(), instance).await }).await
+    }
 }

@@ -153,7 +153,8 @@ impl Router {
         Ok(())
     }
 
-    /// Has chat actors look whether they still own their chats after each loss of the lease, until it is dropped.
+    /// Compares what this instance owns with the store after each loss of the lease, until it is dropped: chat actors look whether they
+    /// still own their chats, and locks that no call holds are released.
     pub async fn follow_lease(self: Arc<Self>) {
         let mut epoch = self.services.lease.epoch();
         loop {
@@ -161,13 +162,20 @@ impl Router {
             if self.services.lease.epoch() == epoch {
                 continue;
             }
-            epoch = self.services.lease.epoch();
+            let now = self.services.lease.epoch();
             let instance = &self.services.lease.instance;
             tracing::warn!(%instance, "the lease of this instance was lost, or may have been; other instances may own its chats");
             for chat in self.mailboxes.chats() {
                 // If the mailbox is full, this is dropped: the epoch was raised before, and an actor compares it before each message that
                 // waits there.
                 self.send(&chat, ActorMessage::Verify);
+            }
+            match self.services.locks.release_forgotten().await {
+                Ok(()) => epoch = now,
+                // All of it is tried again after the next heartbeat.
+                Err(error) => {
+                    tracing::warn!(%instance, %error, "the locks of this instance could not be looked for")
+                }
             }
         }
     }

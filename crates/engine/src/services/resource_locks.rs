@@ -13,7 +13,10 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use crate::{Store, store::InstanceId};
+use crate::{
+    Store,
+    store::{InstanceId, StoreError},
+};
 
 /// The pause before asking again for a lock that another instance holds, or before trying again to release one.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
@@ -84,6 +87,19 @@ impl ResourceLocks {
             };
         };
         LockRequest::Queued(async move { cluster.acquire(waiter.acquire().await?).await }.boxed())
+    }
+
+    /// Releases the locks that this instance holds according to the store, although no call of it does: the store has lost that they were
+    /// released.
+    pub async fn release_forgotten(&self) -> Result<(), StoreError> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        for key in cluster.store.locks_of(&cluster.instance).await? {
+            // Whoever has the guard has the lock, or is about to ask for it or to release it.
+            if let Ok(guard) = self.queue.enqueue(key).try_acquire() {
+                drop(ResourceLock { guard: Some(guard), cluster: Some(cluster.clone()) });
+            }
+        }
+        Ok(())
     }
 
     /// Releases locks in the store after their calls have dropped them, until it is dropped itself.

@@ -15,4 +15,7 @@ pub trait LockStore: Send + Sync {
 
     /// Releases the lock if this instance holds it.
     async fn unlock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<(), StoreError>;
+
+    /// Returns the locks that this instance holds.
+    async fn locks_of(&self, instance: &InstanceId) -> Result<Vec<ResourceKey>, StoreError>;
 }

@@ -438,6 +438,12 @@ impl LockStore for MemoryStore {
         }
         Ok(())
     }
+
+    async fn locks_of(&self, instance: &InstanceId) -> Result<Vec<ResourceKey>, StoreError> {
+        let contents = self.lock();
+        let held = contents.locks.iter().filter(|(_, holder)| *holder == instance);
+        Ok(held.map(|(key, _)| key.clone()).collect())
+    }
 }
 
 /// Returns an error if the chat's version is not the one that its writer knows.

@@ -495,6 +495,37 @@ async fn a_resource_has_one_lock_for_all_instances() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lock_whose_release_a_failover_has_lost_is_released() {
+    let here = World::first();
+    here.script([
+        calls(&[("note", json!({"as": "a", "does": "waits"}))]),
+        text("ok"),
+        calls(&[("note", json!({"as": "b"}))]),
+        text("ok"),
+        text("ok"),
+    ]);
+    let mut there = here.another();
+    there.chat = ChatId::new("d");
+    let mut one = here.post_text("a").await;
+    let a = one.read_until("tool-approval-request").await;
+    wait(3).await;
+    here.answer(decision(&a, true)).await.unwrap();
+    one.read_until("tool-input-available").await;
+    while !here.tool_log.lock().unwrap().contains(&"begins a".to_owned()) {
+        wait(0).await;
+    }
+    let standby = here.store.store.standby();
+    one.read_to_end().await;
+    here.store.store.fail_over_to(&standby);
+    let mut other = there.post_text("b").await;
+    let b = other.read_until("tool-approval-request").await;
+    there.answer(decision(&b, true)).await.unwrap();
+    assert!(other.read_to_end().await.ends_with("finish"), "{}", other.types());
+    let log = there.tool_log.lock().unwrap().clone();
+    assert_eq!(log, ["begins a", "ends a", "begins b", "ends b"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_lock_of_an_instance_that_died_is_free() {
     let here = World::first();
     here.script([

@@ -122,6 +122,22 @@ async fn a_call_that_has_begun_in_a_history_that_is_lost_is_not_begun_again() {
     assert_eq!(times_begun(&world), 1);
     assert!(messages.contains("may or may not have had its effect"), "{messages}");
     assert!(messages.contains("ok"), "the run goes on: {messages}");
+    // The page shows an approval that nobody knows of any more.
+    assert!(stream.read_to_end().await.ends_with("error"), "{}", stream.types());
+    assert_eq!(stream.find("error")["errorText"], "The server lost this run. Load the chat again.");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_goes_on_after_a_failover_that_lost_nothing() {
+    let world = World::new();
+    world.script([calls(&[("note", json!({}))]), text("ok")]);
+    let mut stream = world.post_text("go").await;
+    let call = stream.read_until("tool-approval-request").await;
+    sleep(Duration::from_secs(3)).await;
+    world.store.store.fail_over_to(&world.store.store.standby());
+    sleep(Duration::from_secs(3)).await;
+    world.answer(decision(&call, true)).await.unwrap();
+    assert!(stream.read_to_end().await.ends_with("finish"), "{}", stream.types());
 }
 
 /// Waits until the run is over. Returns the messages as JSON.

@@ -355,4 +355,8 @@ impl LockStore for FaultyStore {
         self.before_read().await?;
         self.store.unlock(key, instance).await
     }
+    async fn locks_of(&self, instance: &InstanceId) -> Result<Vec<ResourceKey>, StoreError> {
+        self.before_read().await?;
+        self.store.locks_of(instance).await
+    }
 }

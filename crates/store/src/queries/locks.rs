@@ -4,7 +4,7 @@ use fermata_engine::store::InstanceId;
 use fermata_tools::ResourceKey;
 
 use crate::{
-    column::json,
+    column::{json, read_json},
     connection::Connection,
     error::Fault,
     text::{Text, text},
@@ -57,4 +57,17 @@ pub async fn give_back(
     };
     connection.query(give_back).bind(json(key)?).bind(text(instance.as_str())).execute().await?;
     Ok(())
+}
+
+/// The locks that the instance has.
+pub async fn of_instance(
+    connection: &mut Connection<'_>,
+    instance: &InstanceId,
+) -> Result<Vec<ResourceKey>, Fault> {
+    let keys: Vec<(String,)> = connection
+        .query("select resource from resource_locks where instance = $1")
+        .bind(text(instance.as_str()))
+        .fetch_all()
+        .await?;
+    keys.iter().map(|(key,)| Ok(read_json("a lock", key)?)).collect()
 }

@@ -1,5 +1,7 @@
 //! The instances that are alive, the runs that they own, and what is left to others when an instance ends.
 
+use std::slice;
+
 use fermata_engine::store::{Change, ChatOwner, ClockMark, InstanceId, StoreError, Version};
 use fermata_protocol::{ChatId, RunId};
 use fermata_tools::{Owner, ResourceKey};
@@ -220,6 +222,8 @@ async fn a_lock_has_one_holder(store: AnyStore) {
     for other in [resource("file", Some(alice())), resource("file", Some(bob())), resource("file2", None)] {
         assert!(store.try_lock(&other, &two).await.unwrap(), "{other:?} is another one");
     }
+    assert_eq!(store.locks_of(&one).await.unwrap(), slice::from_ref(&key));
+    assert_eq!(store.locks_of(&two).await.unwrap().len(), 3);
     store.unlock(&key, &two).await.unwrap();
     assert!(!store.try_lock(&key, &two).await.unwrap(), "only its holder gives it back");
     store.unlock(&key, &one).await.unwrap();
