@@ -20,6 +20,8 @@ const LOG_LINES = 60;
 const HOPELESS = 90_000;
 /** The same if stores may be away. */
 const HOPELESS_WITH_FAULTS = 240_000;
+/** What the model API says of a request without messages. */
+const EMPTY = 'messages is empty';
 
 /**
  * @typedef {object} Options
@@ -48,7 +50,9 @@ export async function round(
   const killer = new Killer(world, random.fork('killer'), withFaults);
   try {
     await Promise.race([plays(world, killer, talkers, untouched), isStuck(talkers, withFaults)]);
-    const faults = [...world.faults, ...world.api.verdict, ...faultsOfEffects(world)];
+    // A chat that the database forgets between the first commit of a run and its request has no messages.
+    const verdict = world.api.verdict.filter((fault) => !world.hasLostCommits || fault !== EMPTY);
+    const faults = [...world.faults, ...verdict, ...faultsOfEffects(world)];
     if (!world.hasLostCommits) faults.push(...world.model.faults);
     faults.push(...(await faultsOfRows(world)));
     for (const talker of talkers) faults.push(...(await faultsOfChat(talker)));
