@@ -157,13 +157,13 @@ pub(crate) trait RequestError: From<Unavailable> + From<StoreError> {
     /// Returns the store's error, if that is what made the chat unavailable.
     fn store(&self) -> Option<&StoreError>;
 
-    /// Returns the error of a request of which an earlier attempt may have been made: what says that nothing was done says that it is not
-    /// known instead.
+    /// Returns the error of a request of which an earlier attempt may have been made: what says that nothing was done, or comes from what
+    /// that attempt has done, says that it is not known instead.
     fn after_unknown_attempt(self) -> Self;
 }
 
 macro_rules! request_error {
-    ($($error:ident),*) => {$(
+    ($($error:ident: $unknown:pat,)*) => {$(
         impl From<StoreError> for $error {
             fn from(error: StoreError) -> Self {
                 Self::Unavailable(Unavailable::Store(error))
@@ -176,13 +176,20 @@ macro_rules! request_error {
             }
 
             fn after_unknown_attempt(self) -> Self {
-                if let Self::Unavailable(_) = self { Unavailable::OutcomeUnknown.into() } else { self }
+                if matches!(self, $unknown) { Unavailable::OutcomeUnknown.into() } else { self }
             }
         }
     )*};
 }
 
-request_error!(AnswerError, CallError, ReadError, SubmitError, SummaryError);
+request_error! {
+    AnswerError: Self::Unavailable(_),
+    CallError: Self::Unavailable(_),
+    ReadError: Self::Unavailable(_),
+    // A message that was answered already has nothing to continue.
+    SubmitError: Self::Unavailable(_) | Self::NothingToContinue(_),
+    SummaryError: Self::Unavailable(_),
+}
 
 #[cfg(test)]
 mod tests {

@@ -286,6 +286,30 @@ async fn who_may_have_been_heard_is_not_told_that_nothing_was_done() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_post_whose_reply_is_lost_is_not_refused_for_what_it_has_done_itself() {
+    let (here, there, mut stream, _) = parked().await;
+    let transport = here.transport.clone().unwrap();
+    here.store.is_blocked.send_replace(true);
+    let message = json!({"id": "second", "role": "user", "content": "And now?"});
+    let posting = there.try_post(json!({"id": there.chat.as_str(), "message": message}), None);
+    let losing = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        transport.lose_next(1_000);
+        here.store.is_blocked.send_replace(false);
+        stream.read_to_end().await;
+        wait(1).await;
+        assert_eq!((here.messages().await.len(), here.open_run()), (4, None), "the post is answered");
+        // Callers learn that messages to them may be lost.
+        transport.set_down(true);
+        wait(1).await;
+        transport.set_down(false);
+    };
+    let (posted, ()) = tokio::join!(posting, losing);
+    let Err(error) = posted else { panic!("the message was posted once and answered twice") };
+    assert!(matches!(error, SubmitError::Unavailable(Unavailable::OutcomeUnknown)), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn of_a_long_chat_another_instance_gets_the_outline_and_reads_the_messages_itself() {
     let here = World::first();
     here.script([calls(&[("where", json!({}))])]);
