@@ -1,6 +1,6 @@
 //! A chat that exists, as this process knows it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_protocol::{ChatId, ClientOptions, MessageId, Profile, RunStatus, Show};
 use fermata_tools::{Grants, Owner, grants};
@@ -181,8 +181,9 @@ impl Record {
         let changes_memories = changes.iter().any(|change| matches!(change, Change::ChangeMemories { .. }));
         if !changes.is_empty() {
             let to = Version(services.ids.next_number());
-            let (store, changes) = (&services.store, &changes);
-            services.patiently(patience, || store.commit(&self.chat, self.version, to, now, changes)).await?;
+            let (store, changes) = (&services.store, Arc::<[Change]>::from(changes));
+            let commit = || store.commit(&self.chat, self.version, to, now, changes.clone());
+            services.patiently(patience, commit).await?;
             self.version = to;
         }
         self.messages = messages;

@@ -1,9 +1,10 @@
 //! A connection to either database, its transactions, and the queries that run on it.
 //!
-//! A query is sqlx's own, of the database to which the connection leads. A value can be bound and a row can be read only if both
-//! drivers know its type, so the compiler checks each query for both databases, and a value may be written differently in each of them, as
-//! [`Text`](crate::text::Text) is.
+//! A query is the driver's own, of the database to which the connection leads: sqlx's, or rusqlite's for the connection that writes to SQLite
+//! ([`writer`](crate::sqlite::writer) says why). A value can be bound and a row can be read only if all drivers know its type, so the
+//! compiler checks each query for both databases, and a value may be written differently in each of them, as [`Text`](crate::text::Text) is.
 
+use rusqlite::ToSql;
 use sqlx::{
     Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
     pool::PoolConnection,
@@ -12,18 +13,22 @@ use sqlx::{
     sqlite::{SqliteArguments, SqliteRow},
 };
 
-use tokio::sync::OwnedMutexGuard;
-
-use crate::error::{Fault, failed};
+use crate::{
+    error::{Fault, failed},
+    sqlite::{
+        statement::{FromWriterRow, Statement},
+        writer::Turn,
+    },
+};
 
 /// A borrowed connection, which may be in a transaction.
 pub enum Connection<'a> {
+    /// A connection to SQLite that reads.
     Sqlite(&'a mut SqliteConnection),
+    /// The connection that writes to SQLite. Its queries block the thread, and are ready when they are polled first.
+    SqliteWriter(&'a mut rusqlite::Connection),
     Postgres(&'a mut PgConnection),
 }
-
-/// The connection that writes to SQLite while it is one's turn, within a transaction. It goes back when this is dropped.
-pub type Turn = OwnedMutexGuard<SqliteConnection>;
 
 /// A connection that goes back when it is dropped.
 pub enum PooledConnection {
@@ -43,22 +48,31 @@ pub enum Transaction {
 #[must_use = "a query does nothing before it is executed or its rows are fetched"]
 pub enum Query<'c> {
     Sqlite(&'c mut SqliteConnection, SqlxQuery<'c, Sqlite, SqliteArguments>),
+    SqliteWriter(Statement<'c>),
     Postgres(&'c mut PgConnection, SqlxQuery<'c, Postgres, PgArguments>),
 }
 
 /// A value that columns of both databases take.
-pub trait Value<'q>: Encode<'q, Sqlite> + Type<Sqlite> + Encode<'q, Postgres> + Type<Postgres> + 'q {}
-
-/// A type that can be read from the rows of both databases.
-pub trait FromEitherRow: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
-
-impl<'q, T> Value<'q> for T where
-    T: Encode<'q, Sqlite> + Type<Sqlite> + Encode<'q, Postgres> + Type<Postgres> + 'q
+pub trait Value<'q>:
+    Encode<'q, Sqlite> + Type<Sqlite> + ToSql + Encode<'q, Postgres> + Type<Postgres> + Send + 'q
 {
 }
 
-impl<T> FromEitherRow for T where T: for<'r> FromRow<'r, SqliteRow> + for<'r> FromRow<'r, PgRow> + Send + Unpin
-{}
+/// A type that can be read from the rows of both databases.
+pub trait FromEitherRow:
+    for<'r> FromRow<'r, SqliteRow> + FromWriterRow + for<'r> FromRow<'r, PgRow> + Send + Unpin
+{
+}
+
+impl<'q, T> Value<'q> for T where
+    T: Encode<'q, Sqlite> + Type<Sqlite> + ToSql + Encode<'q, Postgres> + Type<Postgres> + Send + 'q
+{
+}
+
+impl<T> FromEitherRow for T where
+    T: for<'r> FromRow<'r, SqliteRow> + FromWriterRow + for<'r> FromRow<'r, PgRow> + Send + Unpin
+{
+}
 
 /// Declares a struct that is read from a row of either database by the names of its fields.
 macro_rules! row {
@@ -77,6 +91,12 @@ macro_rules! row {
                 Ok(Self { $($column: row.try_get(stringify!($column))?,)+ })
             }
         }
+
+        impl crate::sqlite::statement::FromWriterRow for $row {
+            fn from_writer_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+                Ok(Self { $($column: row.get(stringify!($column))?,)+ })
+            }
+        }
     };
 }
 
@@ -89,7 +109,16 @@ impl Connection<'_> {
     pub fn query(&mut self, sql: &'static str) -> Query<'_> {
         match self {
             Self::Sqlite(connection) => Query::Sqlite(connection, sqlx::query(sql)),
+            Self::SqliteWriter(connection) => Query::SqliteWriter(Statement::new(connection, sql)),
             Self::Postgres(connection) => Query::Postgres(connection, sqlx::query(sql)),
+        }
+    }
+
+    /// Returns the one of two texts that is for this database.
+    pub fn choose<T>(&self, in_sqlite: T, in_postgres: T) -> T {
+        match self {
+            Self::Sqlite(_) | Self::SqliteWriter(_) => in_sqlite,
+            Self::Postgres(_) => in_postgres,
         }
     }
 }
@@ -100,7 +129,7 @@ impl PooledConnection {
     pub fn get(&mut self) -> Connection<'_> {
         match self {
             Self::Sqlite(connection) => Connection::Sqlite(connection),
-            Self::SqliteWriter(connection) => Connection::Sqlite(connection),
+            Self::SqliteWriter(connection) => Connection::SqliteWriter(connection),
             Self::Postgres(connection) => Connection::Postgres(connection),
         }
     }
@@ -112,7 +141,7 @@ impl Transaction {
     pub fn get(&mut self) -> Connection<'_> {
         match self {
             Self::Sqlite(transaction) => Connection::Sqlite(transaction),
-            Self::SqliteWriter(connection) => Connection::Sqlite(connection),
+            Self::SqliteWriter(connection) => Connection::SqliteWriter(connection),
             Self::Postgres(transaction) => Connection::Postgres(transaction),
         }
     }
@@ -120,7 +149,7 @@ impl Transaction {
     pub async fn commit(self) -> Result<(), Fault> {
         match self {
             Self::Sqlite(transaction) => transaction.commit().await.map_err(failed),
-            // The task that has lent the connection commits.
+            // The thread that has lent the connection commits.
             Self::SqliteWriter(_) => Ok(()),
             Self::Postgres(transaction) => transaction.commit().await.map_err(failed),
         }
@@ -134,6 +163,7 @@ impl<'c> Query<'c> {
     pub fn bind<T: Value<'c>>(self, value: T) -> Self {
         match self {
             Self::Sqlite(connection, query) => Self::Sqlite(connection, query.bind(value)),
+            Self::SqliteWriter(statement) => Self::SqliteWriter(statement.bind(value)),
             Self::Postgres(connection, query) => Self::Postgres(connection, query.bind(value)),
         }
     }
@@ -144,6 +174,7 @@ impl<'c> Query<'c> {
             Self::Sqlite(connection, query) => {
                 Ok(query.execute(connection).await.map_err(failed)?.rows_affected())
             }
+            Self::SqliteWriter(statement) => statement.execute(),
             Self::Postgres(connection, query) => {
                 Ok(query.execute(connection).await.map_err(failed)?.rows_affected())
             }
@@ -156,6 +187,7 @@ impl<'c> Query<'c> {
             Self::Sqlite(connection, query) => {
                 query.try_map(|row| T::from_row(&row)).fetch_all(connection).await
             }
+            Self::SqliteWriter(statement) => return statement.fetch(usize::MAX),
             Self::Postgres(connection, query) => {
                 query.try_map(|row| T::from_row(&row)).fetch_all(connection).await
             }
@@ -169,6 +201,7 @@ impl<'c> Query<'c> {
             Self::Sqlite(connection, query) => {
                 query.try_map(|row| T::from_row(&row)).fetch_optional(connection).await
             }
+            Self::SqliteWriter(statement) => return Ok(statement.fetch(1)?.into_iter().next()),
             Self::Postgres(connection, query) => {
                 query.try_map(|row| T::from_row(&row)).fetch_optional(connection).await
             }

@@ -1,10 +1,7 @@
 //! Translates the errors of a database into those of the engine's port. The database's own text is for the operator only.
 
 use fermata_engine::store::StoreError;
-use sqlx::{
-    error::{DatabaseError, ErrorKind},
-    postgres::PgDatabaseError,
-};
+use sqlx::{error::DatabaseError, postgres::PgDatabaseError};
 
 /// The reason for which a query failed.
 #[derive(Clone, Debug)]
@@ -26,12 +23,12 @@ mod code {
     pub const CORRUPT: u32 = 11;
     pub const FULL: u32 = 13;
     /// SQLITE_IOERR_WRITE, an extended code.
-    pub const NOT_WRITTEN: &str = "778";
+    pub const NOT_WRITTEN: u32 = 778;
     pub const CONSTRAINT: u32 = 19;
     pub const NOT_A_DATABASE: u32 = 26;
 }
 
-/// Classifies an error by its cause.
+/// Classifies an error of sqlx by its cause.
 pub fn failed(error: sqlx::Error) -> Fault {
     let text = error.to_string();
     let error = match error {
@@ -39,9 +36,6 @@ pub fn failed(error: sqlx::Error) -> Fault {
         sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => return StoreError::Corrupt(text).into(),
         _ => return StoreError::Unavailable(text).into(),
     };
-    if !matches!(error.kind(), ErrorKind::Other) {
-        return conflict(text);
-    }
     if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
         // The first two characters of a code are its class.
         return match error.code() {
@@ -56,16 +50,31 @@ pub fn failed(error: sqlx::Error) -> Fault {
             _ => StoreError::Unavailable(text).into(),
         };
     }
-    // A commit that could not be made durable may be on the disk all the same. One that was not even written is not.
-    if error.code().is_some_and(|code| code == code::NOT_WRITTEN) {
-        return Fault::NotWritten(text);
+    of_sqlite(error.code().and_then(|code| code.parse().ok()).unwrap_or_default(), text)
+}
+
+/// Classifies an error of rusqlite by its cause.
+pub fn failed_in_sqlite(error: rusqlite::Error) -> Fault {
+    let text = error.to_string();
+    match error {
+        rusqlite::Error::SqliteFailure(error, _) => of_sqlite(error.extended_code.unsigned_abs(), text),
+        rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::Utf8Error(..) => StoreError::Corrupt(text).into(),
+        _ => StoreError::Unavailable(text).into(),
     }
-    match primary_code(error.as_ref()) {
-        Some(code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Corrupt(text).into(),
-        Some(code::FULL) => Fault::NotWritten(text),
-        // A trigger that refuses is a constraint too, and has no kind of its own.
-        Some(code::CONSTRAINT) => conflict(text),
-        Some(_) | None => StoreError::Unavailable(text).into(),
+}
+
+/// Classifies SQLite's extended result code.
+fn of_sqlite(code: u32, text: String) -> Fault {
+    match (code, primary(code)) {
+        // A commit that could not be made durable may be on the disk all the same. One that was not even written is not.
+        (code::NOT_WRITTEN, _) | (_, code::FULL) => Fault::NotWritten(text),
+        (_, code::CORRUPT | code::NOT_A_DATABASE) => StoreError::Corrupt(text).into(),
+        // A key that is there already, a column that takes no such value, or a trigger that refuses.
+        (_, code::CONSTRAINT) => conflict(text),
+        _ => StoreError::Unavailable(text).into(),
     }
 }
 
@@ -76,7 +85,11 @@ pub fn conflict(why: impl Into<String>) -> Fault {
 
 /// SQLite's result code without its upper bits, which tell causes apart.
 pub fn primary_code(error: &dyn DatabaseError) -> Option<u32> {
-    error.code()?.parse::<u32>().ok().map(|code| code & 0xff)
+    error.code()?.parse::<u32>().ok().map(primary)
+}
+
+fn primary(code: u32) -> u32 {
+    code & 0xff
 }
 
 // === impl Fault ===

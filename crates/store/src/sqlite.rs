@@ -1,6 +1,6 @@
 //! A SQLite file: its connections, and how queries run on them.
 //!
-//! Invariants: all writes go through one connection, whose task commits them; a file has one server: an instance that joins takes the place
+//! Invariants: all writes go through one connection, whose thread commits them; a file has one server: an instance that joins takes the place
 //! of all others.
 
 use std::{
@@ -12,16 +12,17 @@ use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
 use sqlx::SqlitePool;
 
 use crate::{
-    connection::{Connection, Turn},
-    error::{Fault, failed},
+    connection::Connection,
+    error::{Fault, failed_in_sqlite},
     migrations::{SQLITE, newest},
     queries::{clock_marks, instances},
     text::text,
 };
-use writer::Writer;
+use writer::{Turn, Writer};
 
 pub mod backup;
 pub mod open;
+pub mod statement;
 pub mod writer;
 
 /// The time for which a failed write is reason enough to say that the store cannot be used.
@@ -74,6 +75,16 @@ impl SqliteDatabase {
         written
     }
 
+    /// Makes a commit, all of it or nothing, and remembers whether it could. The work must not wait for anything but its queries.
+    pub async fn commit(
+        &self,
+        work: impl Fn(&mut rusqlite::Connection) -> Result<(), Fault> + Send + Sync + 'static,
+    ) -> Result<(), StoreError> {
+        let written = self.writer.commit(work).await;
+        self.note(&written);
+        written
+    }
+
     /// Remembers if a write has worked, for [`SqliteDatabase::check_writes`].
     fn note<T>(&self, written: &Result<T, StoreError>) {
         let mut failure = self.lock_failure();
@@ -103,9 +114,8 @@ impl SqliteDatabase {
             }
             // Only a write tells if there is room again. This one changes nothing but goes to the disk like any other.
             Some(_) => {
-                let probe = async |mut turn: Turn| {
-                    sqlx::query("pragma user_version = 0").execute(&mut *turn).await.map_err(failed)?;
-                    Ok(())
+                let probe = async |turn: Turn| {
+                    turn.execute_batch("pragma user_version = 0").map_err(failed_in_sqlite)
                 };
                 self.writer.transact(probe).await
             }
@@ -157,7 +167,7 @@ impl SqliteDatabase {
     /// Counts this instance as alive, and no other.
     pub async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         self.write(async |mut turn: Turn| {
-            let mut connection = Connection::Sqlite(&mut turn);
+            let mut connection = Connection::SqliteWriter(&mut turn);
             connection
                 .query("delete from instances where id <> $1")
                 .bind(text(instance.as_str()))
@@ -176,7 +186,7 @@ impl SqliteDatabase {
         let renewed = self
             .writer
             .transact(async |mut turn: Turn| {
-                let mut connection = Connection::Sqlite(&mut turn);
+                let mut connection = Connection::SqliteWriter(&mut turn);
                 let was_dead = renew(&mut connection, instance).await?;
                 let alive = instances::alive(&mut connection).await?;
                 Ok(Renewed { was_dead, has_failed_over: false, alive, now: None })
@@ -234,18 +244,18 @@ mod tests {
             message: MessageId::new("m"),
             owner: InstanceId::new("i"),
         };
-        store.commit(chat, Version::NONE, Version(1), Timestamp::UNIX_EPOCH, &[create, open]).await.unwrap();
+        store
+            .commit(chat, Version::NONE, Version(1), Timestamp::UNIX_EPOCH, [create, open].into())
+            .await
+            .unwrap();
     }
 
-    fn append(first: u64, chunk: String) -> Vec<Change> {
-        vec![Change::AppendChunks { run: RunId::new("r"), first, chunks: vec![chunk] }]
+    fn append(first: u64, chunk: String) -> Arc<[Change]> {
+        [Change::AppendChunks { run: RunId::new("r"), first, chunks: vec![chunk] }].into()
     }
 
     async fn set(database: &SqliteDatabase, pragma: &'static str) {
-        let run = async |mut turn: Turn| {
-            sqlx::query(pragma).execute(&mut *turn).await.map_err(failed)?;
-            Ok(())
-        };
+        let run = async |turn: Turn| turn.execute_batch(pragma).map_err(failed_in_sqlite);
         database.writer.transact(run).await.unwrap();
     }
 
@@ -254,19 +264,19 @@ mod tests {
         let (database, store, chat) = in_memory().await;
         set(&database, "pragma max_page_count = 1").await;
         let full = store
-            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "x".repeat(1_000_000)))
+            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, append(1, "x".repeat(1_000_000)))
             .await;
         assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
         set(&database, "pragma max_page_count = 1000000").await;
         store
-            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "x".into()))
+            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, append(1, "x".into()))
             .await
             .unwrap();
     }
 
     /// Changes for which SQLite, if there is no room, ends the whole transaction by itself.
-    fn say(words: String) -> Vec<Change> {
-        vec![Change::PutMessage(Box::new(UiMessage {
+    fn say(words: String) -> Arc<[Change]> {
+        [Change::PutMessage(Box::new(UiMessage {
             id: MessageId::new(format!("m{}", words.len())),
             role: fermata_protocol::Role::User,
             metadata: None,
@@ -278,6 +288,7 @@ mod tests {
                 extra: serde_json::Map::new(),
             }],
         }))]
+        .into()
     }
 
     #[tokio::test]
@@ -285,7 +296,7 @@ mod tests {
         let (database, store, chat) = in_memory().await;
         set(&database, "pragma max_page_count = 1").await;
         let full = store
-            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &say("x".repeat(1_000_000)))
+            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, say("x".repeat(1_000_000)))
             .await;
         assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
         store.healthy().await.unwrap();
@@ -306,14 +317,14 @@ mod tests {
                     Version(1),
                     Version(2),
                     Timestamp::UNIX_EPOCH,
-                    &say("x".repeat(1_000_000 * attempt)),
+                    say("x".repeat(1_000_000 * attempt)),
                 )
                 .await;
             assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
             assert!(store.ready().await.is_err(), "it says that it cannot write");
         }
         set(database, "pragma max_page_count = 1000000").await;
-        store.commit(chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &say("x".into())).await.unwrap();
+        store.commit(chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, say("x".into())).await.unwrap();
         assert_eq!(store.messages(chat).await.unwrap().len(), 1, "what failed has left nothing");
         store.ready().await.unwrap();
     }
@@ -337,7 +348,7 @@ mod tests {
         let (wrote, has_written) = tokio::sync::oneshot::channel();
         let wrote = Mutex::new(Some(wrote));
         let never_ends = database.write(async |mut turn: Turn| {
-            let mut connection = Connection::Sqlite(&mut turn);
+            let mut connection = Connection::SqliteWriter(&mut turn);
             let x = append(1, "x".into());
             changes::make(&mut connection, &chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &x).await?;
             wrote.lock().unwrap().take().unwrap().send(()).unwrap();
@@ -348,7 +359,7 @@ mod tests {
             written = has_written => written.unwrap(),
         }
         store
-            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "y".into()))
+            .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, append(1, "y".into()))
             .await
             .unwrap();
         assert_eq!(store.chat(&chat).await.unwrap().unwrap().open_run.unwrap().texts(), ["y"]);
@@ -406,7 +417,7 @@ mod tests {
                 let from = if n == 7 { Version(99) } else { Version(1) };
                 tokio::spawn(async move {
                     let change = append(1, "x".into());
-                    store.commit(&chat, from, Version(2), Timestamp::UNIX_EPOCH, &change).await
+                    store.commit(&chat, from, Version(2), Timestamp::UNIX_EPOCH, change).await
                 })
             })
             .collect();
@@ -435,7 +446,7 @@ mod tests {
         let small = {
             let (store, chat) = (store.clone(), chat.clone());
             tokio::spawn(async move {
-                store.commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &say("x".into())).await
+                store.commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, say("x".into())).await
             })
         };
         while database.writer.waiting() < 1 {
@@ -444,8 +455,8 @@ mod tests {
         let large = {
             let database = database.clone();
             tokio::spawn(async move {
-                let ends_it = async |mut turn: Turn| {
-                    sqlx::query("rollback").execute(&mut *turn).await.map_err(failed)?;
+                let ends_it = async |turn: Turn| {
+                    turn.execute_batch("rollback").map_err(failed_in_sqlite)?;
                     Err::<(), _>(Fault::NotWritten("the disk is full".into()))
                 };
                 database.write(ends_it).await
@@ -469,7 +480,7 @@ mod tests {
             let store = store.clone();
             tokio::spawn(async move {
                 store
-                    .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &append(1, "x".into()))
+                    .commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, append(1, "x".into()))
                     .await
             })
         };

@@ -3,7 +3,7 @@
 //! Invariants: a commit is one transaction, which begins by raising the chat's version; a chat is read as of one moment, so that its parts
 //! fit one another.
 
-use std::{fmt, ops::Range};
+use std::{fmt, ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_engine::store::{
@@ -184,17 +184,12 @@ impl ChatStore for SqlStore {
         from: Version,
         to: Version,
         at: Timestamp,
-        changes: &[Change],
+        changes: Arc<[Change]>,
     ) -> Result<(), StoreError> {
         if changes.is_empty() {
             return Ok(());
         }
-        self.backend
-            .transact(|mut transaction| async move {
-                changes::make(&mut transaction.get(), chat, from, to, at, changes).await?;
-                Ok((transaction, ()))
-            })
-            .await
+        self.backend.commit(chat, from, to, at, changes).await
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {

@@ -3,6 +3,10 @@
 //! SQLite takes every character, and PostgreSQL every character but U+0000. In PostgreSQL two other characters stand for it, such that
 //! different texts stay different. JSON does not need this, because it escapes control characters.
 
+use rusqlite::{
+    ToSql,
+    types::{FromSql, FromSqlResult, ToSqlOutput, ValueRef},
+};
 use sqlx::{
     Database, Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
     postgres::PgArgumentBuffer, sqlite::SqliteArgumentsBuffer,
@@ -75,6 +79,18 @@ impl Encode<'_, Sqlite> for Text {
 impl<'r> Decode<'r, Sqlite> for Text {
     fn decode(value: <Sqlite as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
         <String as Decode<'r, Sqlite>>::decode(value).map(Self)
+    }
+}
+
+impl ToSql for Text {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        self.0.to_sql()
+    }
+}
+
+impl FromSql for Text {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        String::column_result(value).map(Self)
     }
 }
 

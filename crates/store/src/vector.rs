@@ -1,5 +1,9 @@
 //! Vectors as a column: an array of `real` in PostgreSQL, and in SQLite, which has no arrays, a blob.
 
+use rusqlite::{
+    ToSql,
+    types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef},
+};
 use sqlx::{
     Database, Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
     postgres::PgArgumentBuffer, sqlite::SqliteArgumentsBuffer,
@@ -48,6 +52,18 @@ impl Encode<'_, Sqlite> for Vector {
 impl<'r> Decode<'r, Sqlite> for Vector {
     fn decode(value: <Sqlite as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
         read_bytes(<&[u8] as Decode<'r, Sqlite>>::decode(value)?).map(Self)
+    }
+}
+
+impl ToSql for Vector {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(to_bytes(&self.0).into())
+    }
+}
+
+impl FromSql for Vector {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        read_bytes(value.as_blob()?).map(Self).map_err(FromSqlError::Other)
     }
 }
 

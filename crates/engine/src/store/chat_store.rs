@@ -3,7 +3,7 @@
 //! There is one write operation, [`ChatStore::commit`]: a list of [`Change`]s to one chat that happen together or not at all. Ids and
 //! times come from the caller.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
@@ -77,7 +77,7 @@ pub trait ChatStore: Send + Sync {
         from: Version,
         to: Version,
         at: Timestamp,
-        changes: &[Change],
+        changes: Arc<[Change]>,
     ) -> Result<(), StoreError>;
 
     /// Returns a page of the owner's chats, newest first by last change; `before` is the `next` of the page before.

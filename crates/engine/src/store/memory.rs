@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     ops::Range,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
@@ -193,7 +193,7 @@ impl ChatStore for MemoryStore {
         from: Version,
         to: Version,
         at: Timestamp,
-        changes: &[Change],
+        changes: Arc<[Change]>,
     ) -> Result<(), StoreError> {
         if changes.is_empty() {
             return Ok(());
@@ -208,7 +208,7 @@ impl ChatStore for MemoryStore {
         let mut decisions = Vec::new();
         let mut answering = Vec::new();
         let mut remembered = Vec::new();
-        for change in changes {
+        for change in changes.iter() {
             if let Change::Audit { owner, run, event } = change {
                 decisions.push(AuditRecord {
                     at: page::whole_microseconds(at),

@@ -212,7 +212,7 @@ async fn messages_that_an_earlier_version_has_removed_take_the_history_back() {
             version,
             fermata_engine::store::Version(u64::MAX >> 1),
             Timestamp::UNIX_EPOCH,
-            &changes,
+            changes.into(),
         )
         .await
         .unwrap();

@@ -505,7 +505,7 @@ impl World {
                 version,
                 fermata_engine::store::Version(u64::MAX >> 1),
                 Timestamp::UNIX_EPOCH,
-                &[settings, save],
+                [settings, save].into(),
             )
             .await
             .unwrap();

@@ -228,7 +228,7 @@ impl ChatStore for FaultyStore {
         from: Version,
         to: Version,
         at: Timestamp,
-        changes: &[Change],
+        changes: Arc<[Change]>,
     ) -> Result<(), StoreError> {
         self.wait_while_blocked().await;
         self.before_operation(true).await?;

@@ -37,10 +37,7 @@ pub async fn take(
     if taken == 1 {
         return Ok(true);
     }
-    let own = match connection {
-        Connection::Sqlite(_) => OWN_IN_SQLITE,
-        Connection::Postgres(_) => OWN_IN_POSTGRES,
-    };
+    let own = connection.choose(OWN_IN_SQLITE, OWN_IN_POSTGRES);
     let own: Option<(Text,)> =
         connection.query(own).bind(json(key)?).bind(text(instance.as_str())).fetch_optional().await?;
     Ok(own.is_some())
@@ -51,10 +48,7 @@ pub async fn give_back(
     key: &ResourceKey,
     instance: &InstanceId,
 ) -> Result<(), Fault> {
-    let give_back = match connection {
-        Connection::Sqlite(_) => GIVE_BACK_IN_SQLITE,
-        Connection::Postgres(_) => GIVE_BACK_IN_POSTGRES,
-    };
+    let give_back = connection.choose(GIVE_BACK_IN_SQLITE, GIVE_BACK_IN_POSTGRES);
     connection.query(give_back).bind(json(key)?).bind(text(instance.as_str())).execute().await?;
     Ok(())
 }

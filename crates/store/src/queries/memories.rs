@@ -15,12 +15,14 @@ use fermata_engine::store::{
 use fermata_protocol::{ChatId, MessageId};
 use fermata_tools::Owner;
 use jiff::Timestamp;
+use rusqlite::types::FromSql;
 use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use crate::{
     column::{count, json, read_json, read_name, read_time, time},
     connection::{Connection, row},
     error::{Fault, failed},
+    sqlite::statement::FromWriterRow,
     text::{Text, text},
 };
 
@@ -211,7 +213,7 @@ pub async fn forget_events(
 async fn lock_owner(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
     match transaction {
         // A transaction that may write is the only one.
-        Connection::Sqlite(_) => {}
+        Connection::Sqlite(_) | Connection::SqliteWriter(_) => {}
         Connection::Postgres(connection) => {
             sqlx::query("select pg_advisory_xact_lock($1, hashtext($2))")
                 .bind(OWNER_LOCKS)
@@ -231,10 +233,10 @@ async fn keep_source(
     source: &mut Option<MemorySource>,
 ) -> Result<(), Fault> {
     let Some(MemorySource { chat, .. }) = source else { return Ok(()) };
-    let find = match transaction {
-        Connection::Sqlite(_) => "select id from chats where id = $1 and owner = $2",
-        Connection::Postgres(_) => "select id from chats where id = $1 and owner = $2 for key share",
-    };
+    let find = transaction.choose(
+        "select id from chats where id = $1 and owner = $2",
+        "select id from chats where id = $1 and owner = $2 for key share",
+    );
     let found: Option<(String,)> =
         transaction.query(find).bind(chat.as_str()).bind(text(owner.as_str())).fetch_optional().await?;
     if found.is_none() {
@@ -406,6 +408,12 @@ where
 {
     fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
         Ok(Self { memory: MemoryRow::from_row(row)?, value: row.try_get("value")? })
+    }
+}
+
+impl<T: FromSql> FromWriterRow for MemoryAnd<T> {
+    fn from_writer_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { memory: MemoryRow::from_writer_row(row)?, value: row.get("value")? })
     }
 }
 

@@ -73,10 +73,7 @@ pub async fn search(
     limit: usize,
     before: Option<&(i64, String)>,
 ) -> Result<Vec<Note>, Fault> {
-    let search = match connection {
-        Connection::Sqlite(_) => SEARCH_IN_SQLITE,
-        Connection::Postgres(_) => SEARCH_IN_POSTGRES,
-    };
+    let search = connection.choose(SEARCH_IN_SQLITE, SEARCH_IN_POSTGRES);
     // The first page begins at the end of time.
     let (created_at, id) = before.map_or((i64::MAX, ""), |(created_at, id)| (*created_at, id.as_str()));
     let rows: Vec<(Text, Text, Text, i64)> = connection

@@ -236,10 +236,7 @@ pub async fn forget_logs(
         .bind(count(limit))
         .fetch_all()
         .await?;
-    let forget = match connection {
-        Connection::Sqlite(_) => FORGET_CHUNKS_IN_SQLITE,
-        Connection::Postgres(_) => FORGET_CHUNKS_IN_POSTGRES,
-    };
+    let forget = connection.choose(FORGET_CHUNKS_IN_SQLITE, FORGET_CHUNKS_IN_POSTGRES);
     connection.query(forget).bind(json(&forgotten)?).execute().await?;
     Ok(forgotten.len())
 }

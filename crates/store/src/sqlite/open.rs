@@ -14,10 +14,11 @@ use std::{
 };
 
 use backon::{ExponentialBuilder, Retryable};
+use rusqlite::OpenFlags;
 use sqlx::{
     ConnectOptions, Connection as _, SqliteConnection,
     migrate::{MigrateError, Migrator},
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
+    sqlite::{SqliteConnectOptions, SqlitePoolOptions},
 };
 
 use super::{SqliteDatabase, writer::Writer};
@@ -39,12 +40,32 @@ const READERS: u32 = 4;
 /// The mode of each file of the database, because nobody but the owner of the files may read the chats.
 pub(super) const PRIVATE: u32 = 0o600;
 
+/// The settings of every connection.
+const PRAGMAS: [(&str, &str); 5] = [
+    ("journal_mode", "wal"),
+    ("synchronous", "full"),
+    ("foreign_keys", "on"),
+    // macOS writes data to the disk only if it is asked in this way; elsewhere the setting has no effect.
+    ("fullfsync", "on"),
+    // What is deleted is overwritten.
+    ("secure_delete", "on"),
+];
+/// The number of prepared statements that the connection that writes keeps. There are fewer queries.
+const STATEMENTS: usize = 256;
+
 /// SQLite's primary result codes for a file that cannot be used as it is.
 mod code {
     pub const BUSY: u32 = 5;
     pub const READ_ONLY: u32 = 8;
     pub const CANNOT_OPEN: u32 = 14;
     pub const NOT_A_DATABASE: u32 = 26;
+}
+
+/// The file to which the connection that writes leads.
+pub struct WriterFile {
+    path: PathBuf,
+    flags: OpenFlags,
+    vfs: Option<String>,
 }
 
 /// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>` or `sqlite::memory:`. If `migrate` says so, a file that is not
@@ -54,7 +75,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
     let path = options.get_filename().to_owned();
     if is_in_memory(url) {
         // No other process could have migrated it.
-        let (connection, _) = connect(&options, &path, true).await?;
+        let (migrating, _) = connect(&options, &path, true).await?;
         let aside = SqlitePoolOptions::new()
             .max_connections(1)
             .min_connections(1)
@@ -65,9 +86,11 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
             .connect_with(options.clone())
             .await
             .map_err(|error| refused(&path, &error))?;
+        let writer = writer(&options, url)?;
+        let _ = migrating.close().await;
         return Ok(SqliteDatabase {
             readers: None,
-            writer: Writer::new(connection, options),
+            writer,
             aside,
             failure: Arc::default(),
             checkpoint_at: Arc::default(),
@@ -78,9 +101,11 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
         return Err(OpenError::Behind { database: path.display().to_string() });
     }
     make_private(&path);
-    let (connection, _) = connect(&options, &path, migrate).await?;
+    let (migrating, _) = connect(&options, &path, migrate).await?;
     let options = options.create_if_missing(false);
-    let writer = Writer::new(connection, options.clone());
+    let writer = writer(&options, url)?;
+    // The file is left as it is if this fails.
+    let _ = migrating.close().await;
     // Whoever writes must not wait for a checkpoint that waits for a reader.
     let waits_for_nobody = options.clone().busy_timeout(Duration::ZERO);
     let aside = SqlitePoolOptions::new()
@@ -128,16 +153,17 @@ pub(super) fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
     }
     let options =
         SqliteConnectOptions::from_str(url).map_err(|error| OpenError::BadUrl(error.to_string()))?;
-    Ok(options
-        .create_if_missing(true)
-        .foreign_keys(true)
-        .journal_mode(SqliteJournalMode::Wal)
-        .synchronous(SqliteSynchronous::Full)
-        // macOS writes data to the disk only if it is asked in this way; elsewhere the setting has no effect.
-        .pragma("fullfsync", "on")
-        // What is deleted is overwritten.
-        .pragma("secure_delete", "on")
-        .busy_timeout(BUSY))
+    let options = options.create_if_missing(true).busy_timeout(BUSY);
+    Ok(PRAGMAS.iter().fold(options, |options, (name, value)| options.pragma(*name, *value)))
+}
+
+/// Opens the connection that writes.
+fn writer(options: &SqliteConnectOptions, url: &str) -> Result<Writer, OpenError> {
+    let path = options.get_filename();
+    let failed = |reason: String| OpenError::Failed { database: path.display().to_string(), reason };
+    let file = WriterFile::of(options, url);
+    let connection = file.connect().map_err(|error| failed(error.to_string()))?;
+    Writer::new(connection, file).map_err(|error| failed(error.to_string()))
 }
 
 pub(super) fn is_in_memory(url: &str) -> bool {
@@ -188,7 +214,7 @@ fn make_private(path: &Path) {
     }
 }
 
-/// Opens the connection that writes, and brings the database up to date if that is asked for.
+/// Opens a connection, and brings the database up to date if that is asked for.
 async fn connect(
     options: &SqliteConnectOptions,
     path: &Path,
@@ -232,6 +258,49 @@ fn refused(path: &Path, error: &sqlx::Error) -> OpenError {
         Some(code::READ_ONLY | code::CANNOT_OPEN) => OpenError::NotWritable { path, reason },
         Some(code::NOT_A_DATABASE) => OpenError::NotADatabase(path),
         Some(_) | None => OpenError::Failed { database: path.display().to_string(), reason },
+    }
+}
+
+// === impl WriterFile ===
+
+impl WriterFile {
+    /// Returns the file that sqlx would open with these options, which were read from the URL.
+    fn of(options: &SqliteConnectOptions, url: &str) -> Self {
+        let mut is_read_only = false;
+        let mut shares_cache = is_in_memory(url);
+        let mut vfs = None;
+        let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
+        for parameter in parameters.split('&') {
+            match parameter.split_once('=').unwrap_or_default() {
+                ("mode", "ro") | ("immutable", "true" | "1") => is_read_only = true,
+                ("cache", kind) => shares_cache = kind == "shared",
+                ("vfs", name) => vfs = Some(name.to_owned()),
+                _ => {}
+            }
+        }
+        let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        flags.set(OpenFlags::SQLITE_OPEN_READ_ONLY, is_read_only);
+        flags.set(OpenFlags::SQLITE_OPEN_READ_WRITE, !is_read_only);
+        flags.set(OpenFlags::SQLITE_OPEN_MEMORY | OpenFlags::SQLITE_OPEN_CREATE, is_in_memory(url));
+        flags.set(OpenFlags::SQLITE_OPEN_SHARED_CACHE, shares_cache);
+        Self { path: options.get_filename().to_owned(), flags, vfs }
+    }
+
+    /// Opens the connection.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    pub fn connect(&self) -> rusqlite::Result<rusqlite::Connection> {
+        let connection = match &self.vfs {
+            Some(vfs) => rusqlite::Connection::open_with_flags_and_vfs(&self.path, self.flags, vfs.as_str())?,
+            None => rusqlite::Connection::open_with_flags(&self.path, self.flags)?,
+        };
+        connection.busy_timeout(BUSY)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        for (name, value) in PRAGMAS {
+            connection.pragma_update(None, name, value)?;
+        }
+        Ok(connection)
     }
 }
 

@@ -1,29 +1,37 @@
-//! The connection that writes to a SQLite file, and the task that owns it.
+//! The connection that writes to a SQLite file, and the thread that owns it.
 //!
 //! All work that waits when a transaction begins is done in that transaction, one after the other, so the disk is synchronised once for all of
-//! it. Each piece of work has a savepoint. Each statement of ours costs two switches of threads, because sqlx has a thread for the connection,
-//! so those that follow one another are sent as one.
+//! it. Each piece of work has a savepoint.
+//!
+//! The thread does commits to chats itself: each is handed over as a whole, so it costs two switches of threads, however many statements it
+//! has. sqlx would need two for each statement, because its connections have threads of their own; this is why the writer uses rusqlite.
+//! For everything else the connection is lent.
 //!
 //! Invariants: work that fails undoes only itself; nobody is told that work is done, or that it failed, before the transaction is committed;
 //! a connection on which the transaction itself has failed is not used again, because SQLite may have ended it.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
 use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::store::StoreError;
-use sqlx::{ConnectOptions, Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use tokio::{
-    sync::{mpsc, oneshot},
-    task::JoinHandle,
+    runtime::{Handle, RuntimeFlavor},
+    sync::{OwnedMutexGuard, mpsc, oneshot},
+    task::block_in_place,
 };
 
-use crate::{
-    connection::Turn,
-    error::{Fault, failed},
-};
+use super::open::WriterFile;
+use crate::error::{Fault, failed_in_sqlite};
 
 /// The most pieces of work in one transaction. The first of them waits for the last.
 const GROUP: usize = 64;
@@ -36,104 +44,165 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// The number of new attempts.
 const ATTEMPTS: usize = 4;
 
-/// Hands out the connection that writes. Clones share it; when the last of them is gone, or when it is closed, so is the connection.
+/// The connection that writes while it is one's turn, within a transaction. It goes back when this is dropped.
+pub type Turn = OwnedMutexGuard<rusqlite::Connection>;
+
+/// Hands work to the thread that writes. Clones share it; when the last of them is gone, or when it is closed, the thread ends.
 #[derive(Clone, Debug)]
 pub struct Writer {
     // Held for a copy or a change. `None` once it is closed.
-    task: Arc<Mutex<Option<Task>>>,
+    thread: Arc<Mutex<Option<WriterThread>>>,
 }
 
 #[derive(Debug)]
-struct Task {
+struct WriterThread {
     queue: mpsc::Sender<Work>,
-    end: JoinHandle<()>,
+    /// Fails when the thread has ended.
+    ended: oneshot::Receiver<()>,
 }
+
+type OwnedWork = Box<dyn FnOnce(&mut rusqlite::Connection) -> Done + Send>;
+
+/// Whether work or its transaction could be done.
+type Done = Result<(), Fault>;
 
 /// Work that waits for its turn.
 struct Work {
-    turn: oneshot::Sender<Turn>,
-    /// Receives `true` if what the work has written is to be kept. If nothing is sent, the work is undone.
-    is_kept: oneshot::Receiver<bool>,
-    /// Is told whether the transaction was committed. Work that was not kept is told, too, because what it has read may have been undone.
-    outcome: oneshot::Sender<Result<(), Fault>>,
+    job: Job,
+    /// Set by whoever is first: the thread when it begins the work, or its sender when that gives up.
+    is_decided: Arc<AtomicBool>,
+    /// Is told when the transaction is committed. Work that was not kept is told, too, because what it has read may have been undone.
+    outcome: oneshot::Sender<Done>,
+}
+
+enum Job {
+    /// Work that the thread does.
+    Owned(OwnedWork),
+    /// Work that its sender does with the connection, which it is lent.
+    Lent {
+        turn: oneshot::Sender<Turn>,
+        /// Receives `true` if what the work has written is to be kept. If nothing is sent, the work is undone.
+        is_kept: oneshot::Receiver<bool>,
+    },
 }
 
 // === impl Writer ===
 
 impl Writer {
-    /// Takes a connection over, and opens another one with the same options if it can no longer be used.
-    pub fn new(connection: SqliteConnection, options: SqliteConnectOptions) -> Self {
+    /// Takes a connection over, and opens another one whenever it can no longer be used.
+    ///
+    /// # Errors
+    /// If there can be no further thread.
+    pub fn new(connection: rusqlite::Connection, file: WriterFile) -> io::Result<Self> {
         let (queue, work) = mpsc::channel(QUEUE);
-        let end = tokio::spawn(serve(work, connection, options));
-        Self { task: Arc::new(Mutex::new(Some(Task { queue, end }))) }
+        let (end, ended) = oneshot::channel();
+        let serve = move || {
+            serve(work, connection, &file);
+            drop::<oneshot::Sender<()>>(end);
+        };
+        thread::Builder::new().name("sqlite-writer".into()).spawn(serve)?;
+        Ok(Self { thread: Arc::new(Mutex::new(Some(WriterThread { queue, ended }))) })
     }
 
-    /// Does the work in a transaction, which it may share with other work. If it was undone because of other work, it is done again.
+    /// Has the thread do the work in a transaction, which it may share with other work. If it was undone because of other work, it is done
+    /// again.
     ///
     /// # Errors
     /// Returns [`StoreError::Unclear`] if the transaction may be on the disk although it failed.
+    pub async fn commit(
+        &self,
+        work: impl Fn(&mut rusqlite::Connection) -> Done + Send + Sync + 'static,
+    ) -> Result<(), StoreError> {
+        let work = Arc::new(work);
+        let attempt = || {
+            let work = work.clone();
+            self.attempt(Job::Owned(Box::new(move |connection| work(connection))))
+        };
+        Ok(attempt.retry(pauses()).when(is_collision).await?)
+    }
+
+    /// Does the work in a transaction, as [`Writer::commit`], but where it is, with the connection lent to it. Its statements block.
+    ///
+    /// # Errors
+    /// As for [`Writer::commit`].
     pub async fn transact<T, W>(&self, work: impl Fn(Turn) -> W) -> Result<T, StoreError>
     where
         W: Future<Output = Result<T, Fault>>,
     {
-        let pauses = ExponentialBuilder::new().with_min_delay(PAUSE).with_max_times(ATTEMPTS).with_jitter();
-        let attempt = || self.attempt(&work);
-        Ok(attempt.retry(pauses).when(|fault| matches!(fault, Fault::Collided(_))).await?)
+        let attempt = || self.attempt_lent(&work);
+        Ok(attempt.retry(pauses()).when(is_collision).await?)
     }
 
-    async fn attempt<T, W>(&self, work: &impl Fn(Turn) -> W) -> Result<T, Fault>
+    async fn attempt_lent<T, W>(&self, work: &impl Fn(Turn) -> W) -> Result<T, Fault>
     where
         W: Future<Output = Result<T, Fault>>,
     {
-        let queue = self.lock().as_ref().map(|task| task.queue.clone());
-        let queue = queue.ok_or_else(closed)?;
-        let (turn, mut granted) = oneshot::channel();
+        let (turn, granted) = oneshot::channel();
         let (keep, is_kept) = oneshot::channel();
-        let (outcome, mut told) = oneshot::channel();
-        let granting = async {
-            queue.send(Work { turn, is_kept, outcome }).await.map_err(|_| closed())?;
-            match (&mut granted).await {
-                Ok(turn) => Ok(turn),
-                // No transaction has begun, and the reason was told.
-                Err(_) => {
-                    Err((&mut told).await.unwrap_or_else(|_| Err(closed())).err().unwrap_or_else(closed))
-                }
-            }
+        let working = async {
+            // If it is never granted, the reason is told as the outcome.
+            let done = blocking(work(granted.await.ok()?)).await;
+            // If nobody listens, nobody tells the outcome either.
+            let _ = keep.send(done.is_ok());
+            Some(done)
         };
-        let turn = tokio::time::timeout(PATIENCE, granting).await.unwrap_or_else(|_| Err(late()))?;
-        let done = work(turn).await;
-        let is_kept = done.is_ok();
-        // If nobody listens, nobody tells the outcome either.
-        let _ = keep.send(is_kept);
-        match told.await {
-            Ok(Ok(())) => done,
-            Ok(Err(fault)) => Err(fault),
-            Err(_) if is_kept => {
-                Err(StoreError::Unclear("the connection that writes was closed".into()).into())
-            }
-            Err(_) => done,
+        let mut attempt = pin!(self.attempt(Job::Lent { turn, is_kept }));
+        tokio::select! {
+            biased;
+            // The work has not begun, or it could not have an outcome yet.
+            refused = &mut attempt => Err(refused.err().unwrap_or_else(closed)),
+            done = working => match (attempt.await, done) {
+                (Ok(()), Some(done)) => done,
+                (Ok(()), None) => Err(closed()),
+                (Err(fault), _) => Err(fault),
+            },
+        }
+    }
+
+    /// Hands work over, and waits until its transaction is committed.
+    async fn attempt(&self, job: Job) -> Done {
+        let queue = self.lock().as_ref().map(|thread| thread.queue.clone());
+        let queue = queue.ok_or_else(closed)?;
+        let (outcome, mut told) = oneshot::channel();
+        let is_decided = Arc::new(AtomicBool::new(false));
+        let work = Work { job, is_decided: is_decided.clone(), outcome };
+        let handed_over = async {
+            queue.send(work).await.map_err(|_| closed())?;
+            (&mut told).await.map_err(|_| vanished())?
+        };
+        match tokio::time::timeout(PATIENCE, handed_over).await {
+            Ok(outcome) => outcome,
+            Err(_) if is_decided.swap(true, Ordering::AcqRel) => told.await.map_err(|_| vanished())?,
+            Err(_) => Err(late()),
         }
     }
 
     /// Waits for the work that has its turn or waits for it, and closes the connection.
     pub async fn close(&self) {
-        let task = self.lock().take();
-        if let Some(Task { queue, end }) = task {
+        let thread = self.lock().take();
+        if let Some(WriterThread { queue, ended }) = thread {
             drop(queue);
-            // It fails only if the runtime ends, and then the connection is closed as well.
-            let _ = end.await;
+            let _ = ended.await;
         }
     }
 
     /// The number of pieces of work that wait for their turn.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
-        self.lock().as_ref().map_or(0, |task| task.queue.max_capacity() - task.queue.capacity())
+        self.lock().as_ref().map_or(0, |thread| thread.queue.max_capacity() - thread.queue.capacity())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Task>> {
-        self.task.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<WriterThread>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn pauses() -> ExponentialBuilder {
+    ExponentialBuilder::new().with_min_delay(PAUSE).with_max_times(ATTEMPTS).with_jitter()
+}
+
+fn is_collision(fault: &Fault) -> bool {
+    matches!(fault, Fault::Collided(_))
 }
 
 fn closed() -> Fault {
@@ -144,103 +213,125 @@ fn late() -> Fault {
     StoreError::Unavailable(format!("no turn to write within {} s", PATIENCE.as_secs())).into()
 }
 
+fn vanished() -> Fault {
+    StoreError::Unclear("the connection that writes was closed".into()).into()
+}
+
+/// Does work that blocks the thread. On a runtime of several threads the others take over what else this one has to do.
+async fn blocking<W: Future>(work: W) -> W::Output {
+    let runtime = Handle::current();
+    match runtime.runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(|| runtime.block_on(work)),
+        _ => work.await,
+    }
+}
+
+// === the thread ===
+
 /// Does the work that comes, until nobody can send any.
-async fn serve(mut queue: mpsc::Receiver<Work>, connection: SqliteConnection, options: SqliteConnectOptions) {
+fn serve(mut queue: mpsc::Receiver<Work>, connection: rusqlite::Connection, file: &WriterFile) {
     let mut usable = Some(connection);
-    while let Some(first) = queue.recv().await {
-        match begin(usable.take(), &options).await {
-            Ok(connection) => usable = do_group(connection, first, &mut queue).await,
+    while let Some(first) = queue.blocking_recv() {
+        match begin(usable.take(), file) {
+            Ok(connection) => usable = do_group(connection, first, &mut queue),
             Err(fault) => {
                 // Whoever waits already would wait as long once more, for the same reason.
                 let mut refused = Some(first);
-                while let Some(work) = refused {
+                while let Some(Work { job, outcome, .. }) = refused {
                     // The outcome stands before the turn is refused.
-                    let _ = work.outcome.send(Err(fault.clone()));
-                    drop(work.turn);
+                    let _ = outcome.send(Err(fault.clone()));
+                    drop(job);
                     refused = queue.try_recv().ok();
                 }
             }
         }
     }
-    if let Some(connection) = usable {
-        // The file is left as it is if this fails, and is read when it is opened again.
-        let _ = connection.close().await;
-    }
 }
 
-/// Begins a transaction on the connection, or on a new one, with a savepoint for the first work. It takes the lock at once, because one that
-/// begins by reading could not become a writing one while another process writes.
-async fn begin(
-    usable: Option<SqliteConnection>,
-    options: &SqliteConnectOptions,
-) -> Result<SqliteConnection, Fault> {
-    let mut connection = match usable {
+/// Begins a transaction on the connection, or on a new one. It takes the lock at once, because one that begins by reading could not become a
+/// writing one while another process writes.
+fn begin(usable: Option<rusqlite::Connection>, file: &WriterFile) -> Result<rusqlite::Connection, Fault> {
+    let connection = match usable {
         Some(connection) => connection,
-        None => options.connect().await.map_err(failed)?,
+        None => file.connect().map_err(failed_in_sqlite)?,
     };
-    execute(&mut connection, "begin immediate; savepoint work").await?;
+    execute(&connection, "begin immediate")?;
     Ok(connection)
 }
 
 /// Does the first work and what waits behind it, commits, and tells everybody the outcome. Returns the connection if it can be used again.
-async fn do_group(
-    connection: SqliteConnection,
+fn do_group(
+    connection: rusqlite::Connection,
     first: Work,
     queue: &mut mpsc::Receiver<Work>,
-) -> Option<SqliteConnection> {
+) -> Option<rusqlite::Connection> {
     let connection = Arc::new(tokio::sync::Mutex::new(connection));
-    let mut in_turn = Arc::clone(&connection).lock_owned().await;
+    let mut in_turn = Arc::clone(&connection).blocking_lock_owned();
     let mut outcomes = Vec::new();
     let mut next = Some(first);
-    let committed = loop {
-        let Some(Work { turn, is_kept, outcome }) = next else {
-            break execute(&mut in_turn, "release work; commit").await;
-        };
-        // If nobody waits for it any longer, it is back at once.
-        drop(turn.send(in_turn));
-        in_turn = Arc::clone(&connection).lock_owned().await;
-        let is_kept = is_kept.await.unwrap_or(false);
-        next = if outcomes.len() + 1 < GROUP { queue.try_recv().ok() } else { None };
-        let prepared = match (is_kept, &next) {
-            // The savepoint stays, for the next work.
-            (false, _) => execute(&mut in_turn, "rollback to work").await,
-            (true, Some(_)) => execute(&mut in_turn, "release work; savepoint work").await,
-            (true, None) => Ok(()),
-        };
-        if let Err(fault) = prepared {
-            if is_kept {
-                outcomes.push(outcome);
-            } else {
-                // It knows its own error, which is the cause.
-                let _ = outcome.send(Ok(()));
+    while let Some(Work { job, is_decided, outcome }) = next {
+        if !outcome.is_closed() && !is_decided.swap(true, Ordering::AcqRel) {
+            if let Err(fault) = execute(&in_turn, "savepoint work") {
+                outcomes.push((outcome, Ok(())));
+                return undo(outcomes, &fault);
             }
-            outcomes.extend(next.map(|work| work.outcome));
-            return undo(outcomes, &fault);
+            let (is_kept, told) = match job {
+                Job::Owned(work) => {
+                    let done = catch_unwind(AssertUnwindSafe(|| work(&mut in_turn)));
+                    let done = done.unwrap_or_else(|_| Err(panicked()));
+                    (done.is_ok(), done)
+                }
+                Job::Lent { turn, is_kept } => {
+                    // If nobody waits for it any longer, it is back at once.
+                    drop(turn.send(in_turn));
+                    in_turn = Arc::clone(&connection).blocking_lock_owned();
+                    // If it fails, its sender knows why.
+                    (is_kept.blocking_recv().unwrap_or(false), Ok(()))
+                }
+            };
+            let end = if is_kept { "release work" } else { "rollback to work" };
+            if let Err(fault) = execute(&in_turn, end) {
+                if is_kept {
+                    outcomes.push((outcome, told));
+                } else {
+                    // Its own error is the cause.
+                    let _ = outcome.send(told);
+                }
+                return undo(outcomes, &fault);
+            }
+            outcomes.push((outcome, told));
         }
-        outcomes.push(outcome);
-    };
-    let committed = committed.map_err(|fault| match fault {
+        next = if outcomes.len() < GROUP { queue.try_recv().ok() } else { None };
+    }
+    let committed = execute(&in_turn, "commit").map_err(|fault| match fault {
         Fault::NotWritten(_) => fault,
         // A commit that could not be made durable may be on the disk all the same.
         fault => StoreError::Unclear(StoreError::from(fault).to_string()).into(),
     });
     drop(in_turn);
-    for outcome in outcomes {
-        let _ = outcome.send(committed.clone());
+    for (outcome, told) in outcomes {
+        let _ = outcome.send(committed.clone().and(told));
     }
     committed.ok().and_then(|()| Arc::into_inner(connection)).map(tokio::sync::Mutex::into_inner)
 }
 
 /// Tells that the transaction was undone for no fault of this work, and returns no connection.
-fn undo(outcomes: Vec<oneshot::Sender<Result<(), Fault>>>, fault: &Fault) -> Option<SqliteConnection> {
+fn undo(outcomes: Vec<(oneshot::Sender<Done>, Done)>, fault: &Fault) -> Option<rusqlite::Connection> {
     tracing::warn!("SQLite has ended a transaction by itself, so its connection is replaced");
-    for outcome in outcomes {
+    for (outcome, _) in outcomes {
         let _ = outcome.send(Err(Fault::Collided(StoreError::from(fault.clone()).to_string())));
     }
     None
 }
 
-async fn execute(connection: &mut SqliteConnection, statement: &'static str) -> Result<(), Fault> {
-    sqlx::query(statement).execute(connection).await.map_err(failed)?;
+fn panicked() -> Fault {
+    StoreError::Unavailable("a change to the database has panicked, and was undone".into()).into()
+}
+
+fn execute(connection: &rusqlite::Connection, statement: &'static str) -> Done {
+    connection
+        .prepare_cached(statement)
+        .and_then(|mut statement| statement.execute([]))
+        .map_err(failed_in_sqlite)?;
     Ok(())
 }

@@ -181,8 +181,9 @@ impl<S: Store + ?Sized> CommitNext for S {
         changes: Vec<Change>,
     ) -> Result<Version, StoreError> {
         let to = new_version();
-        self.commit(chat, from, to, at, &changes).await?;
-        Ok(if changes.is_empty() { from } else { to })
+        let is_empty = changes.is_empty();
+        self.commit(chat, from, to, at, changes.into()).await?;
+        Ok(if is_empty { from } else { to })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The versions of chats: a writer that does not know the newest one is refused.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_engine::store::{StoreError, Version};
 
@@ -178,21 +178,21 @@ async fn the_version_is_read_without_the_chat(store: AnyStore) {
 async fn a_commit_that_is_repeated_is_made_once(store: AnyStore) {
     let id = chat("a");
     let (made, opened, later) = (new_version(), new_version(), new_version());
-    let create = [create(alice()), open("r")];
+    let create: Arc<[_]> = [create(alice()), open("r")].into();
     for _ in 0..3 {
-        store.commit(&id, Version::NONE, made, at(0), &create).await.unwrap();
+        store.commit(&id, Version::NONE, made, at(0), create.clone()).await.unwrap();
     }
-    let append = [append("r", 1, &["one"]), put(user("1", "one"))];
+    let append: Arc<[_]> = [append("r", 1, &["one"]), put(user("1", "one"))].into();
     for _ in 0..3 {
-        store.commit(&id, made, opened, at(1), &append).await.unwrap();
+        store.commit(&id, made, opened, at(1), append.clone()).await.unwrap();
     }
     assert_eq!(version(&*store, &id).await, opened);
     assert_eq!(store.chat(&id).await.unwrap().unwrap().open_run.unwrap().texts(), ["one"]);
     assert_eq!(store.messages(&id).await.unwrap().len(), 1);
     // Somebody else has written since: whoever repeats it now learns that it is out of date.
-    store.commit(&id, opened, later, at(2), &[close("r")]).await.unwrap();
-    assert_eq!(store.commit(&id, made, opened, at(1), &append).await, Err(StoreError::Fenced));
-    assert_eq!(store.commit(&id, Version::NONE, made, at(0), &create).await, Err(StoreError::Fenced));
+    store.commit(&id, opened, later, at(2), [close("r")].into()).await.unwrap();
+    assert_eq!(store.commit(&id, made, opened, at(1), append.clone()).await, Err(StoreError::Fenced));
+    assert_eq!(store.commit(&id, Version::NONE, made, at(0), create.clone()).await, Err(StoreError::Fenced));
 }
 
 async fn a_chat_that_was_made_again_is_another_one(store: AnyStore) {

@@ -210,10 +210,7 @@ async fn may_cut_out(connection: &mut Connection<'_>) -> Result<bool, Fault> {
 }
 
 fn migration(connection: &Connection<'_>) -> i64 {
-    match connection {
-        Connection::Sqlite(_) => MIGRATION_IN_SQLITE,
-        Connection::Postgres(_) => MIGRATION_IN_POSTGRES,
-    }
+    connection.choose(MIGRATION_IN_SQLITE, MIGRATION_IN_POSTGRES)
 }
 
 // === reading ===
@@ -320,10 +317,7 @@ async fn calls_of(
     if ids.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let of_ids = match connection {
-        Connection::Sqlite(_) => CALLS_IN_SQLITE,
-        Connection::Postgres(_) => CALLS_IN_POSTGRES,
-    };
+    let of_ids = connection.choose(CALLS_IN_SQLITE, CALLS_IN_POSTGRES);
     let found: Vec<CallValues> =
         connection.query(of_ids).bind(chat.as_str()).bind(json(&ids)?).fetch_all().await?;
     Ok(found.into_iter().map(|values| (values.id.0.clone(), values)).collect())

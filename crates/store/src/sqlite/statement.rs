@@ -1,0 +1,85 @@
+//! A query on the connection that writes to SQLite.
+//!
+//! rusqlite's types cannot be held across an await, so a statement is prepared only when it is executed. Prepared statements are kept with
+//! the connection.
+
+use rusqlite::{CachedStatement, Row, ToSql, types::FromSql};
+
+use crate::error::{Fault, conflict, failed_in_sqlite};
+
+/// A query whose values are being bound.
+pub struct Statement<'c> {
+    connection: &'c mut rusqlite::Connection,
+    sql: &'static str,
+    values: Vec<Box<dyn ToSql + Send + 'c>>,
+}
+
+/// A type that can be read from a row of the connection that writes.
+pub trait FromWriterRow: Sized {
+    fn from_writer_row(row: &Row<'_>) -> rusqlite::Result<Self>;
+}
+
+// === impl Statement ===
+
+impl<'c> Statement<'c> {
+    pub fn new(connection: &'c mut rusqlite::Connection, sql: &'static str) -> Self {
+        Self { connection, sql, values: Vec::new() }
+    }
+
+    /// Binds the value of the next parameter.
+    pub fn bind(mut self, value: impl ToSql + Send + 'c) -> Self {
+        self.values.push(Box::new(value));
+        self
+    }
+
+    /// Executes the statement, and returns the number of rows that it has changed.
+    pub fn execute(self) -> Result<u64, Fault> {
+        let changed = self.prepare()?.raw_execute().map_err(failed_in_sqlite)?;
+        Ok(changed as u64)
+    }
+
+    /// The first rows, at most so many.
+    pub fn fetch<T: FromWriterRow>(self, most: usize) -> Result<Vec<T>, Fault> {
+        let mut statement = self.prepare()?;
+        let mut rows = statement.raw_query();
+        let mut found = Vec::new();
+        while found.len() < most
+            && let Some(row) = rows.next().map_err(failed_in_sqlite)?
+        {
+            found.push(T::from_writer_row(row).map_err(failed_in_sqlite)?);
+        }
+        Ok(found)
+    }
+
+    fn prepare(&self) -> Result<CachedStatement<'_>, Fault> {
+        let mut statement = self.connection.prepare_cached(self.sql).map_err(failed_in_sqlite)?;
+        for index in 1..=statement.parameter_count() {
+            // SQLite numbers `$2` by where it stands first; it stands for the second value.
+            let name = statement.parameter_name(index).and_then(|name| name.strip_prefix('$'));
+            let value = name
+                .and_then(|number| number.parse::<usize>().ok())
+                .and_then(|number| self.values.get(number.checked_sub(1)?))
+                .ok_or_else(|| conflict(format!("a parameter of a query has no value: {}", self.sql)))?;
+            statement.raw_bind_parameter(index, value).map_err(failed_in_sqlite)?;
+        }
+        Ok(statement)
+    }
+}
+
+// === impl FromWriterRow ===
+
+macro_rules! from_columns {
+    ($($column:ident $index:tt),+) => {
+        impl<$($column: FromSql),+> FromWriterRow for ($($column,)+) {
+            fn from_writer_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+                Ok(($(row.get::<_, $column>($index)?,)+))
+            }
+        }
+    };
+}
+
+from_columns!(A 0);
+from_columns!(A 0, B 1);
+from_columns!(A 0, B 1, C 2);
+from_columns!(A 0, B 1, C 2, D 3);
+from_columns!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
