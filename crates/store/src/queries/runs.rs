@@ -308,13 +308,20 @@ pub async fn due(
 
 /// Chats with an open run that no instance alive owns and that does not wait, the oldest run first.
 pub async fn orphans(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<ChatId>, Fault> {
-    let orphans: Vec<(String,)> = connection
-        .query(
-            // The index is asked for one driver after the other, so the runs of those that live are not looked at.
+    let find = connection.choose(ORPHANS_IN_SQLITE, ORPHANS_IN_POSTGRES);
+    let orphans: Vec<(String,)> = connection.query(find).bind(count(limit)).fetch_all().await?;
+    Ok(orphans.into_iter().map(|(chat,)| ChatId::new(chat)).collect())
+}
+
+/// The query for [`orphans`]. The index of runs at work is asked for one driver after the other, so the runs of those that live are not looked
+/// at. SQLite has to be told the index: it would take that of all drivers, and look at every run that waits.
+macro_rules! orphans {
+    ($runs:literal) => {
+        concat!(
             "with recursive drivers (driver) as (
-                select (select min(driver) from runs where outcome is null and not waiting and driver is not null)
+                select (select min(driver) from ", $runs, " where outcome is null and not waiting and driver is not null)
                 union all
-                select (select min(runs.driver) from runs
+                select (select min(runs.driver) from ", $runs, "
                         where runs.outcome is null and not runs.waiting and runs.driver > drivers.driver)
                 from drivers where drivers.driver is not null
              ),
@@ -323,18 +330,18 @@ pub async fn orphans(connection: &mut Connection<'_>, limit: usize) -> Result<Ve
                 where driver is not null and not exists (select 1 from instances where instances.id = drivers.driver)
              ),
              orphans as (
-                select chat_id, started_at from runs where outcome is null and not waiting and driver is null
+                select chat_id, started_at from ", $runs, " where outcome is null and not waiting and driver is null
                 union all
-                select runs.chat_id, runs.started_at from gone join runs on runs.driver = gone.driver
-                where runs.outcome is null and not runs.waiting
+                select runs.chat_id, runs.started_at from gone cross join ", $runs, "
+                where runs.driver = gone.driver and runs.outcome is null and not runs.waiting
              )
-             select chat_id from orphans order by started_at, chat_id limit $1",
+             select chat_id from orphans order by started_at, chat_id limit $1"
         )
-        .bind(count(limit))
-        .fetch_all()
-        .await?;
-    Ok(orphans.into_iter().map(|(chat,)| ChatId::new(chat)).collect())
+    };
 }
+
+const ORPHANS_IN_SQLITE: &str = orphans!("runs indexed by runs_at_work_by_driver");
+const ORPHANS_IN_POSTGRES: &str = orphans!("runs");
 
 async fn chunks(
     connection: &mut Connection<'_>,
@@ -378,11 +385,27 @@ mod tests {
     use fermata_engine::store::StoreError;
 
     use super::*;
+    use crate::error::failed_in_sqlite;
 
     #[test]
     fn a_sequence_gives_back_its_texts_byte_by_byte() {
         let chunks = ["{}", "", "{\n \"a\": 1\n}\n"].map(String::from);
         assert_eq!(texts(&sequence(&chunks).unwrap()).collect::<Vec<_>>(), chunks);
+    }
+
+    #[tokio::test]
+    async fn sqlite_looks_at_no_run_that_waits_when_it_looks_for_orphans() {
+        let database = crate::sqlite::open::open("sqlite::memory:", true).await.unwrap();
+        let plan = database.writer.transact(async |turn| {
+            let explain = format!("explain query plan {ORPHANS_IN_SQLITE}");
+            let mut statement = turn.prepare(&explain).map_err(failed_in_sqlite)?;
+            let steps = statement.query_map([1], |row| row.get::<_, String>("detail"));
+            steps.and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(failed_in_sqlite)
+        });
+        let plan = plan.await.unwrap();
+        let runs: Vec<_> = plan.iter().filter(|step| step.contains(" runs ")).collect();
+        assert_eq!(runs.len(), 4, "{plan:?}");
+        assert!(runs.iter().all(|step| step.contains("INDEX runs_at_work_by_driver (driver")), "{plan:?}");
     }
 
     #[test]

@@ -41,7 +41,7 @@ const READERS: u32 = 4;
 pub(super) const PRIVATE: u32 = 0o600;
 
 /// The settings of every connection.
-const PRAGMAS: [(&str, &str); 5] = [
+const PRAGMAS: [(&str, &str); 6] = [
     ("journal_mode", "wal"),
     ("synchronous", "full"),
     ("foreign_keys", "on"),
@@ -49,7 +49,14 @@ const PRAGMAS: [(&str, &str); 5] = [
     ("fullfsync", "on"),
     // What is deleted is overwritten.
     ("secure_delete", "on"),
+    // What a savepoint may have to put back is kept in memory, and not in a file that is made for each.
+    ("temp_store", "memory"),
 ];
+/// The memory in which the connection that writes keeps pages, in KiB. A transaction of many commits changes up to 2 MB of them, and what
+/// does not fit is written twice.
+const CACHE_KIB: i64 = 8_000;
+/// The size of the write-ahead log from which on a commit moves it into the file. A page that was changed many times since is moved once.
+const CHECKPOINT_PAGES: i64 = 4_000;
 /// The number of prepared statements that the connection that writes keeps. There are fewer queries.
 const STATEMENTS: usize = 256;
 
@@ -300,6 +307,8 @@ impl WriterFile {
         for (name, value) in PRAGMAS {
             connection.pragma_update(None, name, value)?;
         }
+        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         Ok(connection)
     }
 }

@@ -301,7 +301,7 @@ fn do_group(
             }
             outcomes.push((outcome, told));
         }
-        next = if outcomes.len() < GROUP { queue.try_recv().ok() } else { None };
+        next = if outcomes.len() < GROUP { next_work(queue) } else { None };
     }
     let committed = execute(&in_turn, "commit").map_err(|fault| match fault {
         Fault::NotWritten(_) => fault,
@@ -313,6 +313,15 @@ fn do_group(
         let _ = outcome.send(committed.clone().and(told));
     }
     committed.ok().and_then(|()| Arc::into_inner(connection)).map(tokio::sync::Mutex::into_inner)
+}
+
+/// Returns the next work that waits. If none does, whoever is about to send some on this core goes first: one synchronisation with the disk
+/// costs more than all the work that it may serve.
+fn next_work(queue: &mut mpsc::Receiver<Work>) -> Option<Work> {
+    queue.try_recv().ok().or_else(|| {
+        thread::yield_now();
+        queue.try_recv().ok()
+    })
 }
 
 /// Tells that the transaction was undone for no fault of this work, and returns no connection.
