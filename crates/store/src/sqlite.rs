@@ -473,6 +473,59 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_commit_that_panics_is_undone_and_the_thread_goes_on() {
+        let (database, store, chat) = in_memory().await;
+        let panics = |connection: &mut rusqlite::Connection| {
+            connection.execute_batch("delete from chats").map_err(failed_in_sqlite)?;
+            panic!("the test says so")
+        };
+        assert!(matches!(database.commit(panics).await, Err(StoreError::Unavailable(_))));
+        assert_eq!(store.version(&chat).await.unwrap(), Some(Version(1)));
+        let change = append(1, "x".into());
+        store.commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, change).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_commit_that_is_given_up_before_its_turn_is_not_made() {
+        let (database, store, chat) = in_memory().await;
+        let (end, holding) = hold(&database).await;
+        let given_up = {
+            let (store, chat) = (store.clone(), chat.clone());
+            tokio::spawn(async move {
+                let change = append(1, "x".into());
+                store.commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, change).await
+            })
+        };
+        while database.writer.waiting() < 1 {
+            tokio::task::yield_now().await;
+        }
+        given_up.abort();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+        end.send(()).unwrap();
+        holding.await.unwrap();
+        assert_eq!(store.version(&chat).await.unwrap(), Some(Version(1)));
+    }
+
+    #[tokio::test]
+    async fn a_value_belongs_to_its_number_wherever_that_stands() {
+        let (database, ..) = in_memory().await;
+        let found = database.writer.transact(async |mut turn: Turn| {
+            let mut connection = Connection::SqliteWriter(&mut turn);
+            let query = connection.query("select $2, $1, $2").bind("first").bind(2_i64);
+            query.fetch_one::<(i64, String, i64)>().await
+        });
+        assert_eq!(found.await.unwrap(), (2, "first".to_owned(), 2));
+        let lacking = database.writer.transact(async |mut turn: Turn| {
+            Connection::SqliteWriter(&mut turn)
+                .query("select $2")
+                .bind("first")
+                .fetch_one::<(String,)>()
+                .await
+        });
+        assert!(matches!(lacking.await, Err(StoreError::Conflict(_))));
+    }
+
+    #[tokio::test]
     async fn closing_waits_for_what_is_queued_and_refuses_what_comes_later() {
         let (database, store, chat) = in_memory().await;
         let (end, holding) = hold(&database).await;

@@ -41,7 +41,7 @@ const READERS: u32 = 4;
 pub(super) const PRIVATE: u32 = 0o600;
 
 /// The settings of every connection.
-const PRAGMAS: [(&str, &str); 6] = [
+const PRAGMAS: [(&str, &str); 5] = [
     ("journal_mode", "wal"),
     ("synchronous", "full"),
     ("foreign_keys", "on"),
@@ -49,8 +49,6 @@ const PRAGMAS: [(&str, &str); 6] = [
     ("fullfsync", "on"),
     // What is deleted is overwritten.
     ("secure_delete", "on"),
-    // What a savepoint may have to put back is kept in memory, and not in a file that is made for each.
-    ("temp_store", "memory"),
 ];
 /// The memory in which the connection that writes keeps pages, in KiB. A transaction of many commits changes up to 2 MB of them, and what
 /// does not fit is written twice.
@@ -307,6 +305,9 @@ impl WriterFile {
         for (name, value) in PRAGMAS {
             connection.pragma_update(None, name, value)?;
         }
+        // What a savepoint may have to put back is kept in memory, and not in a file that is made for each. Migrations, which sort whole
+        // tables, have connections of their own.
+        connection.pragma_update(None, "temp_store", "memory")?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         Ok(connection)
