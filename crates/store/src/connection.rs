@@ -1,8 +1,10 @@
 //! A connection to either database, its transactions, and the queries that run on it.
 //!
 //! A query is the driver's own, of the database to which the connection leads: sqlx's, or rusqlite's for the connection that writes to SQLite
-//! ([`writer`](crate::sqlite::writer) says why). A value can be bound and a row can be read only if all drivers know its type, so the
+//! (the module of the writer says why). A value can be bound and a row can be read only if all drivers know its type, so the
 //! compiler checks each query for both databases, and a value may be written differently in each of them, as [`Text`](crate::text::Text) is.
+
+mod statement;
 
 use rusqlite::ToSql;
 use sqlx::{
@@ -12,14 +14,12 @@ use sqlx::{
     query::Query as SqlxQuery,
     sqlite::{SqliteArguments, SqliteRow},
 };
+use tokio::sync::OwnedMutexGuard;
 
-use crate::{
-    error::{Fault, failed},
-    sqlite::{
-        statement::{FromWriterRow, Statement},
-        writer::Turn,
-    },
-};
+pub use statement::FromWriterRow;
+use statement::Statement;
+
+use crate::error::{Fault, failed};
 
 /// A borrowed connection, which may be in a transaction.
 pub enum Connection<'a> {
@@ -29,6 +29,9 @@ pub enum Connection<'a> {
     SqliteWriter(&'a mut rusqlite::Connection),
     Postgres(&'a mut PgConnection),
 }
+
+/// The connection that writes to SQLite while it is one's turn, within a transaction. It goes back when this is dropped.
+pub type Turn = OwnedMutexGuard<rusqlite::Connection>;
 
 /// A connection that goes back when it is dropped.
 pub enum PooledConnection {
@@ -92,7 +95,7 @@ macro_rules! row {
             }
         }
 
-        impl crate::sqlite::statement::FromWriterRow for $row {
+        impl crate::connection::FromWriterRow for $row {
             fn from_writer_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
                 Ok(Self { $($column: row.get(stringify!($column))?,)+ })
             }

@@ -12,17 +12,16 @@ use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
 use sqlx::SqlitePool;
 
 use crate::{
-    connection::Connection,
+    connection::{Connection, Turn},
     error::{Fault, failed_in_sqlite},
     migrations::{SQLITE, newest},
     queries::{clock_marks, instances},
     text::text,
 };
-use writer::{Turn, Writer};
+use writer::Writer;
 
 pub mod backup;
 pub mod open;
-pub mod statement;
 pub mod writer;
 
 /// The time for which a failed write is reason enough to say that the store cannot be used.

@@ -20,9 +20,8 @@ use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
 
 use crate::{
     column::{count, json, read_json, read_name, read_time, time},
-    connection::{Connection, row},
+    connection::{Connection, FromWriterRow, row},
     error::{Fault, failed},
-    sqlite::statement::FromWriterRow,
     text::{Text, text},
 };
 

@@ -67,7 +67,7 @@ mod code {
 }
 
 /// The file to which the connection that writes leads.
-pub struct WriterFile {
+struct WriterFile {
     path: PathBuf,
     flags: OpenFlags,
     vfs: Option<String>,
@@ -168,7 +168,7 @@ fn writer(options: &SqliteConnectOptions, url: &str) -> Result<Writer, OpenError
     let failed = |reason: String| OpenError::Failed { database: path.display().to_string(), reason };
     let file = WriterFile::of(options, url);
     let connection = file.connect().map_err(|error| failed(error.to_string()))?;
-    Writer::new(connection, file).map_err(|error| failed(error.to_string()))
+    Writer::new(connection, move || file.connect()).map_err(|error| failed(error.to_string()))
 }
 
 pub(super) fn is_in_memory(url: &str) -> bool {
@@ -295,7 +295,7 @@ impl WriterFile {
     ///
     /// # Errors
     /// If the file cannot be opened.
-    pub fn connect(&self) -> rusqlite::Result<rusqlite::Connection> {
+    fn connect(&self) -> rusqlite::Result<rusqlite::Connection> {
         let connection = match &self.vfs {
             Some(vfs) => rusqlite::Connection::open_with_flags_and_vfs(&self.path, self.flags, vfs.as_str())?,
             None => rusqlite::Connection::open_with_flags(&self.path, self.flags)?,

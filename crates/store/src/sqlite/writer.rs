@@ -26,12 +26,14 @@ use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::store::StoreError;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    sync::{OwnedMutexGuard, mpsc, oneshot},
+    sync::{mpsc, oneshot},
     task::block_in_place,
 };
 
-use super::open::WriterFile;
-use crate::error::{Fault, failed_in_sqlite};
+use crate::{
+    connection::Turn,
+    error::{Fault, failed_in_sqlite},
+};
 
 /// The most pieces of work in one transaction. The first of them waits for the last.
 const GROUP: usize = 64;
@@ -43,9 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(5);
 /// The number of new attempts.
 const ATTEMPTS: usize = 4;
-
-/// The connection that writes while it is one's turn, within a transaction. It goes back when this is dropped.
-pub type Turn = OwnedMutexGuard<rusqlite::Connection>;
 
 /// Hands work to the thread that writes. Clones share it; when the last of them is gone, or when it is closed, the thread ends.
 #[derive(Clone, Debug)]
@@ -89,15 +88,18 @@ enum Job {
 // === impl Writer ===
 
 impl Writer {
-    /// Takes a connection over, and opens another one whenever it can no longer be used.
+    /// Takes a connection over, and opens another one with `connect` whenever it can no longer be used.
     ///
     /// # Errors
     /// If there can be no further thread.
-    pub fn new(connection: rusqlite::Connection, file: WriterFile) -> io::Result<Self> {
+    pub fn new(
+        connection: rusqlite::Connection,
+        connect: impl Fn() -> rusqlite::Result<rusqlite::Connection> + Send + 'static,
+    ) -> io::Result<Self> {
         let (queue, work) = mpsc::channel(QUEUE);
         let (end, ended) = oneshot::channel();
         let serve = move || {
-            serve(work, connection, &file);
+            serve(work, connection, connect);
             drop::<oneshot::Sender<()>>(end);
         };
         thread::Builder::new().name("sqlite-writer".into()).spawn(serve)?;
@@ -229,10 +231,14 @@ async fn blocking<W: Future>(work: W) -> W::Output {
 // === the thread ===
 
 /// Does the work that comes, until nobody can send any.
-fn serve(mut queue: mpsc::Receiver<Work>, connection: rusqlite::Connection, file: &WriterFile) {
+fn serve(
+    mut queue: mpsc::Receiver<Work>,
+    connection: rusqlite::Connection,
+    connect: impl Fn() -> rusqlite::Result<rusqlite::Connection>,
+) {
     let mut usable = Some(connection);
     while let Some(first) = queue.blocking_recv() {
-        match begin(usable.take(), file) {
+        match begin(usable.take().map_or_else(&connect, Ok)) {
             Ok(connection) => usable = do_group(connection, first, &mut queue),
             Err(fault) => {
                 // Whoever waits already would wait as long once more, for the same reason.
@@ -248,13 +254,10 @@ fn serve(mut queue: mpsc::Receiver<Work>, connection: rusqlite::Connection, file
     }
 }
 
-/// Begins a transaction on the connection, or on a new one. It takes the lock at once, because one that begins by reading could not become a
-/// writing one while another process writes.
-fn begin(usable: Option<rusqlite::Connection>, file: &WriterFile) -> Result<rusqlite::Connection, Fault> {
-    let connection = match usable {
-        Some(connection) => connection,
-        None => file.connect().map_err(failed_in_sqlite)?,
-    };
+/// Begins a transaction on the connection, if it could be opened. It takes the lock at once, because one that begins by reading could not
+/// become a writing one while another process writes.
+fn begin(connection: rusqlite::Result<rusqlite::Connection>) -> Result<rusqlite::Connection, Fault> {
+    let connection = connection.map_err(failed_in_sqlite)?;
     execute(&connection, "begin immediate")?;
     Ok(connection)
 }
