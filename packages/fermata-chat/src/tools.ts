@@ -18,6 +18,11 @@ export interface ToolRun {
   deliver: (outcome: Outcome, goesOn: () => boolean) => Promise<void>;
 }
 
+/** The key of the calls that the server has had the outcome of lately: other tabs may be slow, and not have heard of it yet. */
+const SETTLED = 'fermata settled';
+/** For how long they are remembered, in milliseconds. */
+const SETTLED_FOR = 60_000;
+
 export class ToolRunner {
   readonly #api: string;
   readonly #chatId: string;
@@ -37,7 +42,9 @@ export class ToolRunner {
 
   /** The server has the outcome. */
   forget(toolCallId: string): void {
-    storage()?.removeItem(this.#key(toolCallId));
+    const key = this.#key(toolCallId);
+    keep(SETTLED, { ...settled(), [key]: Date.now() });
+    storage()?.removeItem(key);
   }
 
   async run(call: ToolRun): Promise<void> {
@@ -47,7 +54,8 @@ export class ToolRunner {
     await withLock(this.#key(toolCallId), async (hasWaited) => {
       const { signal } = this.#stop;
       try {
-        if ((isReplay || hasWaited) && !(await isPending())) {
+        const mayBeSettled = isReplay || hasWaited || this.#key(toolCallId) in settled();
+        if (mayBeSettled && !(await isPending())) {
           this.forget(toolCallId);
           return;
         }
@@ -81,14 +89,14 @@ export class ToolRunner {
         'The page was closed or reloaded while this tool ran in it; whether it took effect is not known.';
       return { state: 'output-error', errorText };
     }
-    this.#remember(toolCallId, 'begun');
+    keep(this.#key(toolCallId), 'begun');
     let outcome: Outcome;
     try {
       outcome = { output: (await tool.execute?.(input, { toolCallId, signal })) ?? null };
     } catch (error) {
       outcome = { state: 'output-error', errorText: error instanceof Error ? error.message : String(error) };
     }
-    this.#remember(toolCallId, outcome);
+    keep(this.#key(toolCallId), outcome);
     return outcome;
   }
 
@@ -100,13 +108,20 @@ export class ToolRunner {
     const known = storage()?.getItem(this.#key(toolCallId)) ?? null;
     return known === null ? undefined : (JSON.parse(known) as Outcome | 'begun');
   }
+}
 
-  #remember(toolCallId: string, what: Outcome | 'begun') {
-    try {
-      storage()?.setItem(this.#key(toolCallId), JSON.stringify(what));
-    } catch {
-      // It is full; the call still runs once in this page.
-    }
+/** The calls that were settled lately, with the time. */
+function settled(): Record<string, number> {
+  const all = JSON.parse(storage()?.getItem(SETTLED) ?? '{}') as Record<string, number>;
+  const isRecent = ([, at]: [string, number]) => Date.now() - at < SETTLED_FOR;
+  return Object.fromEntries(Object.entries(all).filter(isRecent));
+}
+
+function keep(key: string, what: unknown) {
+  try {
+    storage()?.setItem(key, JSON.stringify(what));
+  } catch {
+    // It is full; the call still runs once in this page.
   }
 }
 

@@ -5,8 +5,8 @@
 class Memory implements Pick<Storage, 'getItem' | 'setItem' | 'removeItem'> {
   #items = new Map<string, string>();
 
-  get length() {
-    return this.#items.size;
+  get keys() {
+    return [...this.#items.keys()];
   }
 
   getItem(key: string) {

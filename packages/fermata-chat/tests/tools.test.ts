@@ -2,6 +2,7 @@
 
 import { afterEach, expect, test } from 'vitest';
 import type { BrowserTool } from '../src/index.js';
+import { ToolRunner } from '../src/tools.js';
 import { calls, gate, says, until, World } from './world';
 
 let world: World;
@@ -154,7 +155,7 @@ test('what a tool gave while nobody could be told is told after a reload', async
   await tab.reads('Paid.');
   await world.agrees(tab);
   expect(inputs).toHaveLength(1);
-  expect(world.browser.memory.length).toBe(0);
+  expect(world.browser.memory.keys).toEqual(['fermata settled']);
 });
 
 test('after the stream was let go and the page reloaded, a tool that waits runs', async () => {
@@ -195,6 +196,29 @@ test('of two tabs one runs it', async () => {
   await world.agrees(first);
   await world.agrees(second);
   expect(inputs).toHaveLength(1);
+});
+
+test('a tab that hears of a call only after another one has run it asks the server first', async () => {
+  world = await World.create();
+  const { inputs, tool } = counting();
+  let isPending = true;
+  const tab = () => {
+    const runner = new ToolRunner('/api/chat', 'chat');
+    const call = { toolCallId: 'call', tool, input: {}, isReplay: false };
+    const deliver = () => {
+      isPending = false;
+      runner.forget('call');
+      return Promise.resolve();
+    };
+    return runner.run({ ...call, isPending: () => Promise.resolve(isPending), deliver });
+  };
+  await tab();
+  await tab();
+  expect(inputs).toHaveLength(1);
+  // The database may have lost the answer.
+  isPending = true;
+  await tab();
+  expect(inputs).toHaveLength(2);
 });
 
 test('when the tab that runs a repeatable tool is closed, the other one runs it', async () => {
@@ -264,7 +288,7 @@ test('an output that is larger than the server takes is an error of its call', a
   expect((await tab.shows('look', 'output-error')).errorText).toMatch(/bytes|KB|large/i);
   await world.agrees(tab);
   expect(inputs).toHaveLength(1);
-  expect(world.browser.memory.length).toBe(0);
+  expect(world.browser.memory.keys).toEqual(['fermata settled']);
 });
 
 test('where the browser refuses locks, a tool runs all the same', async () => {
