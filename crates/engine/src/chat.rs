@@ -327,9 +327,9 @@ impl ChatActor {
     /// end and say so, although the run goes on.
     async fn unload_changed(&mut self) {
         if let ChatState::Active(active) = &mut self.state
-            && let Ok(Some(saved)) = self.services.store.chat(&self.mailbox.chat).await
+            && let Ok(Some(saved)) = self.services.store.owner_of(&self.mailbox.chat).await
             && saved.run_owner.as_ref() == Some(&self.services.lease.instance)
-            && saved.open_run.is_some_and(|open| open.id == active.run.id)
+            && saved.open_run.as_ref() == Some(&active.run.id)
         {
             active.end_lost();
         }

@@ -159,10 +159,10 @@ impl Router {
         let mut epoch = self.services.lease.epoch();
         loop {
             self.cluster.follow_heartbeat().await;
-            if self.services.lease.epoch() == epoch {
+            let now = self.services.lease.epoch();
+            if now == epoch {
                 continue;
             }
-            let now = self.services.lease.epoch();
             let instance = &self.services.lease.instance;
             tracing::warn!(%instance, "the lease of this instance was lost, or may have been; other instances may own its chats");
             for chat in self.mailboxes.chats() {

@@ -60,9 +60,10 @@ struct WriterThread {
     ended: oneshot::Receiver<()>,
 }
 
+/// Work that the thread does itself, with everything that it needs.
 type OwnedWork = Box<dyn FnOnce(&mut rusqlite::Connection) -> Done + Send>;
 
-/// Whether work or its transaction could be done.
+/// The outcome of work, or of its transaction. It says why it could not be done.
 type Done = Result<(), Fault>;
 
 /// Work that waits for its turn.
