@@ -3,21 +3,14 @@
 //! PostgreSQL undoes one of two transactions that are in each other's way. The work that is handed in is then done again from its
 //! beginning, so it may be done several times.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use fermata_engine::store::{Change, StoreError, Version};
-use fermata_protocol::ChatId;
-use futures::FutureExt;
-use jiff::Timestamp;
+use fermata_engine::store::StoreError;
 
 use crate::{
-    connection::{Connection, PooledConnection, Transaction},
-    error::{Fault, conflict, failed},
+    connection::{PooledConnection, Transaction},
+    error::{Fault, failed},
     postgres::PostgresDatabase,
-    queries::changes,
     sqlite::SqliteDatabase,
 };
 
@@ -121,35 +114,6 @@ impl Backend {
             }
             error => error,
         })
-    }
-
-    /// Makes the changes of a commit to a chat, as [`changes::make`] says.
-    ///
-    /// # Errors
-    /// As for [`Backend::transact`].
-    pub async fn commit(
-        &self,
-        chat: &ChatId,
-        from: Version,
-        to: Version,
-        at: Timestamp,
-        changes: Arc<[Change]>,
-    ) -> Result<(), StoreError> {
-        if let Self::Sqlite(database) = self {
-            let chat = chat.clone();
-            let work = move |connection: &mut rusqlite::Connection| {
-                let mut connection = Connection::SqliteWriter(connection);
-                let made = changes::make(&mut connection, &chat, from, to, at, &changes).now_or_never();
-                made.unwrap_or_else(|| Err(conflict("a commit waits for something else")))
-            };
-            return database.commit(work).await;
-        }
-        let changes = &changes;
-        self.transact(|mut transaction| async move {
-            changes::make(&mut transaction.get(), chat, from, to, at, changes).await?;
-            Ok((transaction, ()))
-        })
-        .await
     }
 
     /// Sees to it that what was deleted is in no file of the database, now or within seconds. PostgreSQL keeps its own log and its old rows

@@ -13,12 +13,14 @@ use fermata_engine::store::{
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
+use futures::FutureExt;
 use jiff::Timestamp;
 
 use crate::{
     Notes, OpenError, OpenOptions,
     backend::Backend,
-    connection::{PooledConnection, Transaction},
+    connection::{Connection, PooledConnection, Transaction},
+    error::conflict,
     postgres::{self, is_postgres},
     queries::{
         audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, plans, runs, summaries,
@@ -189,7 +191,22 @@ impl ChatStore for SqlStore {
         if changes.is_empty() {
             return Ok(());
         }
-        self.backend.commit(chat, from, to, at, changes).await
+        if let Backend::Sqlite(database) = &self.backend {
+            let chat = chat.clone();
+            let work = move |connection: &mut rusqlite::Connection| {
+                let mut connection = Connection::SqliteWriter(connection);
+                let made = changes::make(&mut connection, &chat, from, to, at, &changes).now_or_never();
+                made.unwrap_or_else(|| Err(conflict("a commit waits for something else")))
+            };
+            return database.commit(work).await;
+        }
+        let changes = &changes;
+        self.backend
+            .transact(|mut transaction| async move {
+                changes::make(&mut transaction.get(), chat, from, to, at, changes).await?;
+                Ok((transaction, ()))
+            })
+            .await
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
