@@ -286,6 +286,18 @@ impl ChatActor {
         }
     }
 
+    /// Returns for how long a commit is repeated that a request makes.
+    fn request_patience(&self) -> Patience {
+        match &self.state {
+            ChatState::Active(_) => Patience::RequestBesideRun,
+            ChatState::Unread
+            | ChatState::Absent
+            | ChatState::Elsewhere(_)
+            | ChatState::Idle(_)
+            | ChatState::Dormant { .. } => Patience::Request,
+        }
+    }
+
     /// Returns the chat's record, if the chat exists.
     fn record(&self) -> Option<&Record> {
         match &self.state {

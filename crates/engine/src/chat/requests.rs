@@ -240,7 +240,7 @@ impl Handle for Grants {
 
 impl Handle for EndGrant {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
-        let services = actor.services.clone();
+        let (services, patience) = (actor.services.clone(), actor.request_patience());
         let Some(record) = actor.record_mut() else { return Err(ReadError::NotFound) };
         if !record.grants.contains_key(&self.tool) {
             return Ok(());
@@ -257,7 +257,7 @@ impl Handle for EndGrant {
         };
         let audit = Change::Audit { owner: self.owner.clone(), run: None, event: Box::new(event) };
         let end = Change::EndGrant { tool: self.tool.clone(), by: self.owner.clone() };
-        record.commit(&services, Patience::Request, vec![end, audit]).await?;
+        record.commit(&services, patience, vec![end, audit]).await?;
         record.grants.remove(&self.tool);
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::{
         reconcile_finished,
     },
     run_log::{Start, Writer},
-    services::{OpenRun, Patience, PolicySnapshot},
+    services::{OpenRun, PolicySnapshot},
     store::{Change, Files, OwnerUsage, StoreError, WantedUsage, json_bytes},
 };
 
@@ -378,12 +378,13 @@ impl ChatActor {
         let runs_on_server = |tool: &str| policies.toolbox.find(tool).is_some();
         let chunks =
             reconcile_finished(message, &shown, runs_on_server).ok_or_else(SubmitError::nothing_new)?;
+        let patience = self.request_patience();
         if let Some(record) = self.record_mut() {
             record.profile = profile;
             let mut changes = vec![Change::Posted { profile }];
             changes.extend(record.choose(&submission.body.fermata));
             changes.extend(record.put_show(&submission.body.fermata.show));
-            record.commit(&services, Patience::Request, changes).await?;
+            record.commit(&services, patience, changes).await?;
         }
         let run = RunId::new(services.ids.next("run_"));
         let reader = Reader::of(run.clone(), profile, chunks);

@@ -9,7 +9,6 @@ use crate::{
     SummaryError, SummaryView,
     context::SummaryJob,
     request::{CorrectSummary, PlanSummary, SaveSummary},
-    services::Patience,
     store::{Change, SummaryRecord},
     summary::{Covered, SummaryPlan, bounded},
 };
@@ -19,7 +18,7 @@ const CLAIMED: Duration = Duration::from_secs(120);
 
 impl Handle for PlanSummary {
     async fn handle(&self, actor: &mut ChatActor) -> Result<Option<(String, SummaryPlan)>, SummaryError> {
-        let services = actor.services.clone();
+        let (services, patience) = (actor.services.clone(), actor.request_patience());
         if self.asked.is_some() && actor.has_open_run() {
             return Err(SummaryError::RunOpen);
         }
@@ -30,7 +29,7 @@ impl Handle for PlanSummary {
             let waits_until = of_job.max(record.context.paused_until).filter(|until| *until > now);
             if waits_until.is_some() {
                 record
-                    .commit(&services, Patience::Request, vec![Change::ScheduleSummary { due: waits_until }])
+                    .commit(&services, patience, vec![Change::ScheduleSummary { due: waits_until }])
                     .await?;
                 return Ok(None);
             }
@@ -53,7 +52,7 @@ impl Handle for PlanSummary {
             }
             record.context.was_full = false;
             let changes = vec![record.context.saved(), Change::ScheduleSummary { due: None }];
-            record.commit(&services, Patience::Request, changes).await?;
+            record.commit(&services, patience, changes).await?;
             return Ok(None);
         }
         let previous = record.context.next.as_ref().or(record.context.fit.summary.as_ref()).cloned();
@@ -71,14 +70,14 @@ impl Handle for PlanSummary {
         let job = services.ids.next("sum_");
         record.context.job = Some(SummaryJob { id: job.clone(), most, until });
         let claim = vec![record.context.saved(), Change::ScheduleSummary { due: Some(until) }];
-        record.commit(&services, Patience::Request, claim).await?;
+        record.commit(&services, patience, claim).await?;
         Ok(Some((job, plan)))
     }
 }
 
 impl Handle for Box<SaveSummary> {
     async fn handle(&self, actor: &mut ChatActor) -> Result<Option<SummaryView>, SummaryError> {
-        let services = actor.services.clone();
+        let (services, patience) = (actor.services.clone(), actor.request_patience());
         let is_open = actor.has_open_run();
         let Some(record) = actor.record_mut() else { return Err(SummaryError::NotFound) };
         let Some(job) = record.context.job.take_if(|job| job.id == self.job) else { return Ok(None) };
@@ -110,14 +109,14 @@ impl Handle for Box<SaveSummary> {
             due = Some(now);
         }
         changes.extend([record.context.saved(), Change::ScheduleSummary { due }]);
-        record.commit(&services, Patience::Request, changes).await?;
+        record.commit(&services, patience, changes).await?;
         Ok(saved)
     }
 }
 
 impl Handle for CorrectSummary {
     async fn handle(&self, actor: &mut ChatActor) -> Result<SummaryView, SummaryError> {
-        let services = actor.services.clone();
+        let (services, patience) = (actor.services.clone(), actor.request_patience());
         let is_open = actor.has_open_run();
         let Some(record) = actor.record_mut() else { return Err(SummaryError::NotFound) };
         let Some(newest) = services.store.summary(&record.chat, usize::MAX).await? else {
@@ -130,7 +129,7 @@ impl Handle for CorrectSummary {
             record.context.use_next();
         }
         let changes = vec![Change::PutSummary(Box::new(corrected.clone())), record.context.saved()];
-        record.commit(&services, Patience::Request, changes).await?;
+        record.commit(&services, patience, changes).await?;
         Ok(SummaryView::from(&corrected))
     }
 }

@@ -16,6 +16,9 @@ use crate::store::StoreError;
 pub(crate) enum Patience {
     /// Somebody waits for a reply, and nothing is lost if the request is refused.
     Request,
+    /// As [`Patience::Request`], in a chat that has an open run here. If it is not known whether the request was done, this process does not
+    /// know the chat any more, and the run would be lost.
+    RequestBesideRun,
     /// A run that is at work would be lost. Its readers look for a run that has moved for as long.
     Run,
 }
@@ -26,10 +29,12 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_
 // === impl Patience ===
 
 impl Patience {
-    fn time(self) -> Duration {
+    /// Returns for how long an operation is repeated that may have been done, or that was not.
+    fn time(self, may_be_done: bool) -> Duration {
         match self {
             Self::Request => Duration::from_secs(5),
-            Self::Run => Duration::from_secs(60),
+            Self::RequestBesideRun if !may_be_done => Duration::from_secs(5),
+            Self::RequestBesideRun | Self::Run => Duration::from_secs(60),
         }
     }
 }
@@ -51,7 +56,7 @@ impl Services {
     where
         F: Future<Output = Result<T, StoreError>>,
     {
-        let deadline = Instant::now() + patience.time();
+        let begin = Instant::now();
         let (mut pause, longest) = PAUSES;
         let mut unclear = None;
         loop {
@@ -65,7 +70,8 @@ impl Services {
                 Err(StoreError::Fenced) if unclear.is_some() => StoreError::Fenced,
                 done => return done,
             };
-            let is_over = Instant::now() >= deadline || self.shutdown.stopping.is_cancelled();
+            let is_over =
+                begin.elapsed() >= patience.time(unclear.is_some()) || self.shutdown.stopping.is_cancelled();
             if is_over || error == StoreError::Fenced {
                 return Err(unclear.unwrap_or(error));
             }

@@ -4,10 +4,10 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::world::{World, calls, decision, finished, output, text};
+use crate::world::{World, always, calls, decision, finished, output, text};
 
 /// Lets the store be away, and come back after a while.
 fn away_for(world: &World, time: Duration) {
@@ -104,6 +104,32 @@ async fn a_commit_whose_reply_is_lost_is_made_once() {
     assert_eq!(world.messages().await.len(), 2);
     assert_eq!(times_begun(&world), 1);
     assert!(world.store.replies_to_lose.load(Ordering::SeqCst) < 996, "replies were lost");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_outlasts_a_request_beside_it_of_which_nobody_knows_whether_it_was_done() {
+    let world = World::new();
+    world.script([calls(&[("note", json!({}))]), calls(&[("where", json!({}))]), text("ok")]);
+    let mut stream = world.post_text("go").await;
+    let call = stream.read_until("tool-approval-request").await;
+    world.answer(always(&call)).await.unwrap();
+    let waits = |chunk: &&Value| chunk["type"] == "tool-input-available" && chunk["toolName"] == "where";
+    while !stream.chunks.iter().any(|chunk| waits(&chunk)) {
+        assert!(stream.read_more().await, "the stream ended: {}", stream.types());
+    }
+    let call = stream.chunks.iter().find(waits).unwrap()["toolCallId"].as_str().unwrap().to_owned();
+    // The grant ends, the reply to that is lost, and the store is away before it can be asked.
+    world.store.replies_to_lose.store(2, Ordering::SeqCst);
+    let (engine, owner, chat) = (world.engine.clone(), world.owner.clone(), world.chat.clone());
+    let ending = tokio::spawn(async move { engine.end_grant(&owner, &chat, None, "note".into()).await });
+    sleep(Duration::from_millis(10)).await;
+    assert_eq!(world.store.replies_to_lose.load(Ordering::SeqCst), 1, "a reply was lost");
+    away_for(&world, A_WHILE);
+    sleep(A_WHILE).await;
+    world.answer(output(&call, json!("Bern"))).await.unwrap();
+    assert!(stream.read_to_end().await.ends_with("finish"), "{}", stream.types());
+    ending.await.unwrap().unwrap();
+    assert_eq!(world.engine.grants(&world.owner, &world.chat).await.unwrap(), []);
 }
 
 #[tokio::test(start_paused = true)]
