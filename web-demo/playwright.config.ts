@@ -20,7 +20,6 @@ export default defineConfig({
   // Each test has a server and a model API of its own, so any two may run side by side.
   fullyParallel: true,
   workers: 2,
-  retries: isCi ? 1 : 0,
   forbidOnly: isCi,
   reporter: 'list',
   // When hope is lost, on a machine with much else to do; no test is about how long something takes.
@@ -33,7 +32,6 @@ export default defineConfig({
     timezoneId: 'Europe/Berlin',
     colorScheme: 'light',
     contextOptions: { reducedMotion: 'reduce' },
-    trace: 'on-first-retry',
     launchOptions: {
       ...(executablePath !== undefined && { executablePath }),
       args: ['--no-sandbox'],

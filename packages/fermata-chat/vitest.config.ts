@@ -20,8 +20,6 @@ const project = (version: string, include: string[]) => ({
 
 export default defineConfig({
   test: {
-    // What needs its second try is named, and nobody has to begin a long run again for it.
-    retry: process.env['CI'] === undefined ? 0 : 1,
     projects: [
       { test: { name: 'states', include: ['tests/states/*.test.ts'], environment: 'node' } },
       ...VERSIONS.map((version) => project(version, ['tests/*.test.ts'])),
