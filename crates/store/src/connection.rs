@@ -1,32 +1,33 @@
 //! A connection to either database, its transactions, and the queries that run on it.
 //!
-//! A query is the driver's own, of the database to which the connection leads: sqlx's, or rusqlite's for the connection that writes to SQLite
-//! (the module of the writer says why). A value can be bound and a row can be read only if all drivers know its type, so the
-//! compiler checks each query for both databases, and a value may be written differently in each of them, as [`Text`](crate::text::Text) is.
+//! A query is the driver's own, of the database to which the connection leads: rusqlite's or sqlx's. A value can be bound and a row can be
+//! read only if both drivers know its type, so the compiler checks each query for both databases, and a value may be written
+//! differently in each of them, as [`Text`](crate::text::Text) is.
+//!
+//! Queries on SQLite block the thread, and are ready when they are polled first. Whoever takes a connection to it decides which thread that
+//! is; for a row or two it is the thread of the task, because to have another thread do it takes longer than the query.
 
+pub mod readers;
 mod statement;
 
 use rusqlite::ToSql;
 use sqlx::{
-    Encode, FromRow, PgConnection, Postgres, Sqlite, SqliteConnection, Type,
+    Encode, FromRow, PgConnection, Postgres, Type,
     pool::PoolConnection,
     postgres::{PgArguments, PgRow},
     query::Query as SqlxQuery,
-    sqlite::{SqliteArguments, SqliteRow},
 };
 use tokio::sync::OwnedMutexGuard;
 
-pub use statement::FromWriterRow;
+use readers::{Reader, Snapshot};
+pub use statement::FromSqliteRow;
 use statement::Statement;
 
 use crate::error::{Fault, failed};
 
 /// A borrowed connection, which may be in a transaction.
 pub enum Connection<'a> {
-    /// A connection to SQLite that reads.
-    Sqlite(&'a mut SqliteConnection),
-    /// The connection that writes to SQLite. Its queries block the thread, and are ready when they are polled first.
-    SqliteWriter(&'a mut rusqlite::Connection),
+    Sqlite(&'a mut rusqlite::Connection),
     Postgres(&'a mut PgConnection),
 }
 
@@ -35,14 +36,14 @@ pub type Turn = OwnedMutexGuard<rusqlite::Connection>;
 
 /// A connection that goes back when it is dropped.
 pub enum PooledConnection {
-    Sqlite(PoolConnection<Sqlite>),
+    SqliteReader(Reader),
     SqliteWriter(Turn),
     Postgres(PoolConnection<Postgres>),
 }
 
 /// A transaction. Whoever has begun it commits it.
 pub enum Transaction {
-    Sqlite(sqlx::Transaction<'static, Sqlite>),
+    SqliteReader(Snapshot),
     SqliteWriter(Turn),
     Postgres(sqlx::Transaction<'static, Postgres>),
 }
@@ -50,32 +51,19 @@ pub enum Transaction {
 /// A query whose values are being bound.
 #[must_use = "a query does nothing before it is executed or its rows are fetched"]
 pub enum Query<'c> {
-    Sqlite(&'c mut SqliteConnection, SqlxQuery<'c, Sqlite, SqliteArguments>),
-    SqliteWriter(Statement<'c>),
+    Sqlite(Statement<'c>),
     Postgres(&'c mut PgConnection, SqlxQuery<'c, Postgres, PgArguments>),
 }
 
 /// A value that columns of both databases take.
-pub trait Value<'q>:
-    Encode<'q, Sqlite> + Type<Sqlite> + ToSql + Encode<'q, Postgres> + Type<Postgres> + Send + 'q
-{
-}
+pub trait Value<'q>: ToSql + Encode<'q, Postgres> + Type<Postgres> + Send + 'q {}
 
 /// A type that can be read from the rows of both databases.
-pub trait FromEitherRow:
-    for<'r> FromRow<'r, SqliteRow> + FromWriterRow + for<'r> FromRow<'r, PgRow> + Send + Unpin
-{
-}
+pub trait FromEitherRow: FromSqliteRow + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
-impl<'q, T> Value<'q> for T where
-    T: Encode<'q, Sqlite> + Type<Sqlite> + ToSql + Encode<'q, Postgres> + Type<Postgres> + Send + 'q
-{
-}
+impl<'q, T> Value<'q> for T where T: ToSql + Encode<'q, Postgres> + Type<Postgres> + Send + 'q {}
 
-impl<T> FromEitherRow for T where
-    T: for<'r> FromRow<'r, SqliteRow> + FromWriterRow + for<'r> FromRow<'r, PgRow> + Send + Unpin
-{
-}
+impl<T> FromEitherRow for T where T: FromSqliteRow + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
 
 /// Declares a struct that is read from a row of either database by the names of its fields.
 macro_rules! row {
@@ -85,18 +73,15 @@ macro_rules! row {
             $($(#[$about])* $column: $type,)+
         }
 
-        impl<'r, R: sqlx::Row> sqlx::FromRow<'r, R> for $row
-        where
-            &'static str: sqlx::ColumnIndex<R>,
-            $($type: sqlx::Decode<'r, R::Database> + sqlx::Type<R::Database>,)+
-        {
-            fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+        impl sqlx::FromRow<'_, sqlx::postgres::PgRow> for $row {
+            fn from_row(row: &sqlx::postgres::PgRow) -> Result<Self, sqlx::Error> {
+                use sqlx::Row as _;
                 Ok(Self { $($column: row.try_get(stringify!($column))?,)+ })
             }
         }
 
-        impl crate::connection::FromWriterRow for $row {
-            fn from_writer_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        impl crate::connection::FromSqliteRow for $row {
+            fn from_sqlite_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
                 Ok(Self { $($column: row.get(stringify!($column))?,)+ })
             }
         }
@@ -111,8 +96,7 @@ impl Connection<'_> {
     /// A query in the SQL that both databases share.
     pub fn query(&mut self, sql: &'static str) -> Query<'_> {
         match self {
-            Self::Sqlite(connection) => Query::Sqlite(connection, sqlx::query(sql)),
-            Self::SqliteWriter(connection) => Query::SqliteWriter(Statement::new(connection, sql)),
+            Self::Sqlite(connection) => Query::Sqlite(Statement::new(connection, sql)),
             Self::Postgres(connection) => Query::Postgres(connection, sqlx::query(sql)),
         }
     }
@@ -120,7 +104,7 @@ impl Connection<'_> {
     /// Returns the one of two texts that is for this database.
     pub fn choose<T>(&self, in_sqlite: T, in_postgres: T) -> T {
         match self {
-            Self::Sqlite(_) | Self::SqliteWriter(_) => in_sqlite,
+            Self::Sqlite(_) => in_sqlite,
             Self::Postgres(_) => in_postgres,
         }
     }
@@ -131,8 +115,8 @@ impl Connection<'_> {
 impl PooledConnection {
     pub fn get(&mut self) -> Connection<'_> {
         match self {
-            Self::Sqlite(connection) => Connection::Sqlite(connection),
-            Self::SqliteWriter(connection) => Connection::SqliteWriter(connection),
+            Self::SqliteReader(connection) => Connection::Sqlite(connection),
+            Self::SqliteWriter(connection) => Connection::Sqlite(connection),
             Self::Postgres(connection) => Connection::Postgres(connection),
         }
     }
@@ -143,17 +127,16 @@ impl PooledConnection {
 impl Transaction {
     pub fn get(&mut self) -> Connection<'_> {
         match self {
-            Self::Sqlite(transaction) => Connection::Sqlite(transaction),
-            Self::SqliteWriter(connection) => Connection::SqliteWriter(connection),
+            Self::SqliteReader(snapshot) => Connection::Sqlite(snapshot.get()),
+            Self::SqliteWriter(connection) => Connection::Sqlite(connection),
             Self::Postgres(transaction) => Connection::Postgres(transaction),
         }
     }
 
     pub async fn commit(self) -> Result<(), Fault> {
         match self {
-            Self::Sqlite(transaction) => transaction.commit().await.map_err(failed),
-            // The thread that has lent the connection commits.
-            Self::SqliteWriter(_) => Ok(()),
+            // It has changed nothing; or the thread that has lent the connection commits.
+            Self::SqliteReader(_) | Self::SqliteWriter(_) => Ok(()),
             Self::Postgres(transaction) => transaction.commit().await.map_err(failed),
         }
     }
@@ -165,8 +148,7 @@ impl<'c> Query<'c> {
     /// Binds the value of the next parameter.
     pub fn bind<T: Value<'c>>(self, value: T) -> Self {
         match self {
-            Self::Sqlite(connection, query) => Self::Sqlite(connection, query.bind(value)),
-            Self::SqliteWriter(statement) => Self::SqliteWriter(statement.bind(value)),
+            Self::Sqlite(statement) => Self::Sqlite(statement.bind(value)),
             Self::Postgres(connection, query) => Self::Postgres(connection, query.bind(value)),
         }
     }
@@ -174,10 +156,7 @@ impl<'c> Query<'c> {
     /// Executes the query, and returns the number of rows that it has changed.
     pub async fn execute(self) -> Result<u64, Fault> {
         match self {
-            Self::Sqlite(connection, query) => {
-                Ok(query.execute(connection).await.map_err(failed)?.rows_affected())
-            }
-            Self::SqliteWriter(statement) => statement.execute(),
+            Self::Sqlite(statement) => statement.execute(),
             Self::Postgres(connection, query) => {
                 Ok(query.execute(connection).await.map_err(failed)?.rows_affected())
             }
@@ -186,30 +165,22 @@ impl<'c> Query<'c> {
 
     /// All rows.
     pub async fn fetch_all<T: FromEitherRow>(self) -> Result<Vec<T>, Fault> {
-        let rows = match self {
-            Self::Sqlite(connection, query) => {
-                query.try_map(|row| T::from_row(&row)).fetch_all(connection).await
-            }
-            Self::SqliteWriter(statement) => return statement.fetch(usize::MAX),
+        match self {
+            Self::Sqlite(statement) => statement.fetch(usize::MAX),
             Self::Postgres(connection, query) => {
-                query.try_map(|row| T::from_row(&row)).fetch_all(connection).await
+                query.try_map(|row| T::from_row(&row)).fetch_all(connection).await.map_err(failed)
             }
-        };
-        rows.map_err(failed)
+        }
     }
 
     /// The first row, if there is one.
     pub async fn fetch_optional<T: FromEitherRow>(self) -> Result<Option<T>, Fault> {
-        let row = match self {
-            Self::Sqlite(connection, query) => {
-                query.try_map(|row| T::from_row(&row)).fetch_optional(connection).await
-            }
-            Self::SqliteWriter(statement) => return Ok(statement.fetch(1)?.into_iter().next()),
+        match self {
+            Self::Sqlite(statement) => Ok(statement.fetch(1)?.into_iter().next()),
             Self::Postgres(connection, query) => {
-                query.try_map(|row| T::from_row(&row)).fetch_optional(connection).await
+                query.try_map(|row| T::from_row(&row)).fetch_optional(connection).await.map_err(failed)
             }
-        };
-        row.map_err(failed)
+        }
     }
 
     /// The first row of a query that always has one.

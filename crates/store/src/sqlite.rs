@@ -1,5 +1,8 @@
 //! A SQLite file: its connections, and how queries run on them.
 //!
+//! Statements run with rusqlite, on the thread that asks: sqlx would change threads twice for each statement, because its connections have
+//! threads of their own.
+//!
 //! Invariants: all writes go through one connection, whose thread commits them; a file has one server: an instance that joins takes the place
 //! of all others.
 
@@ -10,9 +13,13 @@ use std::{
 
 use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
 use sqlx::SqlitePool;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::block_in_place,
+};
 
 use crate::{
-    connection::{Connection, Turn},
+    connection::{Connection, Turn, readers::Readers},
     error::{Fault, failed_in_sqlite},
     migrations::{SQLITE, newest},
     queries::{clock_marks, instances},
@@ -38,12 +45,12 @@ const READER_CHECKS: usize = 5;
 const READER_PAUSE: Duration = Duration::from_millis(30);
 
 /// An open SQLite database. Clones share its connections.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct SqliteDatabase {
     /// The connection that writes.
     pub writer: Writer,
     /// The connections that read. A database in memory has none: whoever reads waits for the writer.
-    pub readers: Option<SqlitePool>,
+    pub readers: Option<Readers>,
     /// A connection beside the others. A database in memory lives as long as it has a connection, and the writer's may be replaced. In a
     /// file this one empties the write-ahead log.
     pub aside: SqlitePool,
@@ -166,7 +173,7 @@ impl SqliteDatabase {
     /// Counts this instance as alive, and no other.
     pub async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         self.write(async |mut turn: Turn| {
-            let mut connection = Connection::SqliteWriter(&mut turn);
+            let mut connection = Connection::Sqlite(&mut turn);
             connection
                 .query("delete from instances where id <> $1")
                 .bind(text(instance.as_str()))
@@ -185,7 +192,7 @@ impl SqliteDatabase {
         let renewed = self
             .writer
             .transact(async |mut turn: Turn| {
-                let mut connection = Connection::SqliteWriter(&mut turn);
+                let mut connection = Connection::Sqlite(&mut turn);
                 let was_dead = renew(&mut connection, instance).await?;
                 let alive = instances::alive(&mut connection).await?;
                 Ok(Renewed { was_dead, has_failed_over: false, alive, now: None })
@@ -193,6 +200,15 @@ impl SqliteDatabase {
             .await?;
         self.empty_log().await;
         Ok(renewed)
+    }
+}
+
+/// Does work that blocks the thread. On a runtime of several threads the others take over what else this one has to do.
+pub async fn blocking<W: Future>(work: W) -> W::Output {
+    let runtime = Handle::current();
+    match runtime.runtime_flavor() {
+        RuntimeFlavor::MultiThread => block_in_place(|| runtime.block_on(work)),
+        _ => work.await,
     }
 }
 
@@ -347,7 +363,7 @@ mod tests {
         let (wrote, has_written) = tokio::sync::oneshot::channel();
         let wrote = Mutex::new(Some(wrote));
         let never_ends = database.write(async |mut turn: Turn| {
-            let mut connection = Connection::SqliteWriter(&mut turn);
+            let mut connection = Connection::Sqlite(&mut turn);
             let x = append(1, "x".into());
             changes::make(&mut connection, &chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, &x).await?;
             wrote.lock().unwrap().take().unwrap().send(()).unwrap();
@@ -509,17 +525,13 @@ mod tests {
     async fn a_value_belongs_to_its_number_wherever_that_stands() {
         let (database, ..) = in_memory().await;
         let found = database.writer.transact(async |mut turn: Turn| {
-            let mut connection = Connection::SqliteWriter(&mut turn);
+            let mut connection = Connection::Sqlite(&mut turn);
             let query = connection.query("select $2, $1, $2").bind("first").bind(2_i64);
             query.fetch_one::<(i64, String, i64)>().await
         });
         assert_eq!(found.await.unwrap(), (2, "first".to_owned(), 2));
         let lacking = database.writer.transact(async |mut turn: Turn| {
-            Connection::SqliteWriter(&mut turn)
-                .query("select $2")
-                .bind("first")
-                .fetch_one::<(String,)>()
-                .await
+            Connection::Sqlite(&mut turn).query("select $2").bind("first").fetch_one::<(String,)>().await
         });
         assert!(matches!(lacking.await, Err(StoreError::Conflict(_))));
     }

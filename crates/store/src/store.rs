@@ -68,7 +68,7 @@ impl SqlStore {
         match &self.backend {
             Backend::Sqlite(database) => {
                 if let Some(readers) = &database.readers {
-                    readers.close().await;
+                    readers.close();
                 }
                 database.writer.close().await;
                 database.aside.close().await;
@@ -103,11 +103,11 @@ impl ChatStore for SqlStore {
     }
 
     async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError> {
-        self.backend.read(|mut db| async move { chats::version(&mut db.get(), chat).await }).await
+        self.backend.look_up(|mut db| async move { chats::version(&mut db.get(), chat).await }).await
     }
 
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
-        self.backend.read(|mut db| async move { chats::owner_of(&mut db.get(), chat).await }).await
+        self.backend.look_up(|mut db| async move { chats::owner_of(&mut db.get(), chat).await }).await
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
@@ -164,20 +164,20 @@ impl ChatStore for SqlStore {
         role: Option<Role>,
     ) -> Result<Option<(usize, MessageId)>, StoreError> {
         self.backend
-            .read(|mut db| async move { messages::last(&mut db.get(), chat, before, role).await })
+            .look_up(|mut db| async move { messages::last(&mut db.get(), chat, before, role).await })
             .await
     }
 
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError> {
-        self.backend.read(|mut db| async move { summaries::find(&mut db.get(), chat, most).await }).await
+        self.backend.look_up(|mut db| async move { summaries::find(&mut db.get(), chat, most).await }).await
     }
 
     async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError> {
-        self.backend.read(|mut db| async move { plans::last(&mut db.get(), chat).await }).await
+        self.backend.look_up(|mut db| async move { plans::last(&mut db.get(), chat).await }).await
     }
 
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {
-        self.backend.read(|mut db| async move { calls::find(&mut db.get(), chat, target).await }).await
+        self.backend.look_up(|mut db| async move { calls::find(&mut db.get(), chat, target).await }).await
     }
 
     async fn commit(
@@ -194,7 +194,7 @@ impl ChatStore for SqlStore {
         if let Backend::Sqlite(database) = &self.backend {
             let chat = chat.clone();
             let work = move |connection: &mut rusqlite::Connection| {
-                let mut connection = Connection::SqliteWriter(connection);
+                let mut connection = Connection::Sqlite(connection);
                 let made = changes::make(&mut connection, &chat, from, to, at, &changes).now_or_never();
                 made.unwrap_or_else(|| Err(conflict("a commit waits for something else")))
             };
@@ -229,15 +229,15 @@ impl ChatStore for SqlStore {
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
-        self.backend.read(|mut db| async move { runs::due(&mut db.get(), now, limit).await }).await
+        self.backend.look_up(|mut db| async move { runs::due(&mut db.get(), now, limit).await }).await
     }
 
     async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError> {
-        self.backend.read(|mut db| async move { runs::orphans(&mut db.get(), limit).await }).await
+        self.backend.look_up(|mut db| async move { runs::orphans(&mut db.get(), limit).await }).await
     }
 
     async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError> {
-        self.backend.read(|mut db| async move { summaries::due(&mut db.get(), now, limit).await }).await
+        self.backend.look_up(|mut db| async move { summaries::due(&mut db.get(), now, limit).await }).await
     }
 
     async fn usage(
@@ -249,7 +249,7 @@ impl ChatStore for SqlStore {
         let usage = |mut db: PooledConnection| async move {
             owners::usage(&mut db.get(), owner, instance, wanted).await
         };
-        if let Some(usage) = self.backend.read(usage).await? {
+        if let Some(usage) = self.backend.look_up(usage).await? {
             return Ok(usage);
         }
         self.backend
@@ -258,11 +258,13 @@ impl ChatStore for SqlStore {
                 Ok((transaction, ()))
             })
             .await?;
-        Ok(self.backend.read(usage).await?.unwrap_or_default())
+        Ok(self.backend.look_up(usage).await?.unwrap_or_default())
     }
 
     async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError> {
-        self.backend.read(|mut db| async move { owners::answers_by_post(&mut db.get(), owner).await }).await
+        self.backend
+            .look_up(|mut db| async move { owners::answers_by_post(&mut db.get(), owner).await })
+            .await
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
@@ -310,7 +312,9 @@ impl ChatStore for SqlStore {
     }
 
     async fn ready(&self) -> Result<(), StoreError> {
-        self.backend.read(|mut db| async move { chats::find(&mut db.get(), &ChatId::new("")).await }).await?;
+        self.backend
+            .look_up(|mut db| async move { chats::find(&mut db.get(), &ChatId::new("")).await })
+            .await?;
         match &self.backend {
             Backend::Sqlite(database) => database.check_writes().await,
             Backend::Postgres(_) => Ok(()),
@@ -381,6 +385,6 @@ impl LockStore for SqlStore {
     }
 
     async fn locks_of(&self, instance: &InstanceId) -> Result<Vec<ResourceKey>, StoreError> {
-        self.backend.read(|mut db| async move { locks::of_instance(&mut db.get(), instance).await }).await
+        self.backend.look_up(|mut db| async move { locks::of_instance(&mut db.get(), instance).await }).await
     }
 }

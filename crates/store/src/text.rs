@@ -8,8 +8,7 @@ use rusqlite::{
     types::{FromSql, FromSqlResult, ToSqlOutput, ValueRef},
 };
 use sqlx::{
-    Database, Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
-    postgres::PgArgumentBuffer, sqlite::SqliteArgumentsBuffer,
+    Database, Decode, Encode, Postgres, Type, encode::IsNull, error::BoxDynError, postgres::PgArgumentBuffer,
 };
 
 /// A text in a column.
@@ -59,28 +58,6 @@ fn unescape(text: &str) -> Result<String, BoxDynError> {
 }
 
 // === impl Text ===
-
-impl Type<Sqlite> for Text {
-    fn type_info() -> <Sqlite as Database>::TypeInfo {
-        <String as Type<Sqlite>>::type_info()
-    }
-
-    fn compatible(info: &<Sqlite as Database>::TypeInfo) -> bool {
-        <String as Type<Sqlite>>::compatible(info)
-    }
-}
-
-impl Encode<'_, Sqlite> for Text {
-    fn encode_by_ref(&self, buffer: &mut SqliteArgumentsBuffer) -> Result<IsNull, BoxDynError> {
-        <String as Encode<'_, Sqlite>>::encode_by_ref(&self.0, buffer)
-    }
-}
-
-impl<'r> Decode<'r, Sqlite> for Text {
-    fn decode(value: <Sqlite as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
-        <String as Decode<'r, Sqlite>>::decode(value).map(Self)
-    }
-}
 
 impl ToSql for Text {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

@@ -5,8 +5,7 @@ use rusqlite::{
     types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef},
 };
 use sqlx::{
-    Database, Decode, Encode, Postgres, Sqlite, Type, encode::IsNull, error::BoxDynError,
-    postgres::PgArgumentBuffer, sqlite::SqliteArgumentsBuffer,
+    Database, Decode, Encode, Postgres, Type, encode::IsNull, error::BoxDynError, postgres::PgArgumentBuffer,
 };
 
 /// A vector in a column.
@@ -32,28 +31,6 @@ fn read_bytes(bytes: &[u8]) -> Result<Vec<f32>, BoxDynError> {
 }
 
 // === impl Vector ===
-
-impl Type<Sqlite> for Vector {
-    fn type_info() -> <Sqlite as Database>::TypeInfo {
-        <Vec<u8> as Type<Sqlite>>::type_info()
-    }
-
-    fn compatible(info: &<Sqlite as Database>::TypeInfo) -> bool {
-        <Vec<u8> as Type<Sqlite>>::compatible(info)
-    }
-}
-
-impl Encode<'_, Sqlite> for Vector {
-    fn encode_by_ref(&self, buffer: &mut SqliteArgumentsBuffer) -> Result<IsNull, BoxDynError> {
-        <Vec<u8> as Encode<'_, Sqlite>>::encode(to_bytes(&self.0), buffer)
-    }
-}
-
-impl<'r> Decode<'r, Sqlite> for Vector {
-    fn decode(value: <Sqlite as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
-        read_bytes(<&[u8] as Decode<'r, Sqlite>>::decode(value)?).map(Self)
-    }
-}
 
 impl ToSql for Vector {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

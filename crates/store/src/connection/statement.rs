@@ -1,4 +1,4 @@
-//! A query on the connection that writes to SQLite.
+//! A query on a connection to SQLite.
 //!
 //! rusqlite's types cannot be held across an await, so a statement is prepared only when it is executed. Prepared statements are kept with
 //! the connection.
@@ -14,9 +14,9 @@ pub struct Statement<'c> {
     values: Vec<Box<dyn ToSql + Send + 'c>>,
 }
 
-/// A type that can be read from a row of the connection that writes.
-pub trait FromWriterRow: Sized {
-    fn from_writer_row(row: &Row<'_>) -> rusqlite::Result<Self>;
+/// A type that can be read from a row of SQLite.
+pub trait FromSqliteRow: Sized {
+    fn from_sqlite_row(row: &Row<'_>) -> rusqlite::Result<Self>;
 }
 
 // === impl Statement ===
@@ -39,14 +39,14 @@ impl<'c> Statement<'c> {
     }
 
     /// The first rows, at most so many.
-    pub fn fetch<T: FromWriterRow>(self, most: usize) -> Result<Vec<T>, Fault> {
+    pub fn fetch<T: FromSqliteRow>(self, most: usize) -> Result<Vec<T>, Fault> {
         let mut statement = self.prepare()?;
         let mut rows = statement.raw_query();
         let mut found = Vec::new();
         while found.len() < most
             && let Some(row) = rows.next().map_err(failed_in_sqlite)?
         {
-            found.push(T::from_writer_row(row).map_err(failed_in_sqlite)?);
+            found.push(T::from_sqlite_row(row).map_err(failed_in_sqlite)?);
         }
         Ok(found)
     }
@@ -66,12 +66,12 @@ impl<'c> Statement<'c> {
     }
 }
 
-// === impl FromWriterRow ===
+// === impl FromSqliteRow ===
 
 macro_rules! from_columns {
     ($($column:ident $index:tt),+) => {
-        impl<$($column: FromSql),+> FromWriterRow for ($($column,)+) {
-            fn from_writer_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        impl<$($column: FromSql),+> FromSqliteRow for ($($column,)+) {
+            fn from_sqlite_row(row: &Row<'_>) -> rusqlite::Result<Self> {
                 Ok(($(row.get::<_, $column>($index)?,)+))
             }
         }

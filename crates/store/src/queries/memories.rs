@@ -16,11 +16,11 @@ use fermata_protocol::{ChatId, MessageId};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 use rusqlite::types::FromSql;
-use sqlx::{ColumnIndex, Decode, FromRow, Row, Type};
+use sqlx::{Decode, FromRow, Postgres, Row, Type, postgres::PgRow};
 
 use crate::{
     column::{count, json, read_json, read_name, read_time, time},
-    connection::{Connection, FromWriterRow, row},
+    connection::{Connection, FromSqliteRow, row},
     error::{Fault, failed},
     text::{Text, text},
 };
@@ -212,7 +212,7 @@ pub async fn forget_events(
 async fn lock_owner(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
     match transaction {
         // A transaction that may write is the only one.
-        Connection::Sqlite(_) | Connection::SqliteWriter(_) => {}
+        Connection::Sqlite(_) => {}
         Connection::Postgres(connection) => {
             sqlx::query("select pg_advisory_xact_lock($1, hashtext($2))")
                 .bind(OWNER_LOCKS)
@@ -399,20 +399,15 @@ pub fn number(version: u64) -> Result<i64, StoreError> {
 
 // === impl MemoryAnd ===
 
-impl<'r, R: Row, T> FromRow<'r, R> for MemoryAnd<T>
-where
-    MemoryRow: FromRow<'r, R>,
-    &'static str: ColumnIndex<R>,
-    T: Decode<'r, R::Database> + Type<R::Database>,
-{
-    fn from_row(row: &'r R) -> Result<Self, sqlx::Error> {
+impl<'r, T: Decode<'r, Postgres> + Type<Postgres>> FromRow<'r, PgRow> for MemoryAnd<T> {
+    fn from_row(row: &'r PgRow) -> Result<Self, sqlx::Error> {
         Ok(Self { memory: MemoryRow::from_row(row)?, value: row.try_get("value")? })
     }
 }
 
-impl<T: FromSql> FromWriterRow for MemoryAnd<T> {
-    fn from_writer_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { memory: MemoryRow::from_writer_row(row)?, value: row.get("value")? })
+impl<T: FromSql> FromSqliteRow for MemoryAnd<T> {
+    fn from_sqlite_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { memory: MemoryRow::from_sqlite_row(row)?, value: row.get("value")? })
     }
 }
 

@@ -24,6 +24,7 @@ use sqlx::{
 use super::{SqliteDatabase, writer::Writer};
 use crate::{
     Migrated, OpenError,
+    connection::readers::Readers,
     error::primary_code,
     migrations,
     schema::{self, FLOOR, Schema, SchemaError},
@@ -35,8 +36,6 @@ const BUSY: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The time that a query waits for a connection of this process.
 const QUEUE: Duration = Duration::from_secs(15);
-/// The number of connections that read. Each connection has a thread of its own.
-const READERS: u32 = 4;
 /// The mode of each file of the database, because nobody but the owner of the files may read the chats.
 pub(super) const PRIVATE: u32 = 0o600;
 
@@ -55,7 +54,7 @@ const PRAGMAS: [(&str, &str); 5] = [
 const CACHE_KIB: i64 = 8_000;
 /// The size of the write-ahead log from which on a commit moves it into the file. A page that was changed many times since is moved once.
 const CHECKPOINT_PAGES: i64 = 4_000;
-/// The number of prepared statements that the connection that writes keeps. There are fewer queries.
+/// The number of prepared statements that a connection keeps. There are fewer queries.
 const STATEMENTS: usize = 256;
 
 /// SQLite's primary result codes for a file that cannot be used as it is.
@@ -66,8 +65,8 @@ mod code {
     pub const NOT_A_DATABASE: u32 = 26;
 }
 
-/// The file to which the connection that writes leads.
-struct WriterFile {
+/// The file to which connections lead.
+struct DatabaseFile {
     path: PathBuf,
     flags: OpenFlags,
     vfs: Option<String>,
@@ -118,12 +117,8 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
         .acquire_timeout(QUEUE)
         .test_before_acquire(false)
         .connect_lazy_with(waits_for_nobody);
-    let readers = SqlitePoolOptions::new()
-        .max_connections(READERS)
-        .max_lifetime(None)
-        .acquire_timeout(QUEUE)
-        .test_before_acquire(false)
-        .connect_lazy_with(options.pragma("query_only", "on"));
+    let file = DatabaseFile::of(&options, url);
+    let readers = Readers::new(move || file.connect_reader());
     Ok(SqliteDatabase {
         writer,
         readers: Some(readers),
@@ -166,9 +161,9 @@ pub(super) fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
 fn writer(options: &SqliteConnectOptions, url: &str) -> Result<Writer, OpenError> {
     let path = options.get_filename();
     let failed = |reason: String| OpenError::Failed { database: path.display().to_string(), reason };
-    let file = WriterFile::of(options, url);
-    let connection = file.connect().map_err(|error| failed(error.to_string()))?;
-    Writer::new(connection, move || file.connect()).map_err(|error| failed(error.to_string()))
+    let file = DatabaseFile::of(options, url);
+    let connection = file.connect_writer().map_err(|error| failed(error.to_string()))?;
+    Writer::new(connection, move || file.connect_writer()).map_err(|error| failed(error.to_string()))
 }
 
 pub(super) fn is_in_memory(url: &str) -> bool {
@@ -266,9 +261,9 @@ fn refused(path: &Path, error: &sqlx::Error) -> OpenError {
     }
 }
 
-// === impl WriterFile ===
+// === impl DatabaseFile ===
 
-impl WriterFile {
+impl DatabaseFile {
     /// Returns the file that sqlx would open with these options, which were read from the URL.
     fn of(options: &SqliteConnectOptions, url: &str) -> Self {
         let mut is_read_only = false;
@@ -291,10 +286,30 @@ impl WriterFile {
         Self { path: options.get_filename().to_owned(), flags, vfs }
     }
 
-    /// Opens the connection.
+    /// Opens the connection that writes.
     ///
     /// # Errors
     /// If the file cannot be opened.
+    fn connect_writer(&self) -> rusqlite::Result<rusqlite::Connection> {
+        let connection = self.connect()?;
+        // What a savepoint may have to put back is kept in memory, and not in a file that is made for each. Migrations, which sort whole
+        // tables, have connections of their own.
+        connection.pragma_update(None, "temp_store", "memory")?;
+        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        Ok(connection)
+    }
+
+    /// Opens a connection that reads.
+    ///
+    /// # Errors
+    /// If the file cannot be opened.
+    fn connect_reader(&self) -> rusqlite::Result<rusqlite::Connection> {
+        let connection = self.connect()?;
+        connection.pragma_update(None, "query_only", "on")?;
+        Ok(connection)
+    }
+
     fn connect(&self) -> rusqlite::Result<rusqlite::Connection> {
         let connection = match &self.vfs {
             Some(vfs) => rusqlite::Connection::open_with_flags_and_vfs(&self.path, self.flags, vfs.as_str())?,
@@ -305,11 +320,6 @@ impl WriterFile {
         for (name, value) in PRAGMAS {
             connection.pragma_update(None, name, value)?;
         }
-        // What a savepoint may have to put back is kept in memory, and not in a file that is made for each. Migrations, which sort whole
-        // tables, have connections of their own.
-        connection.pragma_update(None, "temp_store", "memory")?;
-        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         Ok(connection)
     }
 }

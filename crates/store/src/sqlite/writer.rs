@@ -4,8 +4,7 @@
 //! it. Each piece of work has a savepoint.
 //!
 //! The thread does commits to chats itself: each is handed over as a whole, so it costs two switches of threads, however many statements it
-//! has. sqlx would need two for each statement, because its connections have threads of their own; this is why the writer uses rusqlite.
-//! For everything else the connection is lent.
+//! has. For everything else the connection is lent.
 //!
 //! Invariants: work that fails undoes only itself; nobody is told that work is done, or that it failed, before the transaction is committed;
 //! a connection on which the transaction itself has failed is not used again, because SQLite may have ended it.
@@ -24,12 +23,9 @@ use std::{
 
 use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::store::StoreError;
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    sync::{mpsc, oneshot},
-    task::block_in_place,
-};
+use tokio::sync::{mpsc, oneshot};
 
+use super::blocking;
 use crate::{
     connection::Turn,
     error::{Fault, failed_in_sqlite},
@@ -218,15 +214,6 @@ fn late() -> Fault {
 
 fn vanished() -> Fault {
     StoreError::Unclear("the connection that writes was closed".into()).into()
-}
-
-/// Does work that blocks the thread. On a runtime of several threads the others take over what else this one has to do.
-async fn blocking<W: Future>(work: W) -> W::Output {
-    let runtime = Handle::current();
-    match runtime.runtime_flavor() {
-        RuntimeFlavor::MultiThread => block_in_place(|| runtime.block_on(work)),
-        _ => work.await,
-    }
 }
 
 // === the thread ===

@@ -19,7 +19,7 @@ use crate::{
 #[async_trait]
 impl Memories for SqlStore {
     async fn memories(&self, owner: &Owner, filter: &MemoryFilter) -> Result<Vec<Memory>, StoreError> {
-        self.backend.read(|mut db| async move { memories::find(&mut db.get(), owner, filter).await }).await
+        self.backend.look_up(|mut db| async move { memories::find(&mut db.get(), owner, filter).await }).await
     }
 
     async fn change_memories(
