@@ -94,6 +94,11 @@ impl fmt::Debug for SqlStore {
 #[async_trait]
 impl ChatStore for SqlStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
+        let read =
+            |mut db: PooledConnection| async move { changes::simple_record(&mut db.get(), chat).await };
+        if let Some(record) = self.backend.look_up(read).await? {
+            return Ok(record);
+        }
         self.backend
             .snapshot(|mut snapshot| async move {
                 let record = changes::record(&mut snapshot.get(), chat).await?;

@@ -4,10 +4,16 @@
 //! nothing, and a commit that is repeated changes nothing twice.
 
 use fermata_engine::store::{Change, ChatRecord, StoreError, Version};
-use fermata_protocol::ChatId;
+use fermata_protocol::{ChatId, RunId};
 use jiff::Timestamp;
 
-use super::{audit, calls, chats, confirmations, memories, messages, owners, plans, runs, summaries};
+use super::{
+    audit, calls,
+    chats::{self, ChatColumns, ChatRow},
+    confirmations, memories, messages, owners, plans,
+    runs::{self, RunState},
+    summaries,
+};
 use crate::{
     connection::Connection,
     error::{Fault, conflict},
@@ -22,9 +28,10 @@ pub async fn make(
     at: Timestamp,
     changes: &[Change],
 ) -> Result<(), Fault> {
+    let columns = ChatColumns::of(changes);
     let (is_advanced, changes) = match (from, changes) {
-        (Version::NONE, [Change::CreateChat { owner, profile }, others @ ..]) => {
-            (chats::create(transaction, chat, to, owner, *profile, at).await?, others)
+        (Version::NONE, [Change::CreateChat { owner, .. }, others @ ..]) => {
+            (chats::create(transaction, chat, to, owner, columns, at).await?, others)
         }
         (Version::NONE, _) => {
             return match chats::version(transaction, chat).await? {
@@ -35,7 +42,7 @@ pub async fn make(
         }
         (from, changes) => {
             let news = changes.iter().any(Change::is_news).then_some(at);
-            (chats::advance(transaction, chat, from, to, news).await?, changes)
+            (chats::advance(transaction, chat, from, to, news, columns).await?, changes)
         }
     };
     if !is_advanced {
@@ -43,9 +50,21 @@ pub async fn make(
         return if is_made { Ok(()) } else { Err(StoreError::Fenced.into()) };
     }
     for change in changes {
-        apply(transaction, chat, at, change).await?;
+        apply(transaction, chat, at, change, changes).await?;
     }
     Ok(())
+}
+
+/// The chat, if it has no open run and nobody has decided about its calls; the outer `None` if more has to be read, as of one moment.
+pub async fn simple_record(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+) -> Result<Option<Option<ChatRecord>>, Fault> {
+    Ok(match chats::find(connection, chat).await? {
+        None => Some(None),
+        Some(found) if found.has_open_run || found.has_decisions => None,
+        Some(found) => Some(Some(to_record(found))),
+    })
 }
 
 /// The chat with its open run, as of one moment if the connection is in a transaction that sees one.
@@ -55,8 +74,18 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
     };
     let (open_run, run_owner) = runs::find_open(snapshot, chat).await?.unzip();
     Ok(Some(ChatRecord {
-        version: found.version,
         run_owner: run_owner.flatten(),
+        confirmations: confirmations::all(snapshot, chat).await?,
+        grant_ends: confirmations::grant_ends(snapshot, chat).await?,
+        open_run,
+        ..to_record(found)
+    }))
+}
+
+/// What the row of a chat says of it.
+fn to_record(found: ChatRow) -> ChatRecord {
+    ChatRecord {
+        version: found.version,
         owner: found.owner,
         profile: found.profile,
         assistant: found.assistant,
@@ -66,10 +95,11 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         status: found.status,
         messages: found.messages,
         bytes: found.bytes,
-        confirmations: confirmations::all(snapshot, chat).await?,
-        grant_ends: confirmations::grant_ends(snapshot, chat).await?,
-        open_run,
-    }))
+        run_owner: None,
+        confirmations: Vec::new(),
+        grant_ends: Vec::new(),
+        open_run: None,
+    }
 }
 
 /// Forgets the chat. If the database does not know it, there is nothing to forget.
@@ -83,21 +113,22 @@ pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, version: Ve
     }
 }
 
+/// Makes one of the changes of a commit.
 async fn apply(
     transaction: &mut Connection<'_>,
     chat: &ChatId,
     at: Timestamp,
     change: &Change,
+    changes: &[Change],
 ) -> Result<(), Fault> {
     match change {
         Change::CreateChat { .. } => Err(conflict("the chat is there already")),
-        Change::Posted { profile } => chats::posted(transaction, chat, *profile).await,
-        Change::Choose { assistant, model } => {
-            chats::choose(transaction, chat, assistant.as_deref(), model.as_deref()).await
-        }
-        Change::PutContext { context } => chats::put_context(transaction, chat, context).await,
-        Change::PutShow { show } => chats::put_show(transaction, chat, show).await,
-        Change::PutStatus { status } => chats::put_status(transaction, chat, status).await,
+        // These are columns of the chat's own row.
+        Change::Posted { .. }
+        | Change::Choose { .. }
+        | Change::PutContext { .. }
+        | Change::PutShow { .. }
+        | Change::PutStatus { .. } => Ok(()),
         Change::PutPlan { run, plan } => plans::put(transaction, chat, run, plan, at).await,
         Change::PutSummary(summary) => summaries::put(transaction, chat, summary).await,
         Change::ScheduleSummary { due } => summaries::schedule(transaction, chat, *due).await,
@@ -107,24 +138,18 @@ async fn apply(
         }
         Change::PutMessage(message) => messages::put(transaction, chat, message).await,
         Change::OpenRun { run, message, owner } => {
-            runs::open(transaction, chat, run, message, owner, at).await
+            let state = RunState::of(changes, run).unwrap_or_else(|| RunState::unsaved(owner));
+            runs::open(transaction, chat, run, message, state, at).await
         }
         Change::SetRunOwner { run, owner, attempts } => {
             runs::set_owner(transaction, chat, run, owner.as_ref(), *attempts).await
         }
         Change::PutSettings { run, settings } => runs::put_settings(transaction, chat, run, settings).await,
-        Change::SaveRun { run, state, expires, waiting, detached, questions, owner, attempts } => {
-            let run_state = runs::RunState {
-                state,
-                expires: *expires,
-                waiting: *waiting,
-                detached: *detached,
-                questions: *questions,
-                owner: owner.as_ref(),
-                attempts: *attempts,
-            };
-            runs::save(transaction, chat, run, run_state).await
-        }
+        Change::SaveRun { run, .. } => match RunState::of(changes, run) {
+            // A run that is new has its state already.
+            Some(state) if !opens(changes, run) => runs::save(transaction, chat, run, state).await,
+            Some(_) | None => Ok(()),
+        },
         Change::AppendChunks { run, first, chunks } => {
             runs::append(transaction, chat, run, *first, chunks).await
         }
@@ -143,4 +168,9 @@ async fn apply(
         Change::AnsweredByPost { owner } => owners::note_answer_by_post(transaction, owner, at).await,
         Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,
     }
+}
+
+/// Returns whether the run begins with this commit.
+fn opens(changes: &[Change], run: &RunId) -> bool {
+    changes.iter().any(|change| matches!(change, Change::OpenRun { run: opened, .. } if opened == run))
 }

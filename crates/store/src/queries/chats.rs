@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fermata_engine::store::{
-    ChatOwner, ChatPage, ChatSummary, InstanceId, StoreError, Version, page::Cursor,
+    Change, ChatOwner, ChatPage, ChatSummary, InstanceId, StoreError, Version, page::Cursor,
 };
 use fermata_protocol::{ChatId, Profile, RunId, RunStatus, Show, Stage};
 use fermata_tools::Owner;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     column::{count, json, read_json, read_name, read_time, time},
-    connection::{Connection, row},
+    connection::{Connection, Query, row},
     error::Fault,
     text::{Text, text},
 };
@@ -49,6 +49,8 @@ row! {
         requires_confirm: Option<bool>,
         last_tool: Option<Text>,
         last_result: Option<Text>,
+        has_open_run: bool,
+        has_decisions: bool,
     }
 }
 
@@ -70,6 +72,20 @@ pub struct ChatRow {
     pub assistant: Option<String>,
     pub model: Option<String>,
     pub context: Value,
+    pub has_open_run: bool,
+    /// `true` if somebody has decided about calls of the chat.
+    pub has_decisions: bool,
+}
+
+/// The columns of a chat that a commit changes. What is `None` stays as it was.
+#[derive(Default)]
+pub struct ChatColumns<'a> {
+    pub profile: Option<Profile>,
+    pub assistant: Option<&'a str>,
+    pub model: Option<&'a str>,
+    pub show: Option<&'a BTreeSet<Show>>,
+    pub context: Option<&'a Value>,
+    pub status: Option<&'a RunStatus>,
 }
 
 /// Makes the chat. Returns `false` if it is there already.
@@ -78,127 +94,48 @@ pub async fn create(
     chat: &ChatId,
     version: Version,
     owner: &Owner,
-    profile: Profile,
+    columns: ChatColumns<'_>,
     at: Timestamp,
 ) -> Result<bool, Fault> {
-    let created = connection
+    let insert = connection
         .query(
-            "insert into chats (id, fence, owner, profile, client, bytes, created_at, updated_at)
-             values ($1, $2, $3, $4, $5, 0, $6, $6)
+            "insert into chats (id, fence, owner, bytes, created_at, updated_at,
+                profile, client, assistant, model, show, context, stage, requires_confirm, last_tool, last_result)
+             values ($1, $2, $3, 0, $4, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
              on conflict (id) do nothing",
         )
         .bind(chat.as_str())
         .bind(number(version)?)
         .bind(text(owner.as_str()))
-        .bind(i64::from(profile.major()))
-        .bind(profile.release())
-        .bind(time(at))
-        .execute()
-        .await?;
-    Ok(created > 0)
+        .bind(time(at));
+    Ok(columns.bind(insert)?.execute().await? > 0)
 }
 
-/// Notes that the chat changes now. Returns `false` if its version is another one or it is not there.
+/// Notes that the chat changes now, and changes these columns. Returns `false` if its version is another one or it is not there.
 pub async fn advance(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     from: Version,
     to: Version,
     news: Option<Timestamp>,
+    columns: ChatColumns<'_>,
 ) -> Result<bool, Fault> {
-    let advanced = connection
+    let update = connection
         .query(
-            "update chats set fence = $3, updated_at = coalesce($4, updated_at)
+            "update chats set fence = $3, updated_at = coalesce($4, updated_at),
+                profile = coalesce($5, profile), client = case when $5 is null then client else $6 end,
+                assistant = coalesce($7, assistant), model = coalesce($8, model),
+                show = coalesce($9, show), context = coalesce($10, context),
+                stage = coalesce($11, stage), requires_confirm = coalesce($12, requires_confirm),
+                last_tool = case when $11 is null then last_tool else $13 end,
+                last_result = case when $11 is null then last_result else $14 end
              where id = $1 and fence = $2",
         )
         .bind(chat.as_str())
         .bind(number(from)?)
         .bind(number(to)?)
-        .bind(news.map(time))
-        .execute()
-        .await?;
-    Ok(advanced > 0)
-}
-
-pub async fn posted(connection: &mut Connection<'_>, chat: &ChatId, profile: Profile) -> Result<(), Fault> {
-    connection
-        .query("update chats set profile = $2, client = $3 where id = $1")
-        .bind(chat.as_str())
-        .bind(i64::from(profile.major()))
-        .bind(profile.release())
-        .execute()
-        .await?;
-    Ok(())
-}
-
-/// Notes who answers in the chat. What is not named stays as it was.
-pub async fn choose(
-    connection: &mut Connection<'_>,
-    chat: &ChatId,
-    assistant: Option<&str>,
-    model: Option<&str>,
-) -> Result<(), Fault> {
-    connection
-        .query(
-            "update chats set assistant = coalesce($2, assistant), model = coalesce($3, model) where id = $1",
-        )
-        .bind(chat.as_str())
-        .bind(assistant.map(text))
-        .bind(model.map(text))
-        .execute()
-        .await?;
-    Ok(())
-}
-
-/// Notes which data chunks the last post asked for.
-pub async fn put_show(
-    connection: &mut Connection<'_>,
-    chat: &ChatId,
-    show: &BTreeSet<Show>,
-) -> Result<(), Fault> {
-    let show = if show.is_empty() { None } else { Some(json(show)?) };
-    connection
-        .query("update chats set show = $2 where id = $1")
-        .bind(chat.as_str())
-        .bind(show)
-        .execute()
-        .await?;
-    Ok(())
-}
-
-/// Saves the status of the chat's run.
-pub async fn put_status(
-    connection: &mut Connection<'_>,
-    chat: &ChatId,
-    status: &RunStatus,
-) -> Result<(), Fault> {
-    connection
-        .query(
-            "update chats set stage = $2, requires_confirm = $3, last_tool = $4, last_result = $5 where id = $1",
-        )
-        .bind(chat.as_str())
-        .bind(status.stage.as_str())
-        .bind(status.requires_confirm)
-        .bind(status.last_tool.as_deref().map(text))
-        .bind(status.last_result.as_deref().map(text))
-        .execute()
-        .await?;
-    Ok(())
-}
-
-/// Saves the part of the chat that its model is sent.
-pub async fn put_context(
-    connection: &mut Connection<'_>,
-    chat: &ChatId,
-    context: &Value,
-) -> Result<(), Fault> {
-    connection
-        .query("update chats set context = $2 where id = $1")
-        .bind(chat.as_str())
-        .bind(json(context)?)
-        .execute()
-        .await?;
-    Ok(())
+        .bind(news.map(time));
+    Ok(columns.bind(update)?.execute().await? > 0)
 }
 
 /// Forgets the chat and returns true, unless its version is another one. Everything else of the chat goes with its row, by the foreign keys.
@@ -244,7 +181,9 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
                 coalesce(bytes, cast((
                     select coalesce(sum(octet_length(body) + bytes_elsewhere), 0) from messages where messages.chat_id = chats.id
                 ) as bigint)) as bytes, assistant, model, context,
-                stage, requires_confirm, last_tool, last_result
+                stage, requires_confirm, last_tool, last_result,
+                exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null) as has_open_run,
+                exists (select 1 from confirmations where confirmations.chat_id = chats.id) as has_decisions
              from chats where id = $1",
         )
     .bind(chat.as_str())
@@ -267,6 +206,8 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         assistant: found.assistant.map(|Text(name)| name),
         model: found.model.map(|Text(name)| name),
         context: found.context.map_or(Ok(Value::Null), |text| read_json("the context of a chat", &text))?,
+        has_open_run: found.has_open_run,
+        has_decisions: found.has_decisions,
     }))
 }
 
@@ -399,4 +340,44 @@ fn summary(row: Summary) -> Result<ChatSummary, Fault> {
 /// The version as a column has it. A number that no column can have is never a chat's version.
 fn number(version: Version) -> Result<i64, StoreError> {
     i64::try_from(version.0).map_err(|_| StoreError::Fenced)
+}
+
+// === impl ChatColumns ===
+
+impl<'a> ChatColumns<'a> {
+    /// The columns that these changes are about; of two changes of the same column the later one counts.
+    pub fn of(changes: &'a [Change]) -> Self {
+        let mut columns = Self::default();
+        for change in changes {
+            match change {
+                Change::CreateChat { profile, .. } | Change::Posted { profile } => {
+                    columns.profile = Some(*profile)
+                }
+                Change::Choose { assistant, model } => {
+                    columns.assistant = assistant.as_deref().or(columns.assistant);
+                    columns.model = model.as_deref().or(columns.model);
+                }
+                Change::PutShow { show } => columns.show = Some(show),
+                Change::PutContext { context } => columns.context = Some(context),
+                Change::PutStatus { status } => columns.status = Some(status),
+                _ => {}
+            }
+        }
+        columns
+    }
+
+    fn bind<'c>(self, query: Query<'c>) -> Result<Query<'c>, Fault> {
+        let status = self.status;
+        Ok(query
+            .bind(self.profile.map(|profile| i64::from(profile.major())))
+            .bind(self.profile.and_then(|profile| profile.release()))
+            .bind(self.assistant.map(text))
+            .bind(self.model.map(text))
+            .bind(self.show.map(json).transpose()?)
+            .bind(self.context.map(json).transpose()?)
+            .bind(status.map(|status| status.stage.as_str()))
+            .bind(status.map(|status| status.requires_confirm))
+            .bind(status.and_then(|status| status.last_tool.as_deref()).map(text))
+            .bind(status.and_then(|status| status.last_result.as_deref()).map(text)))
+    }
 }

@@ -1,6 +1,6 @@
 //! Runs and their logs. A run is open while it has no outcome; a run that is over takes no further state or chunks.
 
-use fermata_engine::store::{InstanceId, RunRecord};
+use fermata_engine::store::{Change, InstanceId, RunRecord};
 use fermata_protocol::{ChatId, MessageId, RunId};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::calls;
 use crate::{
     column::{count, deadline, json, read_json, time},
-    connection::{Connection, row},
+    connection::{Connection, Query, row},
     error::{Fault, conflict},
     text::{Text, text},
 };
@@ -16,7 +16,7 @@ use crate::{
 /// Stands before each JSON text of a sequence (RFC 7464). JSON itself can never hold this character, nor U+0000.
 const SEPARATOR: char = '\u{1e}';
 
-/// The current state of an open run, as [`fermata_engine::store::Change::SaveRun`] has it.
+/// The current state of an open run, as [`Change::SaveRun`] has it.
 pub struct RunState<'a> {
     pub state: &'a Value,
     pub expires: Option<Timestamp>,
@@ -25,6 +25,54 @@ pub struct RunState<'a> {
     pub questions: usize,
     pub owner: Option<&'a InstanceId>,
     pub attempts: u32,
+}
+
+// === impl RunState ===
+
+impl<'a> RunState<'a> {
+    /// The state that these changes leave the run in; `None` if they do not change it.
+    pub fn of(changes: &'a [Change], run: &RunId) -> Option<Self> {
+        changes.iter().rev().find_map(|change| match change {
+            Change::SaveRun { run: saved, state, expires, waiting, detached, questions, owner, attempts }
+                if saved == run =>
+            {
+                Some(Self {
+                    state,
+                    expires: *expires,
+                    waiting: *waiting,
+                    detached: *detached,
+                    questions: *questions,
+                    owner: owner.as_ref(),
+                    attempts: *attempts,
+                })
+            }
+            _ => None,
+        })
+    }
+
+    /// The state of a run of which nothing was saved yet.
+    pub fn unsaved(owner: &'a InstanceId) -> Self {
+        Self {
+            state: &Value::Null,
+            expires: None,
+            waiting: false,
+            detached: false,
+            questions: 0,
+            owner: Some(owner),
+            attempts: 0,
+        }
+    }
+
+    fn bind<'c>(self, query: Query<'c>) -> Result<Query<'c>, Fault> {
+        Ok(query
+            .bind(json(self.state)?)
+            .bind(self.expires.map(deadline))
+            .bind(self.waiting)
+            .bind(self.detached)
+            .bind(i64::try_from(self.questions).unwrap_or(i64::MAX))
+            .bind(self.owner.map(|owner| text(owner.as_str())))
+            .bind(i64::from(self.attempts)))
+    }
 }
 
 row! {
@@ -43,26 +91,24 @@ row! {
     }
 }
 
+/// Adds a run, which has this state from the beginning on.
 pub async fn open(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     run: &RunId,
     message: &MessageId,
-    owner: &InstanceId,
+    run_state: RunState<'_>,
     at: Timestamp,
 ) -> Result<(), Fault> {
-    connection
+    let insert = connection
         .query(
-            "insert into runs (chat_id, id, message_id, state, driver, waiting, started_at)
-             values ($1, $2, $3, 'null', $4, false, $5)",
+            "insert into runs (chat_id, id, state, expires_at, waiting, let_go, questions, driver, attempts,
+                message_id, started_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
         .bind(chat.as_str())
-        .bind(text(run.as_str()))
-        .bind(text(message.as_str()))
-        .bind(text(owner.as_str()))
-        .bind(time(at))
-        .execute()
-        .await?;
+        .bind(text(run.as_str()));
+    run_state.bind(insert)?.bind(text(message.as_str())).bind(time(at)).execute().await?;
     Ok(())
 }
 
@@ -72,23 +118,15 @@ pub async fn save(
     run: &RunId,
     run_state: RunState<'_>,
 ) -> Result<(), Fault> {
-    let saved = connection
+    let update = connection
         .query(
             "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7,
                 driver = $8, attempts = $9
              where chat_id = $1 and id = $2 and outcome is null",
         )
         .bind(chat.as_str())
-        .bind(text(run.as_str()))
-        .bind(json(run_state.state)?)
-        .bind(run_state.expires.map(deadline))
-        .bind(run_state.waiting)
-        .bind(run_state.detached)
-        .bind(i64::try_from(run_state.questions).unwrap_or(i64::MAX))
-        .bind(run_state.owner.map(|owner| text(owner.as_str())))
-        .bind(i64::from(run_state.attempts))
-        .execute()
-        .await?;
+        .bind(text(run.as_str()));
+    let saved = run_state.bind(update)?.execute().await?;
     if saved == 0 { Err(not_open(run)) } else { Ok(()) }
 }
 
