@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::{ActiveRun, StepWork};
 use crate::{
+    deployment_clock::DeploymentClock,
     model::ModelError,
     run::{Ending, Event, detach_chunks},
     store::StoreError,
@@ -55,7 +56,6 @@ impl ActiveRun {
         let Timers { hold, question, tools, editing } = &self.timers;
         let (hold_is_over, question_is_over, tools_timed_out, editing_is_over) =
             (hold.is_over(), question.is_over(), tools.is_over(), editing.is_over());
-        let reached = self.services.clock.reached();
         if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
             let may_retry = match &self.step {
                 StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
@@ -77,7 +77,8 @@ impl ActiveRun {
         if question_is_over {
             return Box::pin(self.apply(Event::QuestionTimedOut)).await;
         }
-        if self.run.is_expired(reached) {
+        // The clock is asked only if it matters, because this runs for each delta.
+        if self.run.expiry().is_some() && self.run.is_expired(self.services.clock.reached()) {
             return Box::pin(self.apply(Event::Ended(Ending::Expired))).await;
         }
         if tools_timed_out {
@@ -113,7 +114,6 @@ impl ActiveRun {
     /// Returns the time at which a deadline may have passed.
     pub(super) fn next_deadline(&mut self) -> Instant {
         self.set_timers();
-        let reached = self.services.clock.reached();
         // An endpoint that drops its pin without handing answers over sends no message.
         let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
         let Timers { hold, question, tools, editing } = &self.timers;
@@ -123,7 +123,7 @@ impl ActiveRun {
             question.ends(),
             tools.ends(),
             editing.ends(),
-            self.run.expiry().map(|expires| instant_of(expires, reached)),
+            self.run.expiry().map(|expires| instant_of(expires, self.services.clock.reached())),
             self.model_deadline(),
         ];
         let furthest = Instant::now() + FURTHEST;
@@ -131,13 +131,13 @@ impl ActiveRun {
     }
 
     fn set_timers(&mut self) {
-        let now = self.services.clock.now();
+        let clock = &self.services.clock;
         let tool_timeout = self.services.settings.limits.tool_timeout;
         let Timers { hold, question, tools, editing } = &mut self.timers;
-        hold.set(self.run.hold_ends(), now);
-        question.set(self.run.first_question_ends(), now);
-        tools.set(self.run.tool_wait_ends(tool_timeout), now);
-        editing.set(self.run.editing_ends(), now);
+        hold.set(self.run.hold_ends(), clock);
+        question.set(self.run.first_question_ends(), clock);
+        tools.set(self.run.tool_wait_ends(tool_timeout), clock);
+        editing.set(self.run.editing_ends(), clock);
     }
 }
 
@@ -145,9 +145,9 @@ impl ActiveRun {
 
 impl Timer {
     /// Sets the deadline. If it is set to this time already, its moment does not change.
-    pub fn set(&mut self, time: Option<Timestamp>, now: Timestamp) {
+    pub fn set(&mut self, time: Option<Timestamp>, clock: &DeploymentClock) {
         if self.0.map(|(current, _)| current) != time {
-            self.0 = time.map(|time| (time, instant_of(time, now)));
+            self.0 = time.map(|time| (time, instant_of(time, clock.now())));
         }
     }
 

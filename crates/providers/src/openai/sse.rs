@@ -7,6 +7,8 @@
 //! Invariants: where the bytes are cut makes no difference; a provider is not trusted with this process's memory, so an event has at most
 //! [`LONGEST_EVENT`] bytes, and nothing is read after a longer one.
 
+use std::borrow::Cow;
+
 use bytes::{Buf, Bytes};
 
 /// The limit on the bytes of an event. An image that a model has drawn is in one event, and no provider sends more than a few megabytes
@@ -96,7 +98,8 @@ impl SseParser {
 
     /// Reads a line without its end, and returns the event that is complete with it.
     fn read_line(&mut self, line: &[u8]) -> Option<SseEvent> {
-        let line = String::from_utf8_lossy(line);
+        // The lossy conversion looks at each byte by itself, so it is for lines that need it.
+        let line = str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
         let is_first = !std::mem::replace(&mut self.has_read_a_line, true);
         let line = if is_first { without_byte_order_mark(&line) } else { &line };
         if line.is_empty() {
