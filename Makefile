@@ -11,15 +11,15 @@ CARGO_TEST := $(if $(HAS_NEXTEST),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run check test fmt lint doc deny unit fuzz examples e2e web browser soak bench archive package image tested-bin demo demo-where-npm-is
+.PHONY: help run check test fmt lint doc deny unit counts fuzz examples e2e web browser soak bench archive package image tested-bin demo demo-where-npm-is
 
 help:
 	@echo 'make run      start the server; with no model API configured, the demo model answers'
 	@echo 'make check    format, lints and the tests that need only Rust: run it while you work'
-	@echo 'make test     every check, in this order: fmt lint doc deny unit fuzz examples e2e web browser (each is a target, too)'
+	@echo 'make test     every check, in this order: fmt lint doc deny unit counts fuzz examples e2e web browser (each is a target, too)'
 	@echo '              tests that need PostgreSQL or Redis are skipped if there is none (e2e/with-services says how it looks)'
 	@echo 'make soak     a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes and a very long chat, from e2e/'
-	@echo 'make bench    what deltas and requests cost beside a byte proxy, scheduling and decoding, a restart with ten thousand parked runs, and how smooth the pages are'
+	@echo 'make bench    what deltas, requests and runs that wait cost beside a byte proxy, nginx and the AI SDK, the hot paths alone, long chats, and how smooth the pages are'
 	@echo 'make archive  a release of this platform, in target/archive; make image builds the container image,'
 	@echo '              make package the npm package for chat pages'
 
@@ -31,7 +31,7 @@ check: fmt lint
 	$(CARGO_TEST) --workspace --exclude fermata-mcp --exclude fermata-protocol --locked
 	$(CARGO_TEST) -p fermata-mcp -p fermata-protocol --lib --test logs --test memory --test protocol --locked
 
-test: node_modules/.for-tests demo fmt lint doc deny unit fuzz examples e2e web browser
+test: node_modules/.for-tests demo fmt lint doc deny unit counts fuzz examples e2e web browser
 
 fmt: require-cargo
 	cargo fmt --all --check
@@ -63,6 +63,20 @@ unit: require-cargo crates/protocol/tests/npm/node_modules/.for-tests crates/mcp
 ifneq ($(HAS_NEXTEST),)
 	cargo test --workspace --doc --locked
 endif
+
+# The instructions that a delta, a turn, a call and a commit take, beside those in bench/hot-paths/counts.toml, which WRITE=1 writes. They are
+# those of one architecture.
+counts: require-cargo
+	@if [ "$$(uname -sm)" != 'Linux x86_64' ]; then \
+		echo 'counts: skipped, because the instructions of other machines are others'; \
+	elif ! command -v valgrind >/dev/null; then \
+		echo 'counts: valgrind is missing, so the instructions of the hot paths are not counted'; \
+		[ "$$FERMATA_REQUIRE_SERVICES" != 1 ]; \
+	else \
+		set -ex; \
+		cargo build --profile counts --locked -p fermata-hot-paths; \
+		$(TARGET_DIR)/counts/fermata-hot-paths check $(if $(WRITE),--write) bench/hot-paths/counts.toml; \
+	fi
 
 # Each target for a few seconds, from its seeds on, and from what earlier rounds have found. Without cargo-fuzz and a nightly toolchain the
 # tests of fuzz/ have to do, which are among the unit tests and try the same functions with random changes to the same seeds.
@@ -133,8 +147,7 @@ soak: require-cargo tested-bin
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent --if-present soak
 
 bench: require-cargo demo e2e/node_modules/.for-tests node_modules/.for-tests
-	cargo test --release --locked -p fermata-engine --lib -- --ignored --nocapture bench
-	cargo test --release --locked -p fermata-providers --lib -- --ignored --nocapture bench
+	cargo bench --locked -p fermata-hot-paths
 	cargo build --release --locked -p fermata-server
 	cargo build --release --locked -p fermata-bench
 	$(TARGET_DIR)/release/fermata-bench --server $(TARGET_DIR)/release/fermata

@@ -10,8 +10,6 @@
 //! configuration would read them).
 
 mod answer;
-#[cfg(test)]
-mod bench;
 mod calls;
 mod chunk;
 mod decoder;

@@ -3,7 +3,6 @@
 mod activity;
 mod always;
 mod answers;
-mod bench;
 mod call_status;
 mod chosen_tool;
 mod closing;

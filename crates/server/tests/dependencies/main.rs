@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 
 /// The crates of the workspace from the bottom to the top, each with the crates of the workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("fermata-protocol", &[]),
     ("fermata-tools", &["fermata-protocol"]),
     ("fermata-mcp", &["fermata-protocol", "fermata-tools"]),
@@ -32,6 +32,10 @@ const CRATES: [(&str, &[&str]); 10] = [
     ),
     // It measures the built server from outside.
     ("fermata-bench", &[]),
+    (
+        "fermata-hot-paths",
+        &["fermata-protocol", "fermata-tools", "fermata-engine", "fermata-providers", "fermata-store"],
+    ),
     ("fermata-examples", &["fermata-tools", "fermata-engine", "fermata-providers", "fermata-server"]),
     (
         "fermata-fuzz",
