@@ -11,6 +11,7 @@ use futures::future::{try_join, try_join_all};
 
 use crate::{
     client::{Body, Client},
+    distance::Distance,
     model::{MARK, Script, clock},
     target::{Asking, Target},
 };
@@ -91,6 +92,15 @@ pub async fn short(target: &Target, clients: usize) -> anyhow::Result<Short> {
     short_from(target, clients, requests).await?;
     let cpu = (target.process.cpu()? - before) / count(requests);
     Ok(Short { cpu, per_second: requests as f64 / begin.elapsed().as_secs_f64() })
+}
+
+/// Returns the number of requests per second, and that of round trips to the database for each of those that follow one another.
+pub async fn short_far_away(target: &Target, distance: &Distance) -> anyhow::Result<(f64, f64)> {
+    let requests = 100;
+    let before = distance.trips();
+    short_from(target, 1, requests).await?;
+    let trips = (distance.trips() - before) as f64 / requests as f64;
+    Ok((short(target, 32).await?.per_second, trips))
 }
 
 /// Returns how long 32 clients that ask at the same time wait for the first event, in the middle.

@@ -5,6 +5,7 @@
 //! any machine. docs/performance.md says what each figure means and what limits it.
 
 mod client;
+mod distance;
 mod load;
 mod model;
 mod parked;
@@ -18,12 +19,14 @@ use std::{path::PathBuf, time::Duration};
 
 use anyhow::Context;
 use clap::{Parser, ValueEnum};
+use url::Url;
 
 use self::{
+    distance::{Database, Distance},
     model::ModelApi,
     process::Cores,
     table::{Table, Unit},
-    target::{Target, Targets},
+    target::{Kind, Target, Targets},
 };
 
 /// Measures the built server under load.
@@ -41,6 +44,15 @@ struct Options {
     /// The number of runs that are parked.
     #[arg(long, default_value_t = 10_000)]
     parked: usize,
+    /// Measure also nginx and the AI SDK on Node, which have to be installed.
+    #[arg(long)]
+    peers: bool,
+    /// The script of the AI SDK's server, beside its packages.
+    #[arg(long, default_value = "e2e/bench/ai-sdk-server.mjs")]
+    ai_sdk: PathBuf,
+    /// A PostgreSQL server, on which a database is made and dropped with psql. Without one it is not measured.
+    #[arg(long)]
+    postgres: Option<Url>,
     /// Be the byte proxy in front of this address, for the measuring process.
     #[arg(long, hide = true)]
     proxy_of: Option<std::net::SocketAddr>,
@@ -59,6 +71,10 @@ enum Figure {
     Parked,
     /// One run with 1, 10 and 1,000 readers.
     Readers,
+    /// How soon the server is ready with an empty database, and with runs that wait in it.
+    Start,
+    /// Short answers on PostgreSQL that is 2.4 ms away.
+    Postgres,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -80,12 +96,18 @@ async fn measure(options: &Options, cores: &Cores) -> anyhow::Result<()> {
     for round in 1..=options.rounds {
         eprintln!("round {round} of {}", options.rounds);
         table.note_machine("the disk: an fsync of 4 kB, p50", Unit::Micros, micros(load::fsync()?));
-        let proxy = targets.proxy().await?;
-        measure_target(options, &proxy, &mut table).await.context("the byte proxy")?;
-        drop(proxy);
-        let server = targets.fermata().await?;
-        measure_target(options, &server, &mut table).await.with_context(|| server.log())?;
-        drop(server);
+        for kind in Kind::ALL {
+            let target = match kind {
+                Kind::Proxy => targets.proxy().await?,
+                Kind::Fermata => targets.fermata().await?,
+                Kind::Nginx | Kind::AiSdk if !options.peers => continue,
+                Kind::Nginx => targets.nginx("nginx").await?,
+                Kind::AiSdk => targets.ai_sdk(&options.ai_sdk).await?,
+            };
+            measure_target(options, &target, &mut table)
+                .await
+                .with_context(|| format!("{}: {}", kind.name(), target.log()))?;
+        }
         if options.wants(Figure::Parked) {
             let server = targets.fermata().await?;
             measure_parked(options.parked, &server, &mut table).await.with_context(|| server.log())?;
@@ -94,9 +116,55 @@ async fn measure(options: &Options, cores: &Cores) -> anyhow::Result<()> {
             let server = targets.fermata().await?;
             measure_readers(&server, &mut table).await.with_context(|| server.log())?;
         }
+        if options.wants(Figure::Start) {
+            measure_start(options.parked, &targets, &mut table).await?;
+        }
+        if let Some(url) = options.postgres.as_ref().filter(|_| options.wants(Figure::Postgres)) {
+            measure_postgres(url, &targets, &mut table).await.context("PostgreSQL")?;
+        }
     }
     table.print();
     Ok(())
+}
+
+async fn measure_start(runs: usize, targets: &Targets<'_>, table: &mut Table) -> anyhow::Result<()> {
+    // Once before it counts, so that the program's pages are in memory.
+    drop(targets.fermata().await?);
+    let (target, time) = targets.start_new().await?;
+    table.note(&target, "start: ready with an empty database", Unit::Millis, millis(time));
+    table.note(&target, "start: memory", Unit::Megabytes, megabytes(target.process.memory()?));
+    let own = target.process.own_memory()?;
+    table.note(&target, "start: memory without the program's file", Unit::Megabytes, megabytes(own));
+    parked::detached(&target, runs).await.with_context(|| target.log())?;
+    let (target, time) = targets.start_again(target).await?;
+    let name = format!("start: ready with {runs} runs that wait");
+    table.note(&target, &name, Unit::Millis, millis(time));
+    Ok(())
+}
+
+async fn measure_postgres(url: &Url, targets: &Targets<'_>, table: &mut Table) -> anyhow::Result<()> {
+    const ROUND_TRIP: Duration = Duration::from_micros(2_400);
+    let host = url.host_str().context("the URL names no host")?;
+    let address = tokio::net::lookup_host((host, url.port().unwrap_or(5432))).await?.next();
+    let distance = Distance::to(address.context("the host has no address")?, ROUND_TRIP).await?;
+    let database = Database::create(url)?;
+    let mut near = database.url.clone();
+    near.set_ip_host(distance.address.ip()).ok().context("the URL takes no address")?;
+    near.set_port(Some(distance.address.port())).ok().context("the URL takes no port")?;
+    let target = targets.fermata_on_postgres(near.as_str()).await?;
+    let measuring = async {
+        load::warm_up(&target).await?;
+        let (per_second, trips) = load::short_far_away(&target, &distance).await?;
+        table.note(&target, "PostgreSQL 2.4 ms away: round trips of a short answer", Unit::Times, trips);
+        table.note(
+            &target,
+            "PostgreSQL 2.4 ms away, 32 clients: requests per second",
+            Unit::PerSecond,
+            per_second,
+        );
+        anyhow::Ok(())
+    };
+    measuring.await.with_context(|| target.log())
 }
 
 async fn measure_parked(runs: usize, target: &Target, table: &mut Table) -> anyhow::Result<()> {
@@ -175,6 +243,10 @@ impl Options {
 
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
+}
+
+fn millis(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 fn micros(time: Duration) -> f64 {

@@ -94,8 +94,18 @@ impl Process {
 
     /// Returns the memory that is resident, in bytes.
     pub fn memory(&self) -> anyhow::Result<u64> {
+        self.status("VmRSS:")
+    }
+
+    /// Returns the memory that is resident without pages of files, in bytes. Those pages are the program itself, nearly all of them; all
+    /// processes share them, and the kernel drops them if it needs the memory.
+    pub fn own_memory(&self) -> anyhow::Result<u64> {
+        self.status("RssAnon:")
+    }
+
+    fn status(&self, field: &'static str) -> anyhow::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("VmRSS")?;
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).context(field)?;
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
     }
 
