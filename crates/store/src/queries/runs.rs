@@ -400,7 +400,7 @@ async fn chunks(
 fn sequence(chunks: &[String]) -> Result<String, Fault> {
     let mut sequence = String::with_capacity(chunks.iter().map(|chunk| chunk.len() + 2).sum());
     for chunk in chunks {
-        if chunk.contains([SEPARATOR, '\0']) {
+        if memchr::memchr2(SEPARATOR as u8, 0, chunk.as_bytes()).is_some() {
             return Err(conflict("a chunk is no JSON text"));
         }
         sequence.push(SEPARATOR);
