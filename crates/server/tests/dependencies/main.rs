@@ -5,7 +5,8 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
+    env, fs,
+    path::Path,
     process::Command,
 };
 
@@ -122,6 +123,20 @@ fn crates_of_the_workspace_know_only_those_below_them() {
         for known in graph[name].iter().filter(|known| known.starts_with("fermata-")) {
             assert!(below.contains(&known.as_str()), "{name} must not know {known}");
         }
+    }
+}
+
+#[test]
+fn the_image_is_built_with_every_crate_of_the_workspace() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name| fs::read_to_string(root.join(name)).expect(name);
+    let (manifest, ignored) = (read("Cargo.toml"), read(".dockerignore"));
+    let manifest: toml::Table = manifest.parse().expect("Cargo.toml is TOML");
+    let members = manifest["workspace"]["members"].as_array().expect("members");
+    for member in members {
+        let folder = member.as_str().and_then(|path| path.split('/').next()).expect("a path");
+        let is_there = ignored.lines().any(|line| line == format!("!/{folder}"));
+        assert!(is_there, "cargo needs the folder {folder}, and .dockerignore leaves it out");
     }
 }
 
