@@ -150,7 +150,7 @@ bench: require-cargo demo e2e/node_modules/.for-tests node_modules/.for-tests
 	cargo bench --locked -p fermata-hot-paths
 	cargo build --release --locked -p fermata-server
 	cargo build --release --locked -p fermata-bench
-	e2e/with-services sh -c '$(TARGET_DIR)/release/fermata-bench --server $(TARGET_DIR)/release/fermata --peers --postgres "$$FERMATA_TEST_POSTGRES_URL"'
+	e2e/with-services sh -c '$(TARGET_DIR)/release/fermata-bench --server $(TARGET_DIR)/release/fermata $(if $(shell command -v nginx),--peers) $${FERMATA_TEST_POSTGRES_URL:+--postgres "$$FERMATA_TEST_POSTGRES_URL"}'
 	cd e2e && FERMATA_BIN=$(TARGET_DIR)/release/fermata npm run --silent bench
 	cd web-demo && FERMATA_BIN=$(TARGET_DIR)/release/fermata ./with-chromium npm run --silent bench
 

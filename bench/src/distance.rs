@@ -36,7 +36,7 @@ pub struct Database {
     name: String,
 }
 
-/// What one side of a connection does when the other has sent something.
+/// One direction of a connection. It passes on what comes, and counts a round trip if the other side has spoken last.
 struct Way {
     /// `true` if the server has spoken last, or nobody has.
     server_spoke: Arc<AtomicBool>,

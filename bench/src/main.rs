@@ -71,7 +71,7 @@ enum Figure {
     Parked,
     /// One run with 1, 10 and 1,000 readers.
     Readers,
-    /// How soon the server is ready with an empty database, and with runs that wait in it.
+    /// The time until the server is ready with an empty database, and with runs that wait in it.
     Start,
     /// Short answers on PostgreSQL that is 2.4 ms away.
     Postgres,
@@ -119,7 +119,9 @@ async fn measure(options: &Options, cores: &Cores) -> anyhow::Result<()> {
         if options.wants(Figure::Start) {
             measure_start(options.parked, &targets, &mut table).await?;
         }
-        if let Some(url) = options.postgres.as_ref().filter(|_| options.wants(Figure::Postgres)) {
+        if let Some(url) = &options.postgres
+            && options.wants(Figure::Postgres)
+        {
             measure_postgres(url, &targets, &mut table).await.context("PostgreSQL")?;
         }
     }

@@ -34,7 +34,7 @@ pub struct Target {
     pub address: SocketAddr,
     /// The folder of its files and its log; `None` of the byte proxy.
     folder: Option<TempDir>,
-    /// What the ids of its chats begin with. A database may have chats of earlier rounds.
+    /// The beginning of the ids of its chats, which differs from round to round if the database does not.
     prefix: String,
     chats: AtomicUsize,
 }

@@ -16,7 +16,7 @@ use anyhow::Result;
 pub struct HotPath {
     /// The name of the path.
     pub name: &'static str,
-    /// What is counted: a round is so many of them.
+    /// The name of what is counted.
     pub item: &'static str,
     /// The number of items in a round.
     pub items: usize,

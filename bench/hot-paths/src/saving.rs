@@ -48,7 +48,7 @@ fn message(id: &str, role: &str, text: &str) -> Result<UiMessage> {
     Ok(serde_json::from_value(message)?)
 }
 
-/// What the first commit of a turn changes, and the last one.
+/// Returns the changes of the first commit of a turn, and those of the last one.
 fn turn(question: &UiMessage, answer: &UiMessage) -> [Arc<[Change]>; 2] {
     let (run, owner) = (RunId::new("run_1"), InstanceId::new("ins_1"));
     let chunk = r#"{"type":"text-delta","id":"txt_1","delta":" word"}"#;

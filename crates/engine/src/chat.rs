@@ -286,7 +286,7 @@ impl ChatActor {
         }
     }
 
-    /// Returns for how long a commit is repeated that a request makes.
+    /// Returns for how long the commit of a request is repeated.
     fn request_patience(&self) -> Patience {
         match &self.state {
             ChatState::Active(_) => Patience::RequestBesideRun,

@@ -82,7 +82,7 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
     }))
 }
 
-/// What the row of a chat says of it.
+/// Returns the record of a chat of which nothing but its own row was read.
 fn to_record(found: ChatRow) -> ChatRecord {
     ChatRecord {
         version: found.version,
