@@ -10,7 +10,7 @@ use fermata_engine::store::StoreError;
 use crate::{
     connection::{PooledConnection, Transaction},
     error::Fault,
-    postgres::PostgresDatabase,
+    postgres::{Effect, PostgresDatabase},
     sqlite::{SqliteDatabase, blocking},
 };
 
@@ -36,7 +36,7 @@ impl Backend {
             Self::Sqlite(database) => {
                 database.writer.transact(|turn| work(PooledConnection::SqliteWriter(turn))).await
             }
-            Self::Postgres(database) => database.run(work).await,
+            Self::Postgres(database) => database.run(Effect::Repeatable, work).await,
         }
     }
 
@@ -74,7 +74,7 @@ impl Backend {
             Self::Postgres(database) => {
                 let begin = "begin isolation level repeatable read read only";
                 database
-                    .retrying(|| async {
+                    .retrying(Effect::Repeatable, || async {
                         finish(Transaction::Postgres(database.pool.begin(begin).await?)).await
                     })
                     .await
@@ -89,15 +89,21 @@ impl Backend {
     {
         match self {
             Self::Sqlite(database) => database.write(|turn| work(PooledConnection::SqliteWriter(turn))).await,
-            Self::Postgres(database) => database.run(work).await,
+            Self::Postgres(database) => database.run(Effect::Once, work).await,
         }
     }
 
     /// Runs queries that write in one transaction, which is handed in and, unless they fail, given back to be committed.
     ///
+    /// An `effect` that is [`Effect::Repeatable`] is that of work which finds that it was done.
+    ///
     /// # Errors
     /// Returns [`StoreError::Unclear`] if the database may have heard that it is to commit, and has not said that it has done so.
-    pub async fn transact<T, W>(&self, work: impl Fn(Transaction) -> W) -> Result<T, StoreError>
+    pub async fn transact<T, W>(
+        &self,
+        effect: Effect,
+        work: impl Fn(Transaction) -> W,
+    ) -> Result<T, StoreError>
     where
         W: Future<Output = Result<(Transaction, T), Fault>>,
     {
@@ -112,13 +118,13 @@ impl Backend {
         };
         // Of any of the attempts.
         let may_be_committed = AtomicBool::new(false);
-        let done = database.retrying(|| async {
+        let done = database.retrying(effect, || async {
             let transaction = Transaction::Postgres(database.pool.begin("begin").await?);
             let (transaction, done) = work(transaction).await?;
-            may_be_committed.store(true, Ordering::Relaxed);
+            let before = may_be_committed.swap(true, Ordering::Relaxed);
             let committed = transaction.commit().await;
-            if let Err(Fault::Collided(_)) = committed {
-                may_be_committed.store(false, Ordering::Relaxed);
+            if committed.as_ref().is_err_and(|fault| !matches!(fault, Fault::Lost(_))) {
+                may_be_committed.store(before, Ordering::Relaxed);
             }
             committed.map(|()| done)
         });

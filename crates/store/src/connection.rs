@@ -1,34 +1,35 @@
 //! A connection to either database, its transactions, and the queries that run on it.
 //!
-//! A query is the driver's own, of the database to which the connection leads: rusqlite's or sqlx's. A value can be bound and a row can be
-//! read only if both drivers know its type, so the compiler checks each query for both databases, and a value may be written
+//! A query is the driver's own, of the database to which the connection leads: rusqlite's or tokio-postgres's. A value can be bound and a
+//! row can be read only if both drivers know its type, so the compiler checks each query for both databases, and a value may be written
 //! differently in each of them, as [`Text`](crate::text::Text) is.
 //!
 //! Queries on SQLite block the thread, and are ready when they are polled first. Whoever takes a connection to it decides which thread that
 //! is; for a row or two it is the thread of the task, because to have another thread do it takes longer than the query.
+//!
+//! In a transaction, PostgreSQL is not asked to answer one query before the next one is sent ([`Pipeline`]).
 
+pub mod pipeline;
 pub mod readers;
+mod rows;
 mod statement;
+mod value;
 
-use rusqlite::ToSql;
-use sqlx::{
-    Encode, FromRow, PgConnection, Postgres, Type,
-    pool::PoolConnection,
-    postgres::{PgArguments, PgRow},
-    query::Query as SqlxQuery,
-};
 use tokio::sync::OwnedMutexGuard;
 
+use pipeline::{Pipeline, PipelinedQuery};
 use readers::{Reader, Snapshot};
-pub use statement::FromSqliteRow;
+pub use rows::FromRow;
+pub(crate) use rows::row;
 use statement::Statement;
+pub use value::Value;
 
-use crate::error::{Fault, failed};
+use crate::error::{Fault, conflict};
 
 /// A borrowed connection, which may be in a transaction.
 pub enum Connection<'a> {
     Sqlite(&'a mut rusqlite::Connection),
-    Postgres(&'a mut PgConnection),
+    Postgres(&'a mut Pipeline),
 }
 
 /// The connection that writes to SQLite while it is one's turn, within a transaction. It goes back when this is dropped.
@@ -38,57 +39,22 @@ pub type Turn = OwnedMutexGuard<rusqlite::Connection>;
 pub enum PooledConnection {
     SqliteReader(Reader),
     SqliteWriter(Turn),
-    Postgres(PoolConnection<Postgres>),
+    Postgres(Pipeline),
 }
 
 /// A transaction. Whoever has begun it commits it.
 pub enum Transaction {
     SqliteReader(Snapshot),
     SqliteWriter(Turn),
-    Postgres(sqlx::Transaction<'static, Postgres>),
+    Postgres(Pipeline),
 }
 
 /// A query whose values are being bound.
 #[must_use = "a query does nothing before it is executed or its rows are fetched"]
 pub enum Query<'c> {
     Sqlite(Statement<'c>),
-    Postgres(&'c mut PgConnection, SqlxQuery<'c, Postgres, PgArguments>),
+    Postgres(PipelinedQuery<'c>),
 }
-
-/// A value that columns of both databases take.
-pub trait Value<'q>: ToSql + Encode<'q, Postgres> + Type<Postgres> + Send + 'q {}
-
-/// A type that can be read from the rows of both databases.
-pub trait FromEitherRow: FromSqliteRow + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
-
-impl<'q, T> Value<'q> for T where T: ToSql + Encode<'q, Postgres> + Type<Postgres> + Send + 'q {}
-
-impl<T> FromEitherRow for T where T: FromSqliteRow + for<'r> FromRow<'r, PgRow> + Send + Unpin {}
-
-/// Declares a struct that is read from a row of either database by the names of its fields.
-macro_rules! row {
-    ($(#[$attribute:meta])* $visibility:vis struct $row:ident { $($(#[$about:meta])* $column:ident: $type:ty,)+ }) => {
-        $(#[$attribute])*
-        $visibility struct $row {
-            $($(#[$about])* $column: $type,)+
-        }
-
-        impl sqlx::FromRow<'_, sqlx::postgres::PgRow> for $row {
-            fn from_row(row: &sqlx::postgres::PgRow) -> Result<Self, sqlx::Error> {
-                use sqlx::Row as _;
-                Ok(Self { $($column: row.try_get(stringify!($column))?,)+ })
-            }
-        }
-
-        impl crate::connection::FromSqliteRow for $row {
-            fn from_sqlite_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-                Ok(Self { $($column: row.get(stringify!($column))?,)+ })
-            }
-        }
-    };
-}
-
-pub(crate) use row;
 
 // === impl Connection ===
 
@@ -97,7 +63,15 @@ impl Connection<'_> {
     pub fn query(&mut self, sql: &'static str) -> Query<'_> {
         match self {
             Self::Sqlite(connection) => Query::Sqlite(Statement::new(connection, sql)),
-            Self::Postgres(connection) => Query::Postgres(connection, sqlx::query(sql)),
+            Self::Postgres(pipeline) => Query::Postgres(pipeline.query(sql)),
+        }
+    }
+
+    /// Waits until all queries of the transaction were answered that were sent, and returns the first fault.
+    pub async fn take_answers(&mut self) -> Result<(), Fault> {
+        match self {
+            Self::Sqlite(_) => Ok(()),
+            Self::Postgres(pipeline) => pipeline.take_answers().await,
         }
     }
 
@@ -117,7 +91,7 @@ impl PooledConnection {
         match self {
             Self::SqliteReader(connection) => Connection::Sqlite(connection),
             Self::SqliteWriter(connection) => Connection::Sqlite(connection),
-            Self::Postgres(connection) => Connection::Postgres(connection),
+            Self::Postgres(pipeline) => Connection::Postgres(pipeline),
         }
     }
 }
@@ -129,7 +103,7 @@ impl Transaction {
         match self {
             Self::SqliteReader(snapshot) => Connection::Sqlite(snapshot.get()),
             Self::SqliteWriter(connection) => Connection::Sqlite(connection),
-            Self::Postgres(transaction) => Connection::Postgres(transaction),
+            Self::Postgres(pipeline) => Connection::Postgres(pipeline),
         }
     }
 
@@ -137,7 +111,7 @@ impl Transaction {
         match self {
             // It has changed nothing; or the thread that has lent the connection commits.
             Self::SqliteReader(_) | Self::SqliteWriter(_) => Ok(()),
-            Self::Postgres(transaction) => transaction.commit().await.map_err(failed),
+            Self::Postgres(mut pipeline) => pipeline.commit().await,
         }
     }
 }
@@ -146,48 +120,62 @@ impl Transaction {
 
 impl<'c> Query<'c> {
     /// Binds the value of the next parameter.
-    pub fn bind<T: Value<'c>>(self, value: T) -> Self {
+    pub fn bind<V: Value + 'c>(self, value: V) -> Self {
         match self {
             Self::Sqlite(statement) => Self::Sqlite(statement.bind(value)),
-            Self::Postgres(connection, query) => Self::Postgres(connection, query.bind(value)),
+            Self::Postgres(query) => Self::Postgres(query.bind(value)),
+        }
+    }
+
+    /// Executes the query. In a transaction its error may come from a later query, or from the commit.
+    pub async fn execute(self) -> Result<(), Fault> {
+        match self {
+            Self::Sqlite(statement) => statement.execute().map(drop),
+            Self::Postgres(query) => query.execute().await,
+        }
+    }
+
+    /// As [`Query::execute`]. If the query changes no row, the transaction fails with this.
+    pub async fn execute_or(self, otherwise: Fault) -> Result<(), Fault> {
+        match self {
+            Self::Sqlite(statement) => {
+                if statement.execute()? == 0 {
+                    Err(otherwise)
+                } else {
+                    Ok(())
+                }
+            }
+            Self::Postgres(query) => query.execute_or(otherwise).await,
         }
     }
 
     /// Executes the query, and returns the number of rows that it has changed.
-    pub async fn execute(self) -> Result<u64, Fault> {
+    pub async fn count(self) -> Result<u64, Fault> {
         match self {
             Self::Sqlite(statement) => statement.execute(),
-            Self::Postgres(connection, query) => {
-                Ok(query.execute(connection).await.map_err(failed)?.rows_affected())
-            }
+            Self::Postgres(query) => query.count().await,
         }
     }
 
     /// All rows.
-    pub async fn fetch_all<T: FromEitherRow>(self) -> Result<Vec<T>, Fault> {
+    pub async fn fetch_all<T: FromRow>(self) -> Result<Vec<T>, Fault> {
         match self {
             Self::Sqlite(statement) => statement.fetch(usize::MAX),
-            Self::Postgres(connection, query) => {
-                query.try_map(|row| T::from_row(&row)).fetch_all(connection).await.map_err(failed)
-            }
+            Self::Postgres(query) => query.fetch().await,
         }
     }
 
     /// The first row, if there is one.
-    pub async fn fetch_optional<T: FromEitherRow>(self) -> Result<Option<T>, Fault> {
-        match self {
-            Self::Sqlite(statement) => Ok(statement.fetch(1)?.into_iter().next()),
-            Self::Postgres(connection, query) => {
-                query.try_map(|row| T::from_row(&row)).fetch_optional(connection).await.map_err(failed)
-            }
-        }
+    pub async fn fetch_optional<T: FromRow>(self) -> Result<Option<T>, Fault> {
+        let rows = match self {
+            Self::Sqlite(statement) => statement.fetch(1)?,
+            Self::Postgres(query) => query.fetch().await?,
+        };
+        Ok(rows.into_iter().next())
     }
 
     /// The first row of a query that always has one.
-    pub async fn fetch_one<T: FromEitherRow>(self) -> Result<T, Fault> {
-        match self.fetch_optional().await? {
-            Some(row) => Ok(row),
-            None => Err(failed(sqlx::Error::RowNotFound)),
-        }
+    pub async fn fetch_one<T: FromRow>(self) -> Result<T, Fault> {
+        self.fetch_optional().await?.ok_or_else(|| conflict("a query has found no row"))
     }
 }

@@ -1,18 +1,23 @@
 //! Translates the errors of a database into those of the engine's port. The database's own text is for the operator only.
 
+use std::error::Error;
+
 use fermata_engine::store::StoreError;
-use sqlx::{error::DatabaseError, postgres::PgDatabaseError};
+use sqlx::error::DatabaseError;
 
 /// The reason for which a query failed.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The database has undone this because of another transaction, or of other work in the same one. It can be done again from its
-    /// beginning. The text is for the operator.
+    /// The database has undone this because of another transaction, of other work in the same one, or because it is being stopped. It can be
+    /// done again from its beginning. The text is for the operator.
     Collided(String),
     /// The connection leads to a server that takes no writes, as a standby does, and one that was the primary before. The text is for the
     /// operator.
     ReadOnly(String),
-    /// The disk did not take what was written, so nothing was changed, not even if this was a commit. The text is for the operator.
+    /// The connection has ended before an answer came, so this was done or not. The text is for the operator.
+    Lost(String),
+    /// The disk did not take what was written, or the server has refused it, so nothing was changed, not even if this was a commit. The text is
+    /// for the operator.
     NotWritten(String),
     /// The error that the engine gets.
     Store(StoreError),
@@ -28,29 +33,41 @@ mod code {
     pub const NOT_A_DATABASE: u32 = 26;
 }
 
-/// Classifies an error of sqlx by its cause.
-pub fn failed(error: sqlx::Error) -> Fault {
-    let text = error.to_string();
-    let error = match error {
-        sqlx::Error::Database(error) => error,
-        sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) => return StoreError::Corrupt(text).into(),
-        _ => return StoreError::Unavailable(text).into(),
-    };
-    if let Some(error) = error.try_downcast_ref::<PgDatabaseError>() {
-        // The first two characters of a code are its class.
-        return match error.code() {
-            // serialization_failure, deadlock_detected.
-            "40001" | "40P01" => Fault::Collided(text),
-            // read_only_sql_transaction.
-            "25006" => Fault::ReadOnly(text),
-            // data_corrupted, index_corrupted.
-            "XX001" | "XX002" => StoreError::Corrupt(text).into(),
-            // A value that no column takes; a trigger that refuses; a key longer than an index takes.
-            code if code.starts_with("22") || code.starts_with("23") || code == "54000" => conflict(text),
-            _ => StoreError::Unavailable(text).into(),
-        };
+/// Classifies an error of tokio-postgres, which came instead of the answer to a query, by its cause.
+pub fn failed_in_postgres(error: &tokio_postgres::Error) -> Fault {
+    let text = describe(error);
+    let Some(code) = error.code() else { return Fault::Lost(text) };
+    // The first two characters of a code are its class.
+    match code.code() {
+        // serialization_failure, deadlock_detected; admin_shutdown, crash_shutdown.
+        "40001" | "40P01" | "57P01" | "57P02" => Fault::Collided(text),
+        // read_only_sql_transaction.
+        "25006" => Fault::ReadOnly(text),
+        // data_corrupted, index_corrupted.
+        "XX001" | "XX002" => StoreError::Corrupt(text).into(),
+        // A value that no column takes; a trigger that refuses; a key longer than an index takes.
+        code if code.starts_with("22") || code.starts_with("23") || code == "54000" => conflict(text),
+        _ => Fault::NotWritten(text),
     }
-    of_sqlite(error.code().and_then(|code| code.parse().ok()).unwrap_or_default(), text)
+}
+
+/// The error for a row of PostgreSQL that has other columns than the query asks for.
+pub fn unreadable_in_postgres(error: &tokio_postgres::Error) -> Fault {
+    StoreError::Corrupt(describe(error)).into()
+}
+
+/// Returns an error of tokio-postgres with its causes, for the operator: its own text does not say what the server has said.
+pub fn describe(error: &tokio_postgres::Error) -> String {
+    if let Some(answer) = error.as_db_error() {
+        return format!("{} ({})", answer.message(), answer.code().code());
+    }
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
 }
 
 /// Classifies an error of rusqlite by its cause.
@@ -103,7 +120,7 @@ impl From<StoreError> for Fault {
 impl From<Fault> for StoreError {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Collided(text) | Fault::ReadOnly(text) | Fault::NotWritten(text) => {
+            Fault::Collided(text) | Fault::ReadOnly(text) | Fault::Lost(text) | Fault::NotWritten(text) => {
                 Self::Unavailable(text)
             }
             Fault::Store(error) => error,

@@ -224,7 +224,7 @@ async fn renew(connection: &mut Connection<'_>, instance: &InstanceId) -> Result
         )
         .bind(text(instance.as_str()))
         .bind(newest(&SQLITE))
-        .execute()
+        .count()
         .await?;
     Ok(added == 1)
 }

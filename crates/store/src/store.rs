@@ -21,7 +21,7 @@ use crate::{
     backend::Backend,
     connection::{Connection, PooledConnection, Transaction},
     error::conflict,
-    postgres::{self, is_postgres},
+    postgres::{self, Effect, is_postgres},
     queries::{
         audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, plans, runs, summaries,
     },
@@ -77,7 +77,7 @@ impl SqlStore {
                 if let Some(pgvector) = &database.pgvector {
                     pgvector.close().await;
                 }
-                database.sessions.close().await;
+                database.sessions.close();
                 database.pool.close().await;
             }
         }
@@ -196,22 +196,28 @@ impl ChatStore for SqlStore {
         if changes.is_empty() {
             return Ok(());
         }
-        if let Backend::Sqlite(database) = &self.backend {
+        let made = if let Backend::Sqlite(database) = &self.backend {
             let chat = chat.clone();
             let work = move |connection: &mut rusqlite::Connection| {
                 let mut connection = Connection::Sqlite(connection);
                 let made = changes::make(&mut connection, &chat, from, to, at, &changes).now_or_never();
                 made.unwrap_or_else(|| Err(conflict("a commit waits for something else")))
             };
-            return database.commit(work).await;
+            database.commit(work).await
+        } else {
+            let changes = &changes;
+            self.backend
+                .transact(Effect::Repeatable, |mut transaction| async move {
+                    changes::make(&mut transaction.get(), chat, from, to, at, changes).await?;
+                    Ok((transaction, ()))
+                })
+                .await
+        };
+        match made {
+            // An earlier attempt may have made it.
+            Err(StoreError::Fenced) if self.version(chat).await? == Some(to) => Ok(()),
+            made => made,
         }
-        let changes = &changes;
-        self.backend
-            .transact(|mut transaction| async move {
-                changes::make(&mut transaction.get(), chat, from, to, at, changes).await?;
-                Ok((transaction, ()))
-            })
-            .await
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
@@ -224,7 +230,7 @@ impl ChatStore for SqlStore {
 
     async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
         self.backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Repeatable, |mut transaction| async move {
                 changes::delete(&mut transaction.get(), chat, version).await?;
                 Ok((transaction, ()))
             })
@@ -258,7 +264,7 @@ impl ChatStore for SqlStore {
             return Ok(usage);
         }
         self.backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Repeatable, |mut transaction| async move {
                 owners::count_bytes(&mut transaction.get(), owner).await?;
                 Ok((transaction, ()))
             })
@@ -277,7 +283,7 @@ impl ChatStore for SqlStore {
         while forgotten < limit {
             let batch = chats::BATCH.min(limit - forgotten);
             // Each batch is a transaction, so that others can write before the next one.
-            let deleting = self.backend.transact(|mut transaction| async move {
+            let deleting = self.backend.transact(Effect::Repeatable, |mut transaction| async move {
                 let deleted = chats::forget(&mut transaction.get(), before, batch).await?;
                 Ok((transaction, deleted))
             });
@@ -300,7 +306,7 @@ impl ChatStore for SqlStore {
 
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Repeatable, |mut transaction| async move {
                 let forgotten = runs::forget_logs(&mut transaction.get(), before, limit).await?;
                 Ok((transaction, forgotten))
             })
@@ -309,7 +315,7 @@ impl ChatStore for SqlStore {
 
     async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Repeatable, |mut transaction| async move {
                 let forgotten = audit::forget(&mut transaction.get(), before, limit).await?;
                 Ok((transaction, forgotten))
             })
@@ -358,7 +364,7 @@ impl Membership for SqlStore {
     async fn leave(&self, instance: &InstanceId) -> Result<(), StoreError> {
         self.backend.write(|mut db| async move { instances::remove(&mut db.get(), instance).await }).await?;
         if let Backend::Postgres(database) = &self.backend {
-            database.sessions.end(instance).await;
+            database.sessions.end(instance);
         }
         Ok(())
     }

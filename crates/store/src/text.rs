@@ -3,13 +3,15 @@
 //! SQLite takes every character, and PostgreSQL every character but U+0000. In PostgreSQL two other characters stand for it, such that
 //! different texts stay different. JSON does not need this, because it escapes control characters.
 
+use bytes::BytesMut;
 use rusqlite::{
     ToSql,
     types::{FromSql, FromSqlResult, ToSqlOutput, ValueRef},
 };
-use sqlx::{
-    Database, Decode, Encode, Postgres, Type, encode::IsNull, error::BoxDynError, postgres::PgArgumentBuffer,
-};
+use tokio_postgres::types::{self, IsNull, Type, accepts, to_sql_checked};
+
+/// The reason for which a value cannot be written or read.
+type BoxError = Box<dyn std::error::Error + Sync + Send>;
 
 /// A text in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ fn escape(text: &str) -> Option<String> {
     })
 }
 
-fn unescape(text: &str) -> Result<String, BoxDynError> {
+fn unescape(text: &str) -> Result<String, BoxError> {
     let mut unescaped = String::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {
@@ -71,27 +73,24 @@ impl FromSql for Text {
     }
 }
 
-impl Type<Postgres> for Text {
-    fn type_info() -> <Postgres as Database>::TypeInfo {
-        <String as Type<Postgres>>::type_info()
-    }
-
-    fn compatible(info: &<Postgres as Database>::TypeInfo) -> bool {
-        <String as Type<Postgres>>::compatible(info)
-    }
-}
-
-impl Encode<'_, Postgres> for Text {
-    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+impl types::ToSql for Text {
+    fn to_sql(&self, r#type: &Type, buffer: &mut BytesMut) -> Result<IsNull, BoxError> {
         let escaped = escape(&self.0);
-        <&str as Encode<'_, Postgres>>::encode_by_ref(&escaped.as_deref().unwrap_or(&self.0), buffer)
+        types::ToSql::to_sql(escaped.as_ref().unwrap_or(&self.0), r#type, buffer)
     }
+
+    accepts!(TEXT);
+    to_sql_checked!();
 }
 
-impl<'r> Decode<'r, Postgres> for Text {
-    fn decode(value: <Postgres as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
-        let text = <String as Decode<'r, Postgres>>::decode(value)?;
-        if text.contains(ESCAPE) { unescape(&text).map(Self) } else { Ok(Self(text)) }
+impl<'r> types::FromSql<'r> for Text {
+    fn from_sql(r#type: &Type, bytes: &'r [u8]) -> Result<Self, BoxError> {
+        let text = <&str as types::FromSql>::from_sql(r#type, bytes)?;
+        if text.contains(ESCAPE) { unescape(text).map(Self) } else { Ok(Self(text.to_owned())) }
+    }
+
+    fn accepts(r#type: &Type) -> bool {
+        <&str as types::FromSql>::accepts(r#type)
     }
 }
 

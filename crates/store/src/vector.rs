@@ -1,12 +1,14 @@
 //! Vectors as a column: an array of `real` in PostgreSQL, and in SQLite, which has no arrays, a blob.
 
+use bytes::BytesMut;
 use rusqlite::{
     ToSql,
     types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef},
 };
-use sqlx::{
-    Database, Decode, Encode, Postgres, Type, encode::IsNull, error::BoxDynError, postgres::PgArgumentBuffer,
-};
+use tokio_postgres::types::{self, IsNull, Type, accepts, to_sql_checked};
+
+/// The reason for which a value cannot be written or read.
+type BoxError = Box<dyn std::error::Error + Sync + Send>;
 
 /// A vector in a column.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +24,7 @@ fn to_bytes(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-fn read_bytes(bytes: &[u8]) -> Result<Vec<f32>, BoxDynError> {
+fn read_bytes(bytes: &[u8]) -> Result<Vec<f32>, BoxError> {
     let (numbers, rest) = bytes.as_chunks();
     if !rest.is_empty() {
         return Err("a vector ends in the middle of a number".into());
@@ -44,26 +46,21 @@ impl FromSql for Vector {
     }
 }
 
-impl Type<Postgres> for Vector {
-    fn type_info() -> <Postgres as Database>::TypeInfo {
-        <Vec<f32> as Type<Postgres>>::type_info()
+impl types::ToSql for Vector {
+    fn to_sql(&self, r#type: &Type, buffer: &mut BytesMut) -> Result<IsNull, BoxError> {
+        types::ToSql::to_sql(&self.0, r#type, buffer)
     }
 
-    fn compatible(info: &<Postgres as Database>::TypeInfo) -> bool {
-        <Vec<f32> as Type<Postgres>>::compatible(info)
-    }
+    accepts!(FLOAT4_ARRAY);
+    to_sql_checked!();
 }
 
-impl Encode<'_, Postgres> for Vector {
-    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
-        <Vec<f32> as Encode<'_, Postgres>>::encode_by_ref(&self.0, buffer)
+impl types::FromSql<'_> for Vector {
+    fn from_sql(r#type: &Type, bytes: &[u8]) -> Result<Self, BoxError> {
+        types::FromSql::from_sql(r#type, bytes).map(Self)
     }
-}
 
-impl<'r> Decode<'r, Postgres> for Vector {
-    fn decode(value: <Postgres as Database>::ValueRef<'r>) -> Result<Self, BoxDynError> {
-        <Vec<f32> as Decode<'r, Postgres>>::decode(value).map(Self)
-    }
+    accepts!(FLOAT4_ARRAY);
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! rusqlite's types cannot be held across an await, so a statement is prepared only when it is executed. Prepared statements are kept with
 //! the connection.
 
-use rusqlite::{CachedStatement, Row, ToSql, types::FromSql};
+use rusqlite::{CachedStatement, ToSql};
 
+use super::rows::FromRow;
 use crate::error::{Fault, conflict, failed_in_sqlite};
 
 /// A query whose values are being bound.
@@ -12,11 +13,6 @@ pub struct Statement<'c> {
     connection: &'c mut rusqlite::Connection,
     sql: &'static str,
     values: Vec<Box<dyn ToSql + Send + 'c>>,
-}
-
-/// A type that can be read from a row of SQLite.
-pub trait FromSqliteRow: Sized {
-    fn from_sqlite_row(row: &Row<'_>) -> rusqlite::Result<Self>;
 }
 
 // === impl Statement ===
@@ -39,7 +35,7 @@ impl<'c> Statement<'c> {
     }
 
     /// The first rows, at most so many.
-    pub fn fetch<T: FromSqliteRow>(self, most: usize) -> Result<Vec<T>, Fault> {
+    pub fn fetch<T: FromRow>(self, most: usize) -> Result<Vec<T>, Fault> {
         let mut statement = self.prepare()?;
         let mut rows = statement.raw_query();
         let mut found = Vec::new();
@@ -65,21 +61,3 @@ impl<'c> Statement<'c> {
         Ok(statement)
     }
 }
-
-// === impl FromSqliteRow ===
-
-macro_rules! from_columns {
-    ($($column:ident $index:tt),+) => {
-        impl<$($column: FromSql),+> FromSqliteRow for ($($column,)+) {
-            fn from_sqlite_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-                Ok(($(row.get::<_, $column>($index)?,)+))
-            }
-        }
-    };
-}
-
-from_columns!(A 0);
-from_columns!(A 0, B 1);
-from_columns!(A 0, B 1, C 2);
-from_columns!(A 0, B 1, C 2, D 3);
-from_columns!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);

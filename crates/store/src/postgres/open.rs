@@ -8,12 +8,14 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 use sqlx::{
     Connection as _, PgConnection,
     migrate::{MigrateError, Migrator},
-    postgres::{PgConnectOptions, PgPoolOptions},
+    postgres::PgConnectOptions,
 };
 
 use super::{
-    Pool, PostgresDatabase, Stale,
+    PostgresDatabase,
+    connect::Connector,
     pgvector::{self, Pgvector},
+    pool::Pool,
     sessions::Sessions,
 };
 use crate::{
@@ -21,8 +23,6 @@ use crate::{
     schema::{self, FLOOR, Schema, SchemaError},
 };
 
-/// The time that a query waits for a connection of the pool, or for a new one.
-const QUEUE: Duration = Duration::from_secs(5);
 /// The time that the first connection may take.
 const CONNECT: Duration = Duration::from_secs(10);
 /// The advisory lock of the process that migrates the database, and the pause before it is asked for again.
@@ -33,9 +33,6 @@ const LOCK_ATTEMPTS: usize = 300;
 const LOCK_PAUSE: Duration = Duration::from_secs(1);
 /// The oldest version that can be used, in the server's notation.
 const OLDEST: u32 = 150_000;
-
-/// The time that a connection of the pool may take to show that it still leads somewhere.
-const PING: Duration = Duration::from_secs(1);
 
 /// The settings of each session, unless the URL says otherwise. The limits for an idle transaction and for a client that cannot be reached
 /// are shorter than a lease.
@@ -68,31 +65,11 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, 
             connect = connect.options([(name, value)]);
         }
     }
-    let stale = Stale::default();
-    let (known, options, to) = (stale.clone(), *options, connect.clone());
-    let pool = Pool::new(move || {
-        let known = known.clone();
-        PgPoolOptions::new()
-            .max_connections(options.connections.max(1))
-            .acquire_timeout(QUEUE)
-            .test_before_acquire(false)
-            .before_acquire(move |connection, meta| {
-                let is_stale = known.includes(meta.age);
-                Box::pin(async move {
-                    if is_stale {
-                        return Ok(false);
-                    }
-                    // A connection that was forgotten by what it leads through does not answer, and must not be waited for.
-                    let answered = tokio::time::timeout(PING, connection.ping()).await;
-                    Ok(matches!(answered, Ok(Ok(()))))
-                })
-            })
-            .connect_lazy_with(to.clone())
-    });
+    let connector =
+        Connector::new(&connect).map_err(|reason| OpenError::Failed { database: name(&connect), reason })?;
     Ok(PostgresDatabase {
-        pool,
-        stale,
-        sessions: Arc::new(Sessions::new(connect)),
+        pool: Pool::new(connector.clone(), options.connections),
+        sessions: Arc::new(Sessions::new(connector)),
         pgvector: pgvector.map(Arc::new),
     })
 }

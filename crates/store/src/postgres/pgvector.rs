@@ -20,7 +20,8 @@ use tokio::task::JoinSet;
 
 use crate::{
     column::count,
-    error::{Fault, failed},
+    connection::{Connection, pipeline::Pipeline},
+    error::Fault,
     queries::memories::{COLUMNS, MemoryAnd},
     text::text,
     vector::vector,
@@ -134,6 +135,10 @@ async fn build_index(options: &PgConnectOptions, schema: &str, dimensions: usize
     connection.close().await
 }
 
+/// Finds whether an index was finished, by its name.
+const IS_FINISHED: &str = "select indisvalid from pg_index join pg_class on pg_class.oid = indexrelid
+     where indrelid = to_regclass('memory_vectors') and relname = $1";
+
 /// The index with its schema, quoted, and `false` if it was not finished.
 async fn find_index(
     connection: &mut PgConnection,
@@ -159,7 +164,7 @@ impl Pgvector {
     /// The owner's memories with vectors of the model, the most similar ones first.
     pub async fn nearest(
         &self,
-        connection: &mut PgConnection,
+        pipeline: &mut Pipeline,
         owner: &Owner,
         model: &str,
         to: &[f32],
@@ -167,19 +172,23 @@ impl Pgvector {
     ) -> Result<Vec<(Memory, f32)>, Fault> {
         let dimensions = to.len();
         if limit < EXACT && dimensions <= MOST_INDEXED_DIMENSIONS {
-            let (vectors,): (i64,) = sqlx::query_as(
-                "select count(*) from (select 1 from memory_vectors where owner = $1 and dims = $2 limit $3) as those",
-            )
-            .bind(text(owner.as_str()))
-            .bind(count(dimensions))
-            .bind(count(EXACT + 1))
-            .fetch_one(&mut *connection)
-            .await
-            .map_err(failed)?;
+            let (vectors,): (i64,) = Connection::Postgres(pipeline)
+                .query(
+                    "select count(*) from (select 1 from memory_vectors where owner = $1 and dims = $2 limit $3) as those",
+                )
+                .bind(text(owner.as_str()))
+                .bind(count(dimensions))
+                .bind(count(EXACT + 1))
+                .fetch_one()
+                .await?;
             if vectors > count(EXACT) {
-                let index = find_index(connection, &index_name(dimensions)).await.map_err(failed)?;
-                if let Some((_, true)) = index {
-                    let found = self.nearest_by_index(connection, owner, model, to, limit).await?;
+                let index: Option<(bool,)> = Connection::Postgres(pipeline)
+                    .query(IS_FINISHED)
+                    .bind(index_name(dimensions))
+                    .fetch_optional()
+                    .await?;
+                if let Some((true,)) = index {
+                    let found = self.nearest_by_index(pipeline, owner, model, to, limit).await?;
                     if found.len() == limit {
                         return Ok(found);
                     }
@@ -188,13 +197,13 @@ impl Pgvector {
                 }
             }
         }
-        self.nearest_of_all(connection, owner, model, to, limit).await
+        self.nearest_of_all(pipeline, owner, model, to, limit).await
     }
 
     /// Compares all vectors of the owner.
     async fn nearest_of_all(
         &self,
-        connection: &mut PgConnection,
+        pipeline: &mut Pipeline,
         owner: &Owner,
         model: &str,
         to: &[f32],
@@ -221,24 +230,24 @@ impl Pgvector {
              order by value desc, id
              limit $5"
         );
-        fetch(connection, select, owner, model, to, limit).await
+        fetch(pipeline, select, owner, model, to, limit).await
     }
 
     /// Asks the index. The owner's other memories may be found before it has found enough of them, so there may be fewer than there are.
     async fn nearest_by_index(
         &self,
-        connection: &mut PgConnection,
+        pipeline: &mut Pipeline,
         owner: &Owner,
         model: &str,
         to: &[f32],
         limit: usize,
     ) -> Result<Vec<(Memory, f32)>, Fault> {
         let (schema, dimensions) = (&self.schema, to.len());
-        let mut transaction = connection.begin().await.map_err(failed)?;
+        pipeline.begin("begin");
         // The planner would rather sort an owner's vectors for as long as it takes them for few.
         let set = "select set_config('hnsw.iterative_scan', 'strict_order', true),
             set_config('hnsw.ef_search', '200', true), set_config('enable_sort', 'off', true)";
-        transaction.execute(set).await.map_err(failed)?;
+        pipeline.query(set).execute().await?;
         let distance = format!(
             "memory_vectors.vector::{schema}.vector({dimensions})
                 operator({schema}.<=>) cast($4 as real[])::{schema}.vector({dimensions})"
@@ -255,8 +264,8 @@ impl Pgvector {
              order by {distance}
              limit $5"
         );
-        let found = fetch(&mut transaction, select, owner, model, to, limit).await?;
-        transaction.commit().await.map_err(failed)?;
+        let found = fetch(pipeline, select, owner, model, to, limit).await?;
+        pipeline.commit().await?;
         Ok(found)
     }
 
@@ -287,22 +296,22 @@ impl Pgvector {
 }
 
 async fn fetch(
-    connection: &mut PgConnection,
+    pipeline: &mut Pipeline,
     select: String,
     owner: &Owner,
     model: &str,
     to: &[f32],
     limit: usize,
 ) -> Result<Vec<(Memory, f32)>, Fault> {
-    let rows: Vec<MemoryAnd<f64>> = sqlx::query_as(AssertSqlSafe(select))
+    let rows: Vec<MemoryAnd<f64>> = pipeline
+        .query(select)
         .bind(text(owner.as_str()))
         .bind(text(model))
         .bind(count(to.len()))
         .bind(vector(to))
         .bind(count(limit))
-        .fetch_all(connection)
-        .await
-        .map_err(failed)?;
+        .fetch()
+        .await?;
     #[expect(clippy::cast_possible_truncation, reason = "pgvector computes with numbers of this precision")]
     rows.into_iter().map(|row| Ok((row.memory.into_memory()?.1, row.value as f32))).collect()
 }

@@ -18,15 +18,17 @@ use std::{
 };
 
 use fermata_engine::store::{InstanceId, Joined, LEASE, Renewed, StoreError};
-use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 use tokio::task::AbortHandle;
 
-use super::{CLOSING, within};
+use super::{connect::Connector, within};
 use crate::{
     SharedClock,
     column::read_time,
-    connection::Connection,
-    error::{Fault, failed},
+    connection::{
+        Connection,
+        pipeline::{Client, Pipeline},
+    },
+    error::Fault,
     migrations::{POSTGRES, newest},
     queries::{clock_marks, instances},
     text::{Text, text},
@@ -45,7 +47,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 
 /// The sessions of the instances of this process.
 pub struct Sessions {
-    options: PgConnectOptions,
+    connector: Connector,
     /// Told of the server's time with each heartbeat.
     pub clock: SharedClock,
     members: Arc<Mutex<HashMap<InstanceId, Member>>>,
@@ -62,7 +64,7 @@ struct Member {
 }
 
 struct Session {
-    connection: PgConnection,
+    pipeline: Pipeline,
     /// The second key of the session's advisory lock.
     number: i32,
     /// `true` once the number is in the instance's row.
@@ -92,15 +94,15 @@ type Expired = (Text, i64, i64);
 // === impl Sessions ===
 
 impl Sessions {
-    pub fn new(options: PgConnectOptions) -> Self {
-        Self { options, clock: SharedClock::default(), members: Arc::default() }
+    pub fn new(connector: Connector) -> Self {
+        Self { connector, clock: SharedClock::default(), members: Arc::default() }
     }
 
     /// Opens the instance's session and notes it.
     pub async fn join(&self, instance: &InstanceId) -> Result<Joined, Fault> {
         let joining = async {
-            let mut session = Session::open(&self.options).await?;
-            let mark = clock_marks::find(&mut Connection::Postgres(&mut session.connection)).await?;
+            let mut session = Session::open(&self.connector).await?;
+            let mark = clock_marks::find(&mut session.connection()).await?;
             let mut seen = Seen::default();
             seen.forbear(SILENCE);
             let renewed = session.heartbeat(instance, &mut seen).await?;
@@ -118,7 +120,7 @@ impl Sessions {
 
     /// Renews the instance's lease, in a new session if the one it had is gone or does not answer.
     pub async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, Fault> {
-        let (members, options, id) = (self.members.clone(), self.options.clone(), instance.clone());
+        let (members, connector, id) = (self.members.clone(), self.connector.clone(), instance.clone());
         let clock = self.clock.clone();
         let (known, mut seen) = {
             let mut members = lock(&self.members);
@@ -135,7 +137,7 @@ impl Sessions {
                 // What has ended this session may have ended those of the others, too, and they are about to come back.
                 seen.forbear(LEASE);
                 session = None;
-                renewed = match Session::open(&options).await {
+                renewed = match Session::open(&connector).await {
                     Ok(opened) => session.insert(opened).heartbeat(&id, &mut seen).await,
                     Err(fault) => Err(fault),
                 };
@@ -173,24 +175,20 @@ impl Sessions {
         Ok(renewed)
     }
 
-    /// Ends the instance's session.
-    pub async fn end(&self, instance: &InstanceId) {
+    /// Ends the instance's session. The server sees the end of its connection.
+    pub fn end(&self, instance: &InstanceId) {
         let member = lock(&self.members).remove(instance);
         let Some(member) = member else { return };
         for heartbeat in member.heartbeats {
             heartbeat.abort();
         }
-        if let Some(session) = member.session {
-            // If the server cannot be told in this time, it finds out by itself.
-            let _ = tokio::time::timeout(CLOSING, session.connection.close()).await;
-        }
     }
 
     /// Ends all sessions.
-    pub async fn close(&self) {
+    pub fn close(&self) {
         let all: Vec<InstanceId> = lock(&self.members).keys().cloned().collect();
         for instance in &all {
-            self.end(instance).await;
+            self.end(instance);
         }
     }
 }
@@ -234,21 +232,25 @@ impl Seen {
 
 impl Session {
     /// Opens a session that holds a lock which no other session has.
-    async fn open(options: &PgConnectOptions) -> Result<Self, Fault> {
-        let mut connection = PgConnection::connect_with(options).await.map_err(failed)?;
+    async fn open(connector: &Connector) -> Result<Self, Fault> {
+        let mut pipeline = Pipeline::new(Client::Own(connector.connect().await?));
         loop {
-            let number: Option<i32> = sqlx::query_scalar(
-                "select number from (select (random() * 2147483647)::int as number offset 0) as draw
-                 where pg_try_advisory_lock($1, number)",
-            )
-            .bind(LOCKS)
-            .fetch_optional(&mut connection)
-            .await
-            .map_err(failed)?;
-            if let Some(number) = number {
-                return Ok(Self { connection, number, is_noted: false });
+            let number: Option<(i32,)> = Connection::Postgres(&mut pipeline)
+                .query(
+                    "select number from (select (random() * 2147483647)::int as number offset 0) as draw
+                     where pg_try_advisory_lock($1, number)",
+                )
+                .bind(LOCKS)
+                .fetch_optional()
+                .await?;
+            if let Some((number,)) = number {
+                return Ok(Self { pipeline, number, is_noted: false });
             }
         }
+    }
+
+    fn connection(&mut self) -> Connection<'_> {
+        Connection::Postgres(&mut self.pipeline)
     }
 
     async fn heartbeat(&mut self, instance: &InstanceId, seen: &mut Seen) -> Result<Renewed, Fault> {
@@ -266,7 +268,7 @@ impl Session {
         Ok(Renewed {
             was_dead: seen.was_dead,
             has_failed_over: seen.has_failed_over,
-            alive: instances::alive(&mut Connection::Postgres(&mut self.connection)).await?,
+            alive: instances::alive(&mut self.connection()).await?,
             now: Some(read_time(beat_at)?),
         })
     }
@@ -274,8 +276,12 @@ impl Session {
     /// Returns the timeline that the server is on; `None` if it does not tell.
     async fn timeline(&mut self) -> Option<String> {
         // The first eight digits of the name of a file of the log are the timeline.
-        let query = sqlx::query_scalar("select substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)");
-        query.fetch_one(&mut self.connection).await.ok()
+        let timeline: Result<(String,), _> = self
+            .connection()
+            .query("select substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)")
+            .fetch_one()
+            .await;
+        timeline.ok().map(|(timeline,)| timeline)
     }
 
     /// Notes that the instance is alive, and its session. Returns true if its row was not there, and the time by the server's clock, in
@@ -297,41 +303,45 @@ impl Session {
 
     /// Notes the instance and its session. Returns true if its row was not there.
     async fn note(&mut self, instance: &InstanceId) -> Result<bool, Fault> {
-        let added: bool = sqlx::query_scalar(
-            "insert into instances (id, session, joined_at, beat_at, knows)
+        let number = i64::from(self.number);
+        let (added,): (bool,) = self
+            .connection()
+            .query(
+                "insert into instances (id, session, joined_at, beat_at, knows)
              values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4)
              on conflict (id) do update
              set session = excluded.session, beat_at = excluded.beat_at, knows = excluded.knows
              returning xmax = 0",
-        )
-        .bind(text(instance.as_str()))
-        .bind(i64::from(self.number))
-        .bind(NEVER_SILENT)
-        .bind(newest(&POSTGRES))
-        .fetch_one(&mut self.connection)
-        .await
-        .map_err(failed)?;
+            )
+            .bind(text(instance.as_str()))
+            .bind(number)
+            .bind(NEVER_SILENT)
+            .bind(newest(&POSTGRES))
+            .fetch_one()
+            .await?;
         Ok(added)
     }
 
     /// Notes that the instance is heard of. Returns the time by the server's clock, in microseconds; `None` if the instance is not noted.
     async fn beat(&mut self, instance: &InstanceId) -> Result<Option<i64>, Fault> {
-        sqlx::query_scalar(
-            "insert into heartbeats (instance, beat_at)
+        let now: Option<(i64,)> = self
+            .connection()
+            .query(
+                "insert into heartbeats (instance, beat_at)
              select id, (extract(epoch from clock_timestamp()) * 1000000)::bigint from instances where id = $1
              on conflict (instance) do update set beat_at = excluded.beat_at
              returning (extract(epoch from clock_timestamp()) * 1000000)::bigint",
-        )
-        .bind(text(instance.as_str()))
-        .fetch_optional(&mut self.connection)
-        .await
-        .map_err(failed)
+            )
+            .bind(text(instance.as_str()))
+            .fetch_optional()
+            .await?;
+        Ok(now.map(|(now,)| now))
     }
 
     /// Removes the other instances that are dead: their last heartbeat is older than a lease, or their lock is free and they are silent.
     /// Their locks on resources go with their rows.
     async fn reap(&mut self, instance: &InstanceId) -> Result<(), Fault> {
-        let expired: Vec<Expired> = sqlx::query_as(
+        let expired: Vec<Expired> = self.connection().query(
             "select id, session, heard_of from (
                 select instances.id, instances.session, coalesce(heartbeats.beat_at, instances.beat_at) as heard_of,
                     (extract(epoch from clock_timestamp()) * 1000000)::bigint as now
@@ -351,21 +361,20 @@ impl Session {
         .bind(i64::try_from(LEASE.as_micros()).unwrap_or(i64::MAX))
         .bind(i64::from(LOCKS))
         .bind(i64::try_from(SILENCE.as_micros()).unwrap_or(i64::MAX))
-        .fetch_all(&mut self.connection)
-        .await
-        .map_err(failed)?;
+        .fetch_all()
+        .await?;
         for (id, session, heard_of) in expired {
             // An instance that was heard of meanwhile stays.
-            sqlx::query(
-                "delete from instances where id = $1 and session = $2
+            self.connection()
+                .query(
+                    "delete from instances where id = $1 and session = $2
                  and $3 = coalesce((select beat_at from heartbeats where instance = $1), beat_at)",
-            )
-            .bind(id)
-            .bind(session)
-            .bind(heard_of)
-            .execute(&mut self.connection)
-            .await
-            .map_err(failed)?;
+                )
+                .bind(id)
+                .bind(session)
+                .bind(heard_of)
+                .execute()
+                .await?;
         }
         Ok(())
     }

@@ -114,7 +114,7 @@ pub async fn forget(
         )
         .bind(time(before))
         .bind(count(limit))
-        .execute()
+        .count()
         .await?;
     connection.query(say).bind(None::<i64>).execute().await?;
     Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))

@@ -56,10 +56,8 @@ pub async fn put(
     call: &Call,
 ) -> Result<(), Fault> {
     let put = connection.query(&PUT).bind(chat.as_str()).bind(text(run.as_str()));
-    if Row::of(call)?.bind(put).execute().await? == 0 {
-        return Err(conflict(format!("call {} belongs to another run", call.id)));
-    }
-    Ok(())
+    let elsewhere = || conflict(format!("call {} belongs to another run", call.id));
+    Row::of(call)?.bind(put).execute_or(elsewhere()).await
 }
 
 /// Has an open run take over the calls of another one.

@@ -19,7 +19,10 @@ use crate::{
     error::{Fault, conflict},
 };
 
-/// Makes all of the changes, unless an earlier attempt at the same commit has made them. If it fails, the transaction has to be rolled back.
+/// Makes all of the changes. If it fails, or if the transaction does, that has to be rolled back.
+///
+/// # Errors
+/// Fails with [`StoreError::Fenced`] if the chat has another version than `from`: also if an earlier attempt at the same commit has made it.
 pub async fn make(
     transaction: &mut Connection<'_>,
     chat: &ChatId,
@@ -29,28 +32,29 @@ pub async fn make(
     changes: &[Change],
 ) -> Result<(), Fault> {
     let columns = ChatColumns::of(changes);
-    let (is_advanced, changes) = match (from, changes) {
+    let changes = match (from, changes) {
         (Version::NONE, [Change::CreateChat { owner, .. }, others @ ..]) => {
-            (chats::create(transaction, chat, to, owner, columns, at).await?, others)
+            chats::create(transaction, chat, to, owner, columns, at).await?;
+            others
         }
         (Version::NONE, _) => {
             return match chats::version(transaction, chat).await? {
-                Some(version) if version == to => Ok(()),
                 Some(_) => Err(StoreError::Fenced.into()),
                 None => Err(conflict("there is no such chat")),
             };
         }
         (from, changes) => {
             let news = changes.iter().any(Change::is_news).then_some(at);
-            (chats::advance(transaction, chat, from, to, news, columns).await?, changes)
+            chats::advance(transaction, chat, from, to, news, columns).await?;
+            changes
         }
     };
-    if !is_advanced {
-        let is_made = chats::version(transaction, chat).await? == Some(to);
-        return if is_made { Ok(()) } else { Err(StoreError::Fenced.into()) };
-    }
     for change in changes {
-        apply(transaction, chat, at, change, changes).await?;
+        if let Err(fault) = apply(transaction, chat, at, change, changes).await {
+            // What was sent before comes first, the version above all.
+            transaction.take_answers().await?;
+            return Err(fault);
+        }
     }
     Ok(())
 }

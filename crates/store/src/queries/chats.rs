@@ -88,7 +88,7 @@ pub struct ChatColumns<'a> {
     pub status: Option<&'a RunStatus>,
 }
 
-/// Makes the chat. Returns `false` if it is there already.
+/// Makes the chat. If it is there already, the transaction fails with [`StoreError::Fenced`].
 pub async fn create(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -96,7 +96,7 @@ pub async fn create(
     owner: &Owner,
     columns: ChatColumns<'_>,
     at: Timestamp,
-) -> Result<bool, Fault> {
+) -> Result<(), Fault> {
     let insert = connection
         .query(
             "insert into chats (id, fence, owner, bytes, created_at, updated_at,
@@ -108,10 +108,11 @@ pub async fn create(
         .bind(number(version)?)
         .bind(text(owner.as_str()))
         .bind(time(at));
-    Ok(columns.bind(insert)?.execute().await? > 0)
+    columns.bind(insert)?.execute_or(StoreError::Fenced.into()).await
 }
 
-/// Notes that the chat changes now, and changes these columns. Returns `false` if its version is another one or it is not there.
+/// Notes that the chat changes now, and changes these columns. If its version is another one or it is not there, the transaction fails with
+/// [`StoreError::Fenced`].
 pub async fn advance(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -119,7 +120,7 @@ pub async fn advance(
     to: Version,
     news: Option<Timestamp>,
     columns: ChatColumns<'_>,
-) -> Result<bool, Fault> {
+) -> Result<(), Fault> {
     let update = connection
         .query(
             "update chats set fence = $3, updated_at = coalesce($4, updated_at),
@@ -135,7 +136,7 @@ pub async fn advance(
         .bind(number(from)?)
         .bind(number(to)?)
         .bind(news.map(time));
-    Ok(columns.bind(update)?.execute().await? > 0)
+    columns.bind(update)?.execute_or(StoreError::Fenced.into()).await
 }
 
 /// Forgets the chat and returns true, unless its version is another one. Everything else of the chat goes with its row, by the foreign keys.
@@ -144,7 +145,7 @@ pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Ver
         .query("delete from chats where id = $1 and fence = $2")
         .bind(chat.as_str())
         .bind(number(version)?)
-        .execute()
+        .count()
         .await?;
     Ok(deleted == 1)
 }
@@ -168,7 +169,7 @@ pub async fn forget(
         )
         .bind(time(before))
         .bind(count(limit))
-        .execute()
+        .count()
         .await?;
     Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
 }

@@ -32,7 +32,7 @@ pub async fn take(
         )
         .bind(json(key)?)
         .bind(text(instance.as_str()))
-        .execute()
+        .count()
         .await?;
     if taken == 1 {
         return Ok(true);

@@ -16,12 +16,12 @@ use fermata_protocol::{ChatId, MessageId};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 use rusqlite::types::FromSql;
-use sqlx::{Decode, FromRow, Postgres, Row, Type, postgres::PgRow};
+use tokio_postgres::types::FromSqlOwned;
 
 use crate::{
     column::{count, json, read_json, read_name, read_time, time},
-    connection::{Connection, FromSqliteRow, row},
-    error::{Fault, failed},
+    connection::{Connection, FromRow, row},
+    error::Fault,
     text::{Text, text},
 };
 
@@ -165,7 +165,7 @@ pub async fn delete(transaction: &mut Connection<'_>, owner: &Owner) -> Result<u
     let delete = "delete from memory_events where owner = $1";
     transaction.query(delete).bind(text(owner.as_str())).execute().await?;
     let delete = "delete from memories where owner = $1";
-    let deleted = transaction.query(delete).bind(text(owner.as_str())).execute().await?;
+    let deleted = transaction.query(delete).bind(text(owner.as_str())).count().await?;
     Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
 }
 
@@ -202,7 +202,7 @@ pub async fn forget_events(
         )
         .bind(time(before))
         .bind(count(limit))
-        .execute()
+        .count()
         .await?;
     Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
 }
@@ -210,17 +210,14 @@ pub async fn forget_events(
 /// Waits until nobody else changes the owner's memories, and keeps others from it until the transaction ends. What is read afterwards is what
 /// the last one has left.
 async fn lock_owner(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
-    match transaction {
-        // A transaction that may write is the only one.
-        Connection::Sqlite(_) => {}
-        Connection::Postgres(connection) => {
-            sqlx::query("select pg_advisory_xact_lock($1, hashtext($2))")
-                .bind(OWNER_LOCKS)
-                .bind(text(owner.as_str()))
-                .execute(&mut **connection)
-                .await
-                .map_err(failed)?;
-        }
+    // In SQLite a transaction that may write is the only one.
+    if let Connection::Postgres(_) = transaction {
+        transaction
+            .query("select pg_advisory_xact_lock($1, hashtext($2))")
+            .bind(OWNER_LOCKS)
+            .bind(text(owner.as_str()))
+            .execute()
+            .await?;
     }
     Ok(())
 }
@@ -399,15 +396,13 @@ pub fn number(version: u64) -> Result<i64, StoreError> {
 
 // === impl MemoryAnd ===
 
-impl<'r, T: Decode<'r, Postgres> + Type<Postgres>> FromRow<'r, PgRow> for MemoryAnd<T> {
-    fn from_row(row: &'r PgRow) -> Result<Self, sqlx::Error> {
-        Ok(Self { memory: MemoryRow::from_row(row)?, value: row.try_get("value")? })
-    }
-}
-
-impl<T: FromSql> FromSqliteRow for MemoryAnd<T> {
+impl<T: FromSql + FromSqlOwned + Send> FromRow for MemoryAnd<T> {
     fn from_sqlite_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self { memory: MemoryRow::from_sqlite_row(row)?, value: row.get("value")? })
+    }
+
+    fn from_postgres_row(row: &tokio_postgres::Row) -> Result<Self, tokio_postgres::Error> {
+        Ok(Self { memory: MemoryRow::from_postgres_row(row)?, value: row.try_get("value")? })
     }
 }
 

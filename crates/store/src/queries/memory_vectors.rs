@@ -28,7 +28,7 @@ pub async fn put(
             .bind(text(&id.0))
             .bind(number(*version)?)
             .bind(text(model))
-            .execute()
+            .count()
             .await?;
         if embedded == 0 {
             continue;

@@ -60,7 +60,7 @@ pub async fn add(
         .bind(folded)
         .bind(time(note.created_at))
         .bind(count(most))
-        .execute()
+        .count()
         .await?;
     Ok(added == 1)
 }
@@ -98,7 +98,7 @@ pub async fn delete(connection: &mut Connection<'_>, owner: &Owner, id: &str) ->
         .query("delete from notes where owner = $1 and id = $2")
         .bind(text(owner.as_str()))
         .bind(text(id))
-        .execute()
+        .count()
         .await?;
     Ok(deleted == 1)
 }
@@ -106,6 +106,6 @@ pub async fn delete(connection: &mut Connection<'_>, owner: &Owner, id: &str) ->
 /// Deletes all notes of the owner. Returns the number of those.
 pub async fn delete_all(connection: &mut Connection<'_>, owner: &Owner) -> Result<usize, Fault> {
     let deleted =
-        connection.query("delete from notes where owner = $1").bind(text(owner.as_str())).execute().await?;
+        connection.query("delete from notes where owner = $1").bind(text(owner.as_str())).count().await?;
     Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
 }

@@ -126,8 +126,7 @@ pub async fn save(
         )
         .bind(chat.as_str())
         .bind(text(run.as_str()));
-    let saved = run_state.bind(update)?.execute().await?;
-    if saved == 0 { Err(not_open(run)) } else { Ok(()) }
+    run_state.bind(update)?.execute_or(not_open(run)).await
 }
 
 /// Puts the settings of a run, which are kept for as long as it is open.
@@ -137,7 +136,7 @@ pub async fn put_settings(
     run: &RunId,
     settings: &Value,
 ) -> Result<(), Fault> {
-    let put = connection
+    connection
         .query(
             "insert into run_settings (chat_id, run_id, settings)
              select chat_id, id, $3 from runs where chat_id = $1 and id = $2 and outcome is null
@@ -146,9 +145,8 @@ pub async fn put_settings(
         .bind(chat.as_str())
         .bind(text(run.as_str()))
         .bind(json(settings)?)
-        .execute()
-        .await?;
-    if put == 0 { Err(not_open(run)) } else { Ok(()) }
+        .execute_or(not_open(run))
+        .await
 }
 
 /// Saves the instance that owns the run from now on; `None` if none does.
@@ -159,7 +157,7 @@ pub async fn set_owner(
     owner: Option<&InstanceId>,
     attempts: u32,
 ) -> Result<(), Fault> {
-    let changed = connection
+    connection
         .query(
             "update runs set driver = $3, attempts = $4 where chat_id = $1 and id = $2 and outcome is null",
         )
@@ -167,9 +165,8 @@ pub async fn set_owner(
         .bind(text(run.as_str()))
         .bind(owner.map(|owner| text(owner.as_str())))
         .bind(i64::from(attempts))
-        .execute()
-        .await?;
-    if changed == 0 { Err(not_open(run)) } else { Ok(()) }
+        .execute_or(not_open(run))
+        .await
 }
 
 pub async fn append(
@@ -183,7 +180,7 @@ pub async fn append(
         return Ok(());
     }
     let first = i64::try_from(first).map_err(|_| conflict("no log is that long"))?;
-    let appended = connection
+    connection
         .query(
             "insert into run_chunks (chat_id, run_id, first, next, chunks)
              select chat_id, id, $3, $4, $5 from runs
@@ -195,12 +192,8 @@ pub async fn append(
         .bind(first)
         .bind(first.saturating_add(count(chunks.len())))
         .bind(sequence(chunks)?)
-        .execute()
-        .await?;
-    if appended == 0 {
-        return Err(conflict(format!("run {run} is not open, or its log has places at {first} already")));
-    }
-    Ok(())
+        .execute_or(conflict(format!("run {run} is not open, or its log has places at {first} already")))
+        .await
 }
 
 /// The run keeps its row and its calls; its log, state and settings go.
@@ -211,7 +204,7 @@ pub async fn close(
     outcome: &str,
     at: Timestamp,
 ) -> Result<(), Fault> {
-    let closed = connection
+    connection
         .query(
             "update runs set outcome = $3, ended_at = $4, state = null, expires_at = null, driver = null,
                 has_log = exists (
@@ -223,11 +216,8 @@ pub async fn close(
         .bind(text(run.as_str()))
         .bind(outcome)
         .bind(time(at))
-        .execute()
+        .execute_or(not_open(run))
         .await?;
-    if closed == 0 {
-        return Err(not_open(run));
-    }
     connection
         .query("delete from run_settings where chat_id = $1 and run_id = $2")
         .bind(chat.as_str())

@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::SqlStore;
 use crate::{
     backend::Backend,
+    postgres::Effect,
     queries::{memories, memory_vectors},
 };
 
@@ -34,7 +35,7 @@ impl Memories for SqlStore {
         }
         let changes = &changes;
         self.backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Once, |mut transaction| async move {
                 let outcomes =
                     memories::change(&mut transaction.get(), owner, at, changes.clone(), most).await?;
                 Ok((transaction, outcomes))
@@ -44,7 +45,7 @@ impl Memories for SqlStore {
 
     async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError> {
         self.backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Once, |mut transaction| async move {
                 let undone = memories::undo(&mut transaction.get(), owner, id, at).await?;
                 Ok((transaction, undone))
             })
@@ -54,7 +55,7 @@ impl Memories for SqlStore {
     async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
         let deleted = self
             .backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Once, |mut transaction| async move {
                 let deleted = memories::delete(&mut transaction.get(), owner).await?;
                 Ok((transaction, deleted))
             })
@@ -68,7 +69,7 @@ impl Memories for SqlStore {
             return Ok(());
         }
         self.backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Repeatable, |mut transaction| async move {
                 memories::note_recalled(&mut transaction.get(), owner, ids, at).await?;
                 Ok((transaction, ()))
             })
@@ -87,7 +88,7 @@ impl Memories for SqlStore {
             && let Some(pgvector) = &database.pgvector
             && pgvector.compares(vector.len())
         {
-            let nearest = database.retrying(|| async {
+            let nearest = database.retrying(Effect::Repeatable, || async {
                 let mut connection = database.pool.acquire().await?;
                 pgvector.nearest(&mut connection, owner, model, vector, limit).await
             });
@@ -114,7 +115,7 @@ impl Memories for SqlStore {
         vectors.iter().try_for_each(|of_memory| check_vector(&of_memory.vector))?;
         let vectors = vectors.as_slice();
         self.backend
-            .transact(|mut transaction| async move {
+            .transact(Effect::Repeatable, |mut transaction| async move {
                 memory_vectors::put(&mut transaction.get(), model, vectors).await?;
                 Ok((transaction, ()))
             })

@@ -54,6 +54,7 @@ mod odd_text;
 mod pgvector;
 mod plans;
 mod postgres;
+mod proxy;
 mod sqlite;
 mod summaries;
 mod test_database;

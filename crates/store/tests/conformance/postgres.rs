@@ -10,8 +10,14 @@ use fermata_store::{OpenError, OpenOptions};
 use fermata_tools::{CallState, ResourceKey};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Executor};
+use tokio_rustls::rustls::{ServerConfig, crypto::aws_lc_rs};
 
-use crate::{AnyStore, fixtures::*, test_database::TestDatabase};
+use crate::{
+    AnyStore,
+    fixtures::*,
+    proxy::{Withholding, with_tls},
+    test_database::TestDatabase,
+};
 
 /// Sessions of the store that wait for a lock.
 const WAITING: &str = "select count(*) from pg_stat_activity
@@ -311,6 +317,68 @@ async fn connections_that_were_ended_are_replaced() {
         end_all_sessions(&postgres).await;
         commit_at(&*store, &chat("a"), at(1), vec![put(user("1", "again"))]).await.unwrap();
     }
+    database.close().await;
+}
+
+/// The URL of the same database behind a proxy at this port, and where the server itself is.
+fn behind(url: &str, port: u16) -> String {
+    let (_, rest) = url.split_once('@').unwrap();
+    let (_, path) = rest.split_once('/').unwrap();
+    format!("postgres://postgres@127.0.0.1:{port}/{path}")
+}
+
+fn address(url: &str) -> String {
+    let (_, rest) = url.split_once('@').unwrap();
+    let (address, _) = rest.split_once('/').unwrap();
+    if address.contains(':') { address.to_owned() } else { format!("{address}:5432") }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_is_sent_as_a_whole_before_the_first_answer() {
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let proxy = Withholding::default();
+    let url = behind(&postgres.url, proxy.start(address(&postgres.url)).await) + "&sslmode=disable";
+    let database = fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap();
+    let store = &*database.store;
+    let turn =
+        |run: &str, id: &str| vec![put(user(id, "hello")), open(run), append(run, 1, &["1"]), close(run)];
+    let made = store.commit_next(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await.unwrap();
+    // The first time the statements are prepared.
+    let warm = store.commit_next(&chat("a"), made, at(1), turn("r1", "1")).await.unwrap();
+    proxy.withhold();
+    let version = store.commit_next(&chat("a"), warm, at(2), turn("r2", "2")).await.unwrap();
+    // As it was before, so the whole of it is refused.
+    proxy.withhold();
+    let fenced = store.commit_next(&chat("a"), warm, at(3), turn("r3", "3")).await;
+    assert_eq!(fenced, Err(StoreError::Fenced));
+    proxy.withhold();
+    let refused =
+        store.commit_next(&chat("a"), version, at(3), vec![put(user("3", "no")), close("r2")]).await;
+    assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
+    assert_eq!(store.messages(&chat("a")).await.unwrap().len(), 2);
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_reached_through_tls() {
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let folder = Folder::new();
+    let certified = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let root = folder.path().join("root.pem");
+    std::fs::write(&root, certified.cert.pem()).unwrap();
+    let key = certified.signing_key.serialize_der().try_into().unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certified.cert.der().clone()], key)
+        .unwrap();
+    let port = with_tls(config, address(&postgres.url)).await;
+    let url = format!("{}&sslmode=verify-full&sslrootcert={}", behind(&postgres.url, port), root.display());
+    let database = fermata_store::open(&url, &OpenOptions::default()).await.unwrap();
+    fill(&*database.store).await;
+    database.store.join(&instance("one")).await.unwrap();
+    assert_eq!(alive(&*database.store, "one").await, [instance("one")]);
     database.close().await;
 }
 

@@ -1,0 +1,54 @@
+//! The values that are bound to the parameters of a query. Both drivers know them.
+
+use rusqlite::ToSql;
+use tokio_postgres::types::{self, Type};
+
+use crate::{text::Text, vector::Vector};
+
+/// A value that columns of both databases take.
+pub trait Value: ToSql + Send {
+    /// The value as it is kept until PostgreSQL has answered.
+    type Owned: types::ToSql + Send + Sync + 'static;
+    /// PostgreSQL's type of the parameter.
+    const TYPE: Type;
+
+    fn into_owned(self) -> Self::Owned;
+}
+
+macro_rules! value {
+    ($value:ty, $type:ident) => {
+        impl Value for $value {
+            type Owned = Self;
+            const TYPE: Type = Type::$type;
+
+            fn into_owned(self) -> Self {
+                self
+            }
+        }
+    };
+}
+
+value!(bool, BOOL);
+value!(i32, INT4);
+value!(i64, INT8);
+value!(String, TEXT);
+value!(Text, TEXT);
+value!(Vector, FLOAT4_ARRAY);
+
+impl Value for &str {
+    type Owned = String;
+    const TYPE: Type = Type::TEXT;
+
+    fn into_owned(self) -> String {
+        self.to_owned()
+    }
+}
+
+impl<V: Value> Value for Option<V> {
+    type Owned = Option<V::Owned>;
+    const TYPE: Type = V::TYPE;
+
+    fn into_owned(self) -> Self::Owned {
+        self.map(V::into_owned)
+    }
+}
