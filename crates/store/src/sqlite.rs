@@ -231,6 +231,8 @@ async fn renew(connection: &mut Connection<'_>, instance: &InstanceId) -> Result
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use fermata_engine::store::{Change, ChatStore, Version};
     use fermata_protocol::{ChatId, MessageId, RunId, UiMessage};
     use fermata_tools::Owner;
@@ -416,6 +418,45 @@ mod tests {
 
     #[tokio::test]
     async fn commits_that_wait_are_written_to_the_disk_together_and_one_that_is_fenced_undoes_only_itself() {
+        a_group_is_written_together_but_for_one_that_is_fenced(async |database| {
+            let (end, holding) = hold(&database).await;
+            let end: Box<dyn FnOnce()> = Box::new(move || end.send(()).unwrap());
+            (end, holding)
+        })
+        .await;
+    }
+
+    /// All of them have no savepoint until one fails.
+    #[tokio::test]
+    async fn commits_behind_another_one_are_done_again_with_it_if_one_is_fenced() {
+        a_group_is_written_together_but_for_one_that_is_fenced(async |database| {
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            let (began, has_begun) = std::sync::mpsc::channel();
+            let (ended, times) = (Mutex::new(ended), Arc::new(AtomicUsize::new(0)));
+            let counted = times.clone();
+            let holding = tokio::spawn(async move {
+                let hold = move |_: &mut rusqlite::Connection| {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    let _ = began.send(());
+                    // The second time nobody is there to wait for.
+                    let _ = ended.lock().unwrap().recv();
+                    Ok(())
+                };
+                database.commit(hold).await.unwrap();
+                assert_eq!(times.load(Ordering::Relaxed), 2);
+            });
+            tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
+            let end: Box<dyn FnOnce()> = Box::new(move || drop(end));
+            (end, holding)
+        })
+        .await;
+    }
+
+    type Held = (Box<dyn FnOnce()>, tokio::task::JoinHandle<()>);
+
+    async fn a_group_is_written_together_but_for_one_that_is_fenced(
+        hold: impl AsyncFn(SqliteDatabase) -> Held,
+    ) {
         let file = std::env::temp_dir().join(format!("fermata-group-{}.db", uuid::Uuid::new_v4()));
         let (database, store) = opened(&format!("sqlite://{}", file.display())).await;
         let chats: Vec<_> = (0..20).map(|n| ChatId::new(format!("c{n}"))).collect();
@@ -423,7 +464,7 @@ mod tests {
             begin(&store, chat).await;
         }
         let before = commits_in_log(&file);
-        let (end, holding) = hold(&database).await;
+        let (end, holding) = hold(database.clone()).await;
         let commits: Vec<_> = chats
             .iter()
             .enumerate()
@@ -439,7 +480,7 @@ mod tests {
         while database.writer.waiting() < chats.len() {
             tokio::task::yield_now().await;
         }
-        end.send(()).unwrap();
+        end();
         for (n, commit) in commits.into_iter().enumerate() {
             let done = commit.await.unwrap();
             assert_eq!(done, if n == 7 { Err(StoreError::Fenced) } else { Ok(()) }, "{n}");

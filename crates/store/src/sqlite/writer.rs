@@ -1,7 +1,8 @@
 //! The connection that writes to a SQLite file, and the thread that owns it.
 //!
 //! All work that waits when a transaction begins is done in that transaction, one after the other, so the disk is synchronised once for all of
-//! it. Each piece of work has a savepoint.
+//! it. If some of it fails, which is rare, the transaction is undone, and all is done again, with a savepoint for each: for a savepoint, SQLite
+//! copies each page that is changed after it.
 //!
 //! The thread does commits to chats itself: each is handed over as a whole, so it costs two switches of threads, however many statements it
 //! has. For everything else the connection is lent.
@@ -57,7 +58,7 @@ struct WriterThread {
 }
 
 /// Work that the thread does itself, with everything that it needs.
-type OwnedWork = Box<dyn FnOnce(&mut rusqlite::Connection) -> Done + Send>;
+type OwnedWork = Box<dyn Fn(&mut rusqlite::Connection) -> Done + Send>;
 
 /// The outcome of work, or of its transaction. It says why it could not be done.
 type Done = Result<(), Fault>;
@@ -80,6 +81,14 @@ enum Job {
         /// Receives `true` if what the work has written is to be kept. If nothing is sent, the work is undone.
         is_kept: oneshot::Receiver<bool>,
     },
+}
+
+/// Work of the transaction that is under way.
+struct Member {
+    outcome: oneshot::Sender<Done>,
+    done: Done,
+    /// `None` if the connection was lent for it.
+    work: Option<OwnedWork>,
 }
 
 // === impl Writer ===
@@ -257,53 +266,107 @@ fn do_group(
     queue: &mut mpsc::Receiver<Work>,
 ) -> Option<rusqlite::Connection> {
     let connection = Arc::new(tokio::sync::Mutex::new(connection));
-    let mut in_turn = Arc::clone(&connection).blocking_lock_owned();
-    let mut outcomes = Vec::new();
-    let mut next = Some(first);
-    while let Some(Work { job, is_decided, outcome }) = next {
-        if !outcome.is_closed() && !is_decided.swap(true, Ordering::AcqRel) {
-            if let Err(fault) = execute(&in_turn, "savepoint work") {
-                outcomes.push((outcome, Ok(())));
-                return undo(outcomes, &fault);
-            }
-            let (is_kept, told) = match job {
-                Job::Owned(work) => {
-                    let done = catch_unwind(AssertUnwindSafe(|| work(&mut in_turn)));
-                    let done = done.unwrap_or_else(|_| Err(panicked()));
-                    (done.is_ok(), done)
-                }
-                Job::Lent { turn, is_kept } => {
-                    // If nobody waits for it any longer, it is back at once.
-                    drop(turn.send(in_turn));
-                    in_turn = Arc::clone(&connection).blocking_lock_owned();
-                    // If it fails, its sender knows why.
-                    (is_kept.blocking_recv().unwrap_or(false), Ok(()))
-                }
-            };
-            let end = if is_kept { "release work" } else { "rollback to work" };
-            if let Err(fault) = execute(&in_turn, end) {
-                if is_kept {
-                    outcomes.push((outcome, told));
-                } else {
-                    // Its own error is the cause.
-                    let _ = outcome.send(told);
-                }
-                return undo(outcomes, &fault);
-            }
-            outcomes.push((outcome, told));
+    let mut group = Vec::new();
+    if let Err(fault) = do_work(&connection, first, queue, &mut group) {
+        tracing::warn!("SQLite has ended a transaction by itself, so its connection is replaced");
+        for Member { outcome, done, .. } in group {
+            // Whoever has failed is the cause.
+            let undone = || Fault::Collided(StoreError::from(fault.clone()).to_string());
+            let _ = outcome.send(done.and_then(|()| Err(undone())));
         }
-        next = if outcomes.len() < GROUP { next_work(queue) } else { None };
+        return None;
     }
-    let committed = execute(&in_turn, "commit").map_err(|fault| match fault {
+    let committed = execute(&connection.blocking_lock(), "commit").map_err(|fault| match fault {
         Fault::NotWritten(_) => fault,
         // A commit that could not be made durable may be on the disk all the same.
         fault => StoreError::Unclear(StoreError::from(fault).to_string()).into(),
     });
-    drop(in_turn);
-    for (outcome, told) in outcomes {
-        let _ = outcome.send(committed.clone().and(told));
+    for Member { outcome, done, .. } in group {
+        let _ = outcome.send(committed.clone().and(done));
     }
     committed.ok().and_then(|()| Arc::into_inner(connection)).map(tokio::sync::Mutex::into_inner)
+}
+
+/// Does the first work and what waits behind it.
+///
+/// # Errors
+/// Fails if the transaction has.
+fn do_work(
+    connection: &Arc<tokio::sync::Mutex<rusqlite::Connection>>,
+    first: Work,
+    queue: &mut mpsc::Receiver<Work>,
+    group: &mut Vec<Member>,
+) -> Result<(), Fault> {
+    let mut in_turn = Arc::clone(connection).blocking_lock_owned();
+    // Until one fails that can be done again with all others.
+    let mut has_savepoints = false;
+    let mut next = Some(first);
+    while let Some(Work { job, is_decided, outcome }) = next {
+        if !outcome.is_closed() && !is_decided.swap(true, Ordering::AcqRel) {
+            // If work fails that was lent the connection, its sender knows why.
+            let mut member = Member { outcome, done: Ok(()), work: None };
+            match job {
+                Job::Owned(work) if has_savepoints => {
+                    member.work = Some(work);
+                    let done = do_in_savepoint(&mut in_turn, &mut member);
+                    group.push(member);
+                    done?;
+                }
+                Job::Owned(work) => {
+                    member.done = run(&work, &mut in_turn);
+                    let has_failed = member.done.is_err();
+                    member.work = Some(work);
+                    group.push(member);
+                    if has_failed {
+                        has_savepoints = true;
+                        execute(&in_turn, "rollback")?;
+                        execute(&in_turn, "begin immediate")?;
+                        for member in group.iter_mut() {
+                            do_in_savepoint(&mut in_turn, member)?;
+                        }
+                    }
+                }
+                Job::Lent { turn, is_kept } => {
+                    // Only its sender could do it again.
+                    has_savepoints = true;
+                    group.push(member);
+                    execute(&in_turn, "savepoint work")?;
+                    // If nobody waits for it any longer, it is back at once.
+                    drop(turn.send(in_turn));
+                    in_turn = Arc::clone(connection).blocking_lock_owned();
+                    let is_kept = is_kept.blocking_recv().unwrap_or(false);
+                    if let Err(fault) = end_savepoint(&in_turn, is_kept) {
+                        // Its own error is the cause.
+                        if let Some(Member { outcome, .. }) = group.pop_if(|_| !is_kept) {
+                            let _ = outcome.send(Ok(()));
+                        }
+                        return Err(fault);
+                    }
+                }
+            }
+        }
+        next = if group.len() < GROUP { next_work(queue) } else { None };
+    }
+    Ok(())
+}
+
+/// Does work such that it undoes only itself if it fails.
+///
+/// # Errors
+/// Fails if the transaction has.
+fn do_in_savepoint(connection: &mut rusqlite::Connection, member: &mut Member) -> Result<(), Fault> {
+    let Some(work) = &member.work else { return Ok(()) };
+    execute(connection, "savepoint work")?;
+    member.done = run(work, connection);
+    end_savepoint(connection, member.done.is_ok())
+}
+
+fn run(work: &OwnedWork, connection: &mut rusqlite::Connection) -> Done {
+    catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(panicked()))
+}
+
+fn end_savepoint(connection: &rusqlite::Connection, is_kept: bool) -> Done {
+    execute(connection, if is_kept { "release work" } else { "rollback to work" })
 }
 
 /// Returns the next work that waits. If none does, whoever is about to send some on this core goes first: one synchronisation with the disk
@@ -313,15 +376,6 @@ fn next_work(queue: &mut mpsc::Receiver<Work>) -> Option<Work> {
         thread::yield_now();
         queue.try_recv().ok()
     })
-}
-
-/// Tells that the transaction was undone for no fault of this work, and returns no connection.
-fn undo(outcomes: Vec<(oneshot::Sender<Done>, Done)>, fault: &Fault) -> Option<rusqlite::Connection> {
-    tracing::warn!("SQLite has ended a transaction by itself, so its connection is replaced");
-    for (outcome, _) in outcomes {
-        let _ = outcome.send(Err(Fault::Collided(StoreError::from(fault.clone()).to_string())));
-    }
-    None
 }
 
 fn panicked() -> Fault {
