@@ -22,10 +22,14 @@ pub async fn remove(connection: &mut Connection<'_>, instance: &InstanceId) -> R
 
 /// Releases the runs of the instance that wait.
 pub async fn release(connection: &mut Connection<'_>, instance: &InstanceId) -> Result<(), Fault> {
-    connection
-        .query("update runs set driver = null where driver = $1 and outcome is null and waiting")
-        .bind(text(instance.as_str()))
-        .execute()
-        .await?;
+    let release = connection.choose(RELEASE_IN_SQLITE, RELEASE_IN_POSTGRES);
+    connection.query(release).bind(text(instance.as_str())).execute().await?;
     Ok(())
 }
+
+// SQLite has no index by driver of runs that wait, because it has one instance, which releases them when it leaves. The index is that of open
+// runs.
+const RELEASE_IN_SQLITE: &str =
+    "update runs indexed by runs_open set driver = null where driver = $1 and outcome is null and waiting";
+const RELEASE_IN_POSTGRES: &str =
+    "update runs set driver = null where driver = $1 and outcome is null and waiting";

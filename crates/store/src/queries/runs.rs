@@ -103,8 +103,8 @@ pub async fn open(
     let insert = connection
         .query(
             "insert into runs (chat_id, id, state, expires_at, waiting, let_go, questions, driver, attempts,
-                message_id, started_at)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                message_id, started_at, owner)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (select owner from chats where id = $1))",
         )
         .bind(chat.as_str())
         .bind(text(run.as_str()));
@@ -180,19 +180,41 @@ pub async fn append(
         return Ok(());
     }
     let first = i64::try_from(first).map_err(|_| conflict("no log is that long"))?;
-    connection
-        .query(
+    let refused = || conflict(format!("run {run} is not open, or its log has places at {first} already"));
+    let append = match connection {
+        // An insert that reads the table to which it adds is done by way of a table of its own, so that is asked before.
+        Connection::Sqlite(_) => {
+            let next: Option<(i64,)> = connection
+                .query(
+                    "select coalesce((
+                        select next from run_chunks where chat_id = $1 and run_id = $2 order by first desc limit 1
+                     ), 1)
+                     from runs where chat_id = $1 and id = $2 and outcome is null",
+                )
+                .bind(chat.as_str())
+                .bind(text(run.as_str()))
+                .fetch_optional()
+                .await?;
+            if next.is_none_or(|(next,)| first < next) {
+                return Err(refused());
+            }
+            "insert into run_chunks (chat_id, run_id, first, next, chunks) values ($1, $2, $3, $4, $5)"
+        }
+        Connection::Postgres(_) => {
             "insert into run_chunks (chat_id, run_id, first, next, chunks)
              select chat_id, id, $3, $4, $5 from runs
              where chat_id = $1 and id = $2 and outcome is null and $3 >= coalesce(
-                (select next from run_chunks where chat_id = $1 and run_id = $2 order by first desc limit 1), 1)",
-        )
+                (select next from run_chunks where chat_id = $1 and run_id = $2 order by first desc limit 1), 1)"
+        }
+    };
+    connection
+        .query(append)
         .bind(chat.as_str())
         .bind(text(run.as_str()))
         .bind(first)
         .bind(first.saturating_add(count(chunks.len())))
         .bind(sequence(chunks)?)
-        .execute_or(conflict(format!("run {run} is not open, or its log has places at {first} already")))
+        .execute_or(refused())
         .await
 }
 
