@@ -51,7 +51,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0025_audit_events_by_owner"
     "0026_owners_of_runs"
     "0027_values_elsewhere"
-    "0028_fewer_indexes_of_runs"
+    "0028_less_to_write"
 );
 
 /// The migrations of a PostgreSQL database.

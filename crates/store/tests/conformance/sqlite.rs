@@ -11,7 +11,7 @@ use fermata_protocol::{AnswerTarget, Role, ToolCallId};
 use fermata_store::{OpenError, OpenOptions, SqlStore, open};
 use fermata_tools::CallState;
 use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
 
 pub async fn opened(folder: &Folder) -> SqlStore {
     SqlStore::open(&folder.url()).await.unwrap()
@@ -480,4 +480,22 @@ async fn a_file_is_migrated_once_and_only_when_wanted() {
     assert!(database.store.ready().await.is_err());
     execute(&folder, "delete from _sqlx_migrations where version = 7").await.unwrap();
     behind().await;
+}
+
+/// As one with a list of more than two values does, for each row.
+#[tokio::test]
+async fn no_check_fills_a_table_of_its_own() {
+    let folder = Folder::new();
+    SqlStore::open(&folder.url()).await.unwrap().close().await;
+    let mut connection = raw(&folder).await;
+    let tables: Vec<String> = sqlx::query_scalar("select name from sqlite_schema where type = 'table'")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    assert!(tables.iter().any(|table| table == "messages"), "{tables:?}");
+    for table in tables {
+        let explain = format!("explain insert into {table} default values");
+        let steps = sqlx::query(AssertSqlSafe(explain)).fetch_all(&mut connection).await.unwrap();
+        assert!(steps.iter().all(|step| step.get::<String, _>("opcode") != "OpenEphemeral"), "{table}");
+    }
 }
