@@ -27,24 +27,29 @@ impl ActiveRun {
         let window = self.window();
         // What is known of the user may have to be looked for again after a recovery.
         let is_recovery = matches!(event, Event::Resumed | Event::GivenUp | Event::Recollected(_));
-        let mut effects = Effects::default();
-        let mut next = Some(event);
-        while let Some(event) = next {
-            if self.run.makes_own_calls() {
-                // They are a step of their own, so they go by the newest rules.
-                self.use_policies(self.services.policies.current());
-            }
-            let context = context(&self.services, &self.policies, &self.toolbox, &self.record, window);
-            effects.append(self.run.apply(event, &context));
+        let mut effects = self.decide_event(event, window);
+        loop {
             // What was granted to calls that do not run after all is given back.
             let (run, execute) = (&self.run, &effects.after.execute);
             self.locks.retain(|call, _| execute.contains(call) || run.awaits_slot(call));
             self.slots.retain(|call, _| execute.contains(call));
-            next = self.next_at_once(&mut effects.before);
+            match self.next_at_once(&mut effects.before) {
+                Some(next) => effects.append(self.decide_event(next, window)),
+                None => break,
+            }
         }
         effects.commit.is_progress = self.run.is_progress(&effects, is_recovery);
         self.is_saved &= effects.commit.is_empty();
         effects
+    }
+
+    fn decide_event(&mut self, event: Event, window: Option<Window>) -> Effects {
+        if self.run.makes_own_calls() {
+            // They are a step of their own, so they go by the newest rules.
+            self.use_policies(self.services.policies.current());
+        }
+        let context = context(&self.services, &self.policies, &self.toolbox, &self.record, window);
+        self.run.apply(event, &context)
     }
 
     /// Begins the checks and the requests for locks that were asked for. Returns the next event, if results are there at once.

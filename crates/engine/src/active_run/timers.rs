@@ -22,7 +22,7 @@ use crate::{
     store::StoreError,
 };
 
-/// The time until the furthest deadline that is set. The monotonic clock may not reach further, so a later one is looked at again then.
+/// The time after which a run without a deadline is looked at again. The monotonic clock may not reach much further.
 pub(super) const FURTHEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The interval in which a run that is kept in memory for an endpoint is looked at again.
@@ -54,9 +54,12 @@ impl ActiveRun {
         self.set_timers();
         // Every timer is named here, in `next_deadline` and in `set_timers`, so that a new one does not compile until it is in all three.
         let Timers { hold, question, tools, editing } = &self.timers;
+        // The clocks are asked as rarely as possible, because this runs for each delta.
+        let now = Instant::now();
+        let is_over = |timer: &Timer| timer.ends().is_some_and(|ends| ends <= now);
         let (hold_is_over, question_is_over, tools_timed_out, editing_is_over) =
-            (hold.is_over(), question.is_over(), tools.is_over(), editing.is_over());
-        if self.model_deadline().is_some_and(|deadline| deadline <= Instant::now()) {
+            (is_over(hold), is_over(question), is_over(tools), is_over(editing));
+        if self.model_deadline().is_some_and(|deadline| deadline <= now) {
             let may_retry = match &self.step {
                 StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
                 StepWork::Request
@@ -77,7 +80,6 @@ impl ActiveRun {
         if question_is_over {
             return Box::pin(self.apply(Event::QuestionTimedOut)).await;
         }
-        // The clock is asked only if it matters, because this runs for each delta.
         if self.run.expiry().is_some() && self.run.is_expired(self.services.clock.reached()) {
             return Box::pin(self.apply(Event::Ended(Ending::Expired))).await;
         }
@@ -126,8 +128,7 @@ impl ActiveRun {
             self.run.expiry().map(|expires| instant_of(expires, self.services.clock.reached())),
             self.model_deadline(),
         ];
-        let furthest = Instant::now() + FURTHEST;
-        deadlines.into_iter().flatten().min().map_or(furthest, |deadline| deadline.min(furthest))
+        deadlines.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + FURTHEST)
     }
 
     fn set_timers(&mut self) {
@@ -154,11 +155,6 @@ impl Timer {
     /// Returns the moment of the deadline.
     pub fn ends(&self) -> Option<Instant> {
         self.0.map(|(_, ends)| ends)
-    }
-
-    /// Returns whether the deadline has passed.
-    pub fn is_over(&self) -> bool {
-        self.ends().is_some_and(|ends| ends <= Instant::now())
     }
 }
 

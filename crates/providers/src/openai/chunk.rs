@@ -13,21 +13,24 @@ use super::{
     surrogate_halves::repair,
 };
 
+/// A value that few chunks have. It is not a part of the chunk itself, which is moved several times for each delta.
+pub(super) type Rare = Option<Box<Value>>;
+
 /// The JSON of one event, or the one body of a server that does not stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Chunk {
     #[serde(deserialize_with = "read_list")]
     pub(super) choices: Vec<Choice>,
-    pub(super) usage: Option<Value>,
-    pub(super) error: Option<Value>,
+    pub(super) usage: Rare,
+    pub(super) error: Rare,
     /// `error` in vLLM's and Mistral's error objects, which are not wrapped in `error`; the next three fields are theirs too.
     pub(super) object: Text,
-    pub(super) message: Option<Value>,
-    pub(super) r#type: Option<Value>,
-    pub(super) code: Option<Value>,
+    pub(super) message: Rare,
+    pub(super) r#type: Rare,
+    pub(super) code: Rare,
     /// Groq puts the usage in here.
-    pub(super) x_groq: Option<Value>,
+    pub(super) x_groq: Rare,
 }
 
 /// One of the alternative answers; only one is ever asked for.
@@ -38,11 +41,11 @@ pub(super) struct Choice {
     pub(super) delta: Option<Delta>,
     /// This stands in the place of `delta` if the server does not stream.
     #[serde(deserialize_with = "read_object")]
-    pub(super) message: Option<Delta>,
+    pub(super) message: Option<Box<Delta>>,
     pub(super) finish_reason: Text,
     /// Moonshot puts the usage in here.
-    pub(super) usage: Option<Value>,
-    pub(super) error: Option<Value>,
+    pub(super) usage: Rare,
+    pub(super) error: Rare,
 }
 
 /// The text, reasoning and calls that came since the last chunk.
@@ -55,8 +58,8 @@ pub(super) struct Delta {
     pub(super) refusal: Text,
     #[serde(deserialize_with = "read_list")]
     pub(super) tool_calls: Vec<CallPiece>,
-    pub(super) images: Option<Value>,
-    pub(super) annotations: Option<Value>,
+    pub(super) images: Rare,
+    pub(super) annotations: Rare,
 }
 
 /// A piece of a call.
@@ -101,7 +104,7 @@ impl Chunk {
     pub(super) fn error(&self) -> Option<Value> {
         let in_choice = self.choices.iter().find_map(|choice| choice.error.as_ref());
         if let Some(error) = self.error.as_ref().or(in_choice) {
-            return Some(error.clone());
+            return Some(Value::clone(error));
         }
         if self.object.0 == "error" {
             return Some(json!({"message": self.message, "type": self.r#type, "code": self.code}));
@@ -112,8 +115,8 @@ impl Chunk {
     /// Returns the tokens of the step so far, if the chunk has them.
     pub(super) fn usage(&self) -> Option<Usage> {
         let groq = self.x_groq.as_ref().and_then(|x_groq| x_groq.get("usage"));
-        let moonshot = self.choices.iter().find_map(|choice| choice.usage.as_ref());
-        let counted = self.usage.as_ref().or(groq).or(moonshot)?.as_object()?;
+        let moonshot = self.choices.iter().find_map(|choice| choice.usage.as_deref());
+        let counted = self.usage.as_deref().or(groq).or(moonshot)?.as_object()?;
         let count = |name: &str| counted.get(name).and_then(Value::as_u64);
         let (input, output) = (count("prompt_tokens"), count("completion_tokens"));
         let total = count("total_tokens");

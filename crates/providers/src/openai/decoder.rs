@@ -70,7 +70,7 @@ impl Decoder {
         let Some(choice) = chunk.choices.into_iter().next() else {
             return Ok(None);
         };
-        if let Some(delta) = choice.delta.or(choice.message) {
+        if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {
             self.decode_delta(delta)?;
         }
         Ok(match choice.finish_reason.0.as_str() {
@@ -103,7 +103,7 @@ impl Decoder {
             }
         }
         // OpenRouter's image models draw images.
-        for image in delta.images.iter().filter_map(Value::as_array).flatten() {
+        for image in delta.images.iter().filter_map(|images| images.as_array()).flatten() {
             let url = image.pointer("/image_url/url").and_then(Value::as_str).unwrap_or_default();
             let head = url.strip_prefix("data:").and_then(|rest| rest.split_once([';', ',']));
             if let Some((media_type, _)) = head {
