@@ -10,7 +10,10 @@ mod scenes;
 mod summary;
 mod template;
 
-use std::{num::NonZeroU32, sync::Arc};
+use std::{
+    num::NonZeroU32,
+    sync::{Arc, LazyLock},
+};
 
 use async_trait::async_trait;
 use fermata_engine::{
@@ -29,7 +32,8 @@ const WORDS: usize = 3;
 /// The demo model.
 #[derive(Clone, Debug)]
 pub struct Demo {
-    scenes: Arc<Scenes>,
+    /// `None` for the built-in scenes.
+    scenes: Option<Arc<Scenes>>,
 }
 
 /// The reason why a file of scenes cannot be used: one line that names the file, the line and what is wrong there.
@@ -46,11 +50,9 @@ impl Demo {
     pub const CONTEXT: NonZeroU32 = NonZeroU32::new(8_000).expect("not zero");
 
     /// Returns the demo model with its built-in scenes.
-    ///
-    /// # Errors
-    /// Returns an error if the built-in scenes are not valid, which a test rules out.
-    pub fn new() -> Result<Self, SceneError> {
-        Ok(Self { scenes: Arc::new(Scenes::builtin().map_err(SceneError)?) })
+    #[must_use]
+    pub fn new() -> Self {
+        Self { scenes: None }
     }
 
     /// Returns the demo model with scenes from a TOML text, before the built-in ones unless the text leaves these out. `file` is the
@@ -59,7 +61,21 @@ impl Demo {
     /// # Errors
     /// Returns an error if the text is no valid TOML, or if a scene in it cannot be played.
     pub fn with_scenes(file: &str, text: &str) -> Result<Self, SceneError> {
-        Ok(Self { scenes: Arc::new(Scenes::read(file, text).map_err(SceneError)?) })
+        Ok(Self { scenes: Some(Arc::new(Scenes::read(file, text).map_err(SceneError)?)) })
+    }
+
+    /// Returns the scenes. The built-in ones are read when the model is asked for the first time, because to compile their patterns takes longer
+    /// than all else that a server does to start.
+    fn scenes(&self) -> &Scenes {
+        static BUILTIN: LazyLock<Scenes> =
+            LazyLock::new(|| Scenes::builtin().expect("a test checks the built-in scenes"));
+        self.scenes.as_deref().unwrap_or_else(|| &BUILTIN)
+    }
+}
+
+impl Default for Demo {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -78,7 +94,7 @@ impl Model for Demo {
             let events = [ModelEvent::Text(summary::summary(&request)), finished];
             return Ok(stream::iter(events.map(Ok)).boxed());
         }
-        let events: Vec<_> = reply::reply(&request, &self.scenes)
+        let events: Vec<_> = reply::reply(&request, self.scenes())
             .into_iter()
             .flat_map(|event| match event {
                 Ok(ModelEvent::Text(text)) => {
@@ -90,7 +106,7 @@ impl Model for Demo {
                 whole => vec![whole],
             })
             .collect();
-        let pace = self.scenes.pace();
+        let pace = self.scenes().pace();
         let paced = stream::iter(events.into_iter().enumerate()).then(move |(place, event)| async move {
             if place > 0 && !pace.is_zero() {
                 tokio::time::sleep(pace).await;

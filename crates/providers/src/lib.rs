@@ -64,7 +64,7 @@ impl Provider {
         let base_url = base_url.filter(|url| !url.trim().is_empty());
         let api_key = api_key.filter(|key| !key.expose_secret().trim().is_empty());
         if base_url.is_none() && api_key.is_none() {
-            return Ok(Self::Demo(Demo::new()?));
+            return Ok(Self::Demo(Demo::new()));
         }
         let model = model
             .filter(|name| !name.trim().is_empty())

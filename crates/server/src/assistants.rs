@@ -49,7 +49,7 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
     let names_demo =
         |assistant: &AssistantSettings| assistant.models.iter().flatten().any(|name| name == Demo::NAME);
     if !models.contains_key(Demo::NAME) && config.assistants.values().any(names_demo) {
-        let demo = fermata_providers::build(Provider::Demo(Demo::new()?))?;
+        let demo = fermata_providers::build(Provider::Demo(Demo::new()))?;
         models.insert(Demo::NAME.to_owned(), ModelChoice::of(demo));
     }
     for (name, settings) in &config.models {

@@ -55,7 +55,7 @@ fn answered(said: &str, answers: &[(&str, Value, &str)]) -> ModelRequest {
 
 /// What is played, in one line: reasoning, text and calls.
 fn played(request: &ModelRequest, demo: &Demo) -> String {
-    let events = reply::reply(request, &demo.scenes).into_iter().map(|event| match event {
+    let events = reply::reply(request, demo.scenes()).into_iter().map(|event| match event {
         Ok(ModelEvent::Text(text) | ModelEvent::Reasoning(text)) => format!("{text} "),
         Ok(ModelEvent::CallStart { tool, .. }) => format!("{tool} "),
         Ok(ModelEvent::CallDelta { arguments, .. }) => format!("{arguments} "),
@@ -68,11 +68,11 @@ fn played(request: &ModelRequest, demo: &Demo) -> String {
 }
 
 fn says(said: &str) -> String {
-    played(&asked(said, tools()), &Demo::new().unwrap())
+    played(&asked(said, tools()), &Demo::new())
 }
 
 fn tells(said: &str, tool: &str, input: Value, result: &str) -> String {
-    played(&answered(said, &[(tool, input, result)]), &Demo::new().unwrap())
+    played(&answered(said, &[(tool, input, result)]), &Demo::new())
 }
 
 #[test]
@@ -191,13 +191,13 @@ fn all_tools() -> Vec<ModelTool> {
 
 /// Plays a message to its end, with these results of each tool, and returns the calls of each step and the last words.
 fn played_to_the_end(said: &str, tools: &[ModelTool], result: impl Fn(&str) -> String) -> Vec<String> {
-    let demo = Demo::new().unwrap();
+    let demo = Demo::new();
     let mut request = asked(said, tools.to_vec());
     let mut steps = Vec::new();
     loop {
         steps.push(played(&request, &demo));
         let mut calls = Vec::new();
-        for event in reply::reply(&request, &demo.scenes) {
+        for event in reply::reply(&request, demo.scenes()) {
             match event.unwrap() {
                 ModelEvent::CallStart { tool, .. } => {
                     let id = format!("{}_{}", steps.len(), calls.len());
@@ -267,13 +267,13 @@ fn failures_and_guesses_have_scenes() {
         ("book a table", r#"ask_user {"questions":[{"id":"day","question":"For which day?""#),
         ("ask me something", r#"ask_user {"questions":"#),
     ] {
-        let played = played(&asked(said, all_tools()), &Demo::new().unwrap());
+        let played = played(&asked(said, all_tools()), &Demo::new());
         assert!(played.contains(call), "{said}: {played}");
     }
     let told = |said: &str, tool: &str, result: &str| {
         let mut request = answered(said, &[(tool, json!({}), result)]);
         request.tools = all_tools();
-        played(&request, &Demo::new().unwrap())
+        played(&request, &Demo::new())
     };
     let found = told("ask the busy service", "busy_search", r#"{"found":["tea"]}"#);
     assert!(found.contains("the third time there was an answer"), "{found}");
@@ -401,7 +401,7 @@ fn several_results_are_told_together() {
     let answers =
         [("get_weather", json!({}), "sun"), ("write_note", json!({"title": "t", "body": "b"}), "Denied: no")];
     assert_eq!(
-        played(&answered("do everything", &answers), &Demo::new().unwrap()),
+        played(&answered("do everything", &answers), &Demo::new()),
         "`get_weather` gave: sun\n\n`write_note` was denied, so I left it. I was told: Denied: no"
     );
 }
@@ -434,10 +434,10 @@ fn a_tool_that_is_not_offered_is_neither_called_nor_suggested() {
         "where am I",
         "hi",
     ] {
-        let events = reply::reply(&asked(said, vec![]), &Demo::new().unwrap().scenes);
+        let events = reply::reply(&asked(said, vec![]), Demo::new().scenes());
         assert!(events.iter().all(|event| !matches!(event, Ok(ModelEvent::CallStart { .. }))), "{said}");
     }
-    let alone = |said| played(&asked(said, vec![]), &Demo::new().unwrap());
+    let alone = |said| played(&asked(said, vec![]), &Demo::new());
     assert_eq!(
         alone("x"),
         "I am a script, not a language model. Try: `think about tea` or `tell me a long story`."
@@ -453,7 +453,7 @@ fn a_tool_that_is_not_offered_is_neither_called_nor_suggested() {
 fn a_tool_of_a_page_is_called_by_name_with_an_input_from_its_schema() {
     let schema = json!({"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}});
     assert_eq!(
-        played(&asked("use Get_Weather", vec![tool("get_weather", schema)]), &Demo::new().unwrap()),
+        played(&asked("use Get_Weather", vec![tool("get_weather", schema)]), &Demo::new()),
         r#"Calling `Get_Weather` with an input made up from its schema. get_weather {"city":"a city from the demo"}"#
     );
 }
@@ -462,7 +462,7 @@ fn a_tool_of_a_page_is_called_by_name_with_an_input_from_its_schema() {
 fn a_tool_choice_is_obeyed() {
     let with = |choice, said| {
         let request = ModelRequest { tool_choice: Some(choice), ..asked(said, tools()) };
-        played(&request, &Demo::new().unwrap())
+        played(&request, &Demo::new())
     };
     let forbidden = "I would call a tool for that, but was told to call none.";
     assert_eq!(with(ToolChoice::None, "what time is it"), forbidden);
@@ -474,7 +474,7 @@ fn a_tool_choice_is_obeyed() {
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_streams_in_several_deltas_and_finishes_last_with_usage() {
-    let demo = Demo::new().unwrap();
+    let demo = Demo::new();
     let request = asked("hi", tools());
     let whole = played(&request, &demo);
     let events: Vec<_> = demo.stream(request).await.unwrap().map(Result::unwrap).collect().await;
@@ -507,7 +507,7 @@ fn pieces_are_a_few_words_in_either_language_and_lose_nothing() {
 async fn a_story_takes_long_enough_to_be_stopped_and_a_sentence_does_not_take_long() {
     let takes = async |said: &str| {
         let begun = tokio::time::Instant::now();
-        let _ = Demo::new().unwrap().stream(asked(said, tools())).await.unwrap().count().await;
+        let _ = Demo::new().stream(asked(said, tools())).await.unwrap().count().await;
         begun.elapsed()
     };
     for said in ["tell me a long story", "讲一个长故事"] {
