@@ -15,7 +15,7 @@ import { freePort } from './ports.mjs';
  */
 
 /** PostgreSQL's simple query that ends a transaction. */
-const COMMIT = /Q\0\0\0[^]COMMIT\0/;
+const COMMIT = /Q\0\0\0[^]commit\0/i;
 
 export class Link {
   /** @type {Set<Pair>} */

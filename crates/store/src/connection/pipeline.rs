@@ -89,7 +89,7 @@ impl Pipeline {
     /// # Errors
     /// Returns [`Fault::Lost`] if the server may have committed, and has not said so.
     pub async fn commit(&mut self) -> Result<(), Fault> {
-        let committed = self.send_statement("commit");
+        let committed = self.send_statement("COMMIT");
         let done = self.take_answers().await;
         let committed = committed.await;
         self.state = State::Idle;

@@ -41,7 +41,7 @@ impl Withholding {
         tokio::spawn(async move {
             let mut bytes = vec![0; 65_536];
             while let Ok(length @ 1..) = from_client.read(&mut bytes).await {
-                if bytes[..length].windows(7).any(|word| word == b"commit\0") {
+                if bytes[..length].windows(7).any(|word| word == b"COMMIT\0") {
                     withholds.send_replace(false);
                 }
                 if to_server.write_all(&bytes[..length]).await.is_err() {
