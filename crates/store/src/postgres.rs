@@ -54,6 +54,9 @@ pub enum Effect {
 
 impl PostgresDatabase {
     /// Runs queries outside of a transaction.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Unclear`] if the connection has ended before an answer came, and the queries cannot be repeated.
     pub async fn run<T, W>(
         &self,
         effect: Effect,
@@ -64,7 +67,10 @@ impl PostgresDatabase {
     {
         self.retrying(effect, || async {
             let pipeline = self.pool.acquire().await?;
-            work(PooledConnection::Postgres(pipeline)).await
+            work(PooledConnection::Postgres(pipeline)).await.map_err(|fault| match fault {
+                Fault::Lost(text) if effect == Effect::Once => StoreError::Unclear(text).into(),
+                fault => fault,
+            })
         })
         .await
     }

@@ -6,7 +6,7 @@ use fermata_engine::{
     Store,
     store::{InstanceId, StoreError, Version},
 };
-use fermata_store::{OpenError, OpenOptions};
+use fermata_store::{OpenError, OpenOptions, WriteNoteError};
 use fermata_tools::{CallState, ResourceKey};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -356,6 +356,30 @@ async fn a_commit_is_sent_as_a_whole_before_the_first_answer() {
         store.commit_next(&chat("a"), version, at(3), vec![put(user("3", "no")), close("r2")]).await;
     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
     assert_eq!(store.messages(&chat("a")).await.unwrap().len(), 2);
+    database.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_lost_its_answer_is_repeated_if_it_can_be_and_unclear_otherwise() {
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let proxy = Withholding::default();
+    let url = behind(&postgres.url, proxy.start(address(&postgres.url)).await) + "&sslmode=disable";
+    let database = fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap();
+    let (store, notes) = (&*database.store, &database.notes);
+    let made = store.commit_next(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await.unwrap();
+    // The first time the statements are prepared.
+    let warm = store.commit_next(&chat("a"), made, at(1), vec![put(user("1", "one"))]).await.unwrap();
+    assert_eq!(store.messages(&chat("a")).await.unwrap().len(), 1);
+    let write = async |id| notes.write(id, &alice(), "title", "body", at(0), 9).await;
+    proxy.lose_next_answer();
+    store.commit_next(&chat("a"), warm, at(2), vec![put(user("2", "two"))]).await.unwrap();
+    proxy.lose_next_answer();
+    assert_eq!(store.messages(&chat("a")).await.unwrap().len(), 2);
+    write("n1").await.unwrap();
+    proxy.lose_next_answer();
+    let unclear = write("n2").await;
+    assert!(matches!(unclear, Err(WriteNoteError::Store(StoreError::Unclear(_)))), "{unclear:?}");
+    assert_eq!(notes.search(&alice(), "", 9).await.unwrap().len(), 2, "it was written all the same");
     database.close().await;
 }
 

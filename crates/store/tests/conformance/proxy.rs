@@ -1,6 +1,12 @@
 //! What stands between a store and its PostgreSQL.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{
+    net::Ipv4Addr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
@@ -13,6 +19,7 @@ use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 #[derive(Clone, Default)]
 pub struct Withholding {
     withholds: Arc<watch::Sender<bool>>,
+    loses: Arc<AtomicBool>,
 }
 
 impl Withholding {
@@ -34,6 +41,11 @@ impl Withholding {
         self.withholds.send_replace(true);
     }
 
+    /// Ends the connection instead of passing the next answer on.
+    pub fn lose_next_answer(&self) {
+        self.loses.store(true, Ordering::SeqCst);
+    }
+
     async fn pass_on(self, client: TcpStream, server: String) {
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_server, mut to_server) = TcpStream::connect(server).await.unwrap().into_split();
@@ -51,6 +63,9 @@ impl Withholding {
         });
         let mut bytes = vec![0; 65_536];
         while let Ok(length @ 1..) = from_server.read(&mut bytes).await {
+            if self.loses.swap(false, Ordering::SeqCst) {
+                break;
+            }
             is_withheld.wait_for(|is_withheld| !is_withheld).await.unwrap();
             if to_client.write_all(&bytes[..length]).await.is_err() {
                 break;
