@@ -76,12 +76,6 @@ export function scenario(name, { versions = VERSIONS, skip, todo, ...options }, 
 }
 
 /**
- * As for the pages: on a machine that others use, too, a scenario may have one more try, and the report names
- * it.
- */
-const TRIES = process.env.CI === undefined ? 1 : 2;
-
-/**
  * Makes a world, lets something happen in it, and judges it.
  *
  * @template T
@@ -92,18 +86,6 @@ const TRIES = process.env.CI === undefined ? 1 : 2;
  * @returns {Promise<{ world: World, outcome: T }>} the world as it was left, and what the body has to say
  */
 export async function playOut(client, options, body, context) {
-  for (let tries = 1; ; tries += 1) {
-    try {
-      return await playOnce(client, options, body, context);
-    } catch (error) {
-      if (tries === TRIES) throw error;
-      context.diagnostic(`ONE MORE TRY after: ${error instanceof Error ? error.stack : error}`);
-    }
-  }
-}
-
-/** @type {typeof playOut} */
-async function playOnce(client, options, body, context) {
   const world = await World.create(client, options);
   try {
     const outcome = await body(world);

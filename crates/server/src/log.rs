@@ -19,8 +19,8 @@ use tracing_subscriber::{
     },
 };
 
-/// The log targets of the libraries that connect to model providers and MCP servers.
-const SILENCED: [&str; 2] = ["async_openai", "rmcp"];
+/// The log targets of the libraries that connect to model providers, MCP servers and PostgreSQL.
+const SILENCED: [&str; 4] = ["async_openai", "rmcp", "tokio_postgres", "deadpool.postgres"];
 
 /// Starts logging to the standard error, as lines for people or as JSON objects for programs.
 pub fn begin(format: LogFormat) {
@@ -37,7 +37,8 @@ pub fn begin(format: LogFormat) {
 
 /// Returns the filter that `RUST_LOG` sets, or `info` if it sets none.
 ///
-/// The libraries in [`SILENCED`] log responses, which may contain keys and texts of people, so they are silent unless the filter names them.
+/// The libraries in [`SILENCED`] log responses and the values of statements, which may contain keys and texts of people, or each connection
+/// that ends. So they are silent unless the filter names them.
 fn filter(requested: Option<&str>) -> EnvFilter {
     let mut filter = match requested {
         Some(text) if !text.trim().is_empty() && EnvFilter::try_new(text).is_ok() => text.to_owned(),
@@ -106,6 +107,11 @@ mod tests {
     fn enabled(requested: Option<&str>) -> (bool, bool) {
         let log = tracing_subscriber::registry().with(filter(requested));
         tracing::subscriber::with_default(log, || {
+            assert!(
+                !tracing::enabled!(target: "tokio_postgres::query", tracing::Level::DEBUG),
+                "{requested:?}"
+            );
+            assert!(!tracing::enabled!(target: "deadpool.postgres", tracing::Level::WARN), "{requested:?}");
             (
                 tracing::enabled!(target: "fermata_server::error", tracing::Level::INFO),
                 tracing::enabled!(target: "async_openai::client", tracing::Level::ERROR),

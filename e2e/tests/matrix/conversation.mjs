@@ -236,9 +236,11 @@ export const limits = {
           () => page.calls.some(({ state }) => state === 'approval-requested') || page.errors.length > 0,
           'a question or an error',
         );
-        const [{ id: toolCallId }] = /** @type {[{ id: string }]} */ (
-          /** @type {unknown} */ (await world.pending())
-        );
+        // A client that has failed already, at an earlier chunk of the call, may be ahead of the question.
+        const toolCallId = await until(async () => {
+          const [question] = /** @type {{ id: string }[]} */ (/** @type {unknown} */ (await world.pending()));
+          return question?.id;
+        }, 'the question among those that wait');
         await world.answer({ toolCallId, approved: true });
         await page.settles();
         await until(
