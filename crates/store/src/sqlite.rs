@@ -529,6 +529,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_has_failed_in_a_transaction_that_sqlite_has_ended_is_looked_at_again() {
+        let (database, _, _) = in_memory().await;
+        let (end, holding) = hold(&database).await;
+        let times = Arc::new(AtomicUsize::new(0));
+        let refused = {
+            let (database, times) = (database.clone(), times.clone());
+            let refuses = move |_: &mut rusqlite::Connection| {
+                times.fetch_add(1, Ordering::Relaxed);
+                Err(crate::error::conflict("by what it has read"))
+            };
+            tokio::spawn(async move { database.commit(refuses).await })
+        };
+        while database.writer.waiting() < 1 {
+            tokio::task::yield_now().await;
+        }
+        let ending = {
+            let database = database.clone();
+            let ends_it = async |turn: Turn| {
+                turn.execute_batch("rollback").map_err(failed_in_sqlite)?;
+                Err::<(), _>(Fault::NotWritten("the disk is full".into()))
+            };
+            tokio::spawn(async move { database.write(ends_it).await })
+        };
+        while database.writer.waiting() < 2 {
+            tokio::task::yield_now().await;
+        }
+        end.send(()).unwrap();
+        assert!(matches!(refused.await.unwrap(), Err(StoreError::Conflict(_))));
+        assert!(times.load(Ordering::Relaxed) >= 2, "what it had read the first time was undone");
+        assert!(ending.await.unwrap().is_err());
+        holding.await.unwrap();
+    }
+
+    #[tokio::test]
     async fn a_commit_that_panics_is_undone_and_the_thread_goes_on() {
         let (database, store, chat) = in_memory().await;
         let panics = |connection: &mut rusqlite::Connection| {

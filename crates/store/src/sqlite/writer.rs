@@ -83,7 +83,14 @@ enum Job {
     },
 }
 
-/// Work of the transaction that is under way.
+/// The work of the transaction that is under way.
+#[derive(Default)]
+struct Group {
+    members: Vec<Member>,
+    /// The index of the member that was begun last.
+    at_work: usize,
+}
+
 struct Member {
     outcome: oneshot::Sender<Done>,
     done: Done,
@@ -266,13 +273,13 @@ fn do_group(
     queue: &mut mpsc::Receiver<Work>,
 ) -> Option<rusqlite::Connection> {
     let connection = Arc::new(tokio::sync::Mutex::new(connection));
-    let mut group = Vec::new();
+    let mut group = Group::default();
     if let Err(fault) = do_work(&connection, first, queue, &mut group) {
         tracing::warn!("SQLite has ended a transaction by itself, so its connection is replaced");
-        for Member { outcome, done, .. } in group {
-            // Whoever has failed is the cause.
-            let undone = || Fault::Collided(StoreError::from(fault.clone()).to_string());
-            let _ = outcome.send(done.and_then(|()| Err(undone())));
+        for (index, Member { outcome, done, .. }) in group.members.into_iter().enumerate() {
+            let undone = Err(Fault::Collided(StoreError::from(fault.clone()).to_string()));
+            // The one that was at work is the cause if it has failed. What others have read was undone, so they have to look again.
+            let _ = outcome.send(if index == group.at_work { done.and(undone) } else { undone });
         }
         return None;
     }
@@ -281,7 +288,7 @@ fn do_group(
         // A commit that could not be made durable may be on the disk all the same.
         fault => StoreError::Unclear(StoreError::from(fault).to_string()).into(),
     });
-    for Member { outcome, done, .. } in group {
+    for Member { outcome, done, .. } in group.members {
         let _ = outcome.send(committed.clone().and(done));
     }
     committed.ok().and_then(|()| Arc::into_inner(connection)).map(tokio::sync::Mutex::into_inner)
@@ -295,7 +302,7 @@ fn do_work(
     connection: &Arc<tokio::sync::Mutex<rusqlite::Connection>>,
     first: Work,
     queue: &mut mpsc::Receiver<Work>,
-    group: &mut Vec<Member>,
+    group: &mut Group,
 ) -> Result<(), Fault> {
     let mut in_turn = Arc::clone(connection).blocking_lock_owned();
     // Until one fails that can be done again with all others.
@@ -305,23 +312,25 @@ fn do_work(
         if !outcome.is_closed() && !is_decided.swap(true, Ordering::AcqRel) {
             // If work fails that was lent the connection, its sender knows why.
             let mut member = Member { outcome, done: Ok(()), work: None };
+            group.at_work = group.members.len();
             match job {
                 Job::Owned(work) if has_savepoints => {
                     member.work = Some(work);
                     let done = do_in_savepoint(&mut in_turn, &mut member);
-                    group.push(member);
+                    group.members.push(member);
                     done?;
                 }
                 Job::Owned(work) => {
                     member.done = run(&work, &mut in_turn);
                     let has_failed = member.done.is_err();
                     member.work = Some(work);
-                    group.push(member);
+                    group.members.push(member);
                     if has_failed {
                         has_savepoints = true;
                         execute(&in_turn, "rollback")?;
                         execute(&in_turn, "begin immediate")?;
-                        for member in group.iter_mut() {
+                        for (index, member) in group.members.iter_mut().enumerate() {
+                            group.at_work = index;
                             do_in_savepoint(&mut in_turn, member)?;
                         }
                     }
@@ -329,7 +338,7 @@ fn do_work(
                 Job::Lent { turn, is_kept } => {
                     // Only its sender could do it again.
                     has_savepoints = true;
-                    group.push(member);
+                    group.members.push(member);
                     execute(&in_turn, "savepoint work")?;
                     // If nobody waits for it any longer, it is back at once.
                     drop(turn.send(in_turn));
@@ -337,7 +346,7 @@ fn do_work(
                     let is_kept = is_kept.blocking_recv().unwrap_or(false);
                     if let Err(fault) = end_savepoint(&in_turn, is_kept) {
                         // Its own error is the cause.
-                        if let Some(Member { outcome, .. }) = group.pop_if(|_| !is_kept) {
+                        if let Some(Member { outcome, .. }) = group.members.pop_if(|_| !is_kept) {
                             let _ = outcome.send(Ok(()));
                         }
                         return Err(fault);
@@ -345,7 +354,7 @@ fn do_work(
                 }
             }
         }
-        next = if group.len() < GROUP { next_work(queue) } else { None };
+        next = if group.members.len() < GROUP { next_work(queue) } else { None };
     }
     Ok(())
 }
