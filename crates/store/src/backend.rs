@@ -95,7 +95,7 @@ impl Backend {
 
     /// Runs queries that write in one transaction, which is handed in and, unless they fail, given back to be committed.
     ///
-    /// An `effect` that is [`Effect::Repeatable`] is that of work which finds that it was done.
+    /// Work whose effect is [`Effect::Repeatable`] may be done again after it was committed.
     ///
     /// # Errors
     /// Returns [`StoreError::Unclear`] if the database may have heard that it is to commit, and has not said that it has done so.

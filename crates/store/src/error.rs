@@ -5,6 +5,9 @@ use std::error::Error;
 use fermata_engine::store::StoreError;
 use sqlx::error::DatabaseError;
 
+/// The reason for which a value cannot be written to a column or read from it, as the drivers have it.
+pub type BoxError = Box<dyn Error + Sync + Send>;
+
 /// The reason for which a query failed.
 #[derive(Clone, Debug)]
 pub enum Fault {

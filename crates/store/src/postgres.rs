@@ -41,7 +41,7 @@ pub struct PostgresDatabase {
     pub pgvector: Option<Arc<Pgvector>>,
 }
 
-/// How often something may be done.
+/// Says how often work may be done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// Once. It is done again only if it was surely not done.

@@ -10,8 +10,7 @@ use rusqlite::{
 };
 use tokio_postgres::types::{self, IsNull, Type, accepts, to_sql_checked};
 
-/// The reason for which a value cannot be written or read.
-type BoxError = Box<dyn std::error::Error + Sync + Send>;
+use crate::error::BoxError;
 
 /// A text in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]

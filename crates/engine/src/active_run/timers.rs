@@ -22,7 +22,7 @@ use crate::{
     store::StoreError,
 };
 
-/// The time after which a run without a deadline is looked at again. The monotonic clock may not reach much further.
+/// The time after which a run without a deadline is looked at again.
 pub(super) const FURTHEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The interval in which a run that is kept in memory for an endpoint is looked at again.

@@ -149,7 +149,7 @@ fn the_wire_needs_no_runtime() {
 fn the_lower_crates_know_http_and_sql_only_as_ports() {
     assert_never_needs(
         &["fermata-protocol", "fermata-tools", "fermata-engine"],
-        &["axum", "hyper", "reqwest", "sqlx", "async-openai"],
+        &["axum", "hyper", "reqwest", "sqlx", "rusqlite", "tokio-postgres", "async-openai"],
     );
 }
 
@@ -167,7 +167,7 @@ fn only_its_own_crate_knows_mcp() {
 
 #[test]
 fn mcp_needs_no_http_server_and_no_sql() {
-    assert_never_needs(&["fermata-mcp"], &["axum", "sqlx", "async-openai"]);
+    assert_never_needs(&["fermata-mcp"], &["axum", "sqlx", "rusqlite", "tokio-postgres", "async-openai"]);
 }
 
 #[test]

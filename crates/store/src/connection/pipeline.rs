@@ -31,7 +31,7 @@ pub struct Pipeline {
     state: State,
 }
 
-/// What the server and this end agree on.
+/// Says what is still expected from the server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Nothing is expected from the server.

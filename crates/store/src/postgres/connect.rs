@@ -1,4 +1,4 @@
-//! How a connection to PostgreSQL is opened.
+//! Opens connections to PostgreSQL.
 //!
 //! sqlx reads the URL, the variables of the environment and the file of passwords, because it opens the connection that migrates. All
 //! others are opened with the same options by tokio-postgres, which can send a query before the one before it was answered.

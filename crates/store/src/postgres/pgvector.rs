@@ -116,7 +116,9 @@ async fn build_index(options: &PgConnectOptions, schema: &str, dimensions: usize
         .await?;
     if is_mine {
         let index = index_name(dimensions);
-        match find_index(&mut connection, &index).await? {
+        let found: Option<(String, bool)> =
+            sqlx::query_as(FIND_INDEX).bind(&index).fetch_optional(&mut connection).await?;
+        match found {
             Some((_, true)) => return connection.close().await,
             Some((leftover, false)) => {
                 let drop = format!("drop index concurrently {leftover}");
@@ -135,23 +137,10 @@ async fn build_index(options: &PgConnectOptions, schema: &str, dimensions: usize
     connection.close().await
 }
 
-/// Finds whether an index was finished, by its name.
-const IS_FINISHED: &str = "select indisvalid from pg_index join pg_class on pg_class.oid = indexrelid
+/// Finds an index by its name: its name with its schema, quoted, and `false` if it was not finished.
+const FIND_INDEX: &str =
+    "select indexrelid::regclass::text, indisvalid from pg_index join pg_class on pg_class.oid = indexrelid
      where indrelid = to_regclass('memory_vectors') and relname = $1";
-
-/// The index with its schema, quoted, and `false` if it was not finished.
-async fn find_index(
-    connection: &mut PgConnection,
-    index: &str,
-) -> Result<Option<(String, bool)>, sqlx::Error> {
-    sqlx::query_as(
-        "select indexrelid::regclass::text, indisvalid from pg_index join pg_class on pg_class.oid = indexrelid
-         where indrelid = to_regclass('memory_vectors') and relname = $1",
-    )
-    .bind(index)
-    .fetch_optional(connection)
-    .await
-}
 
 // === impl Pgvector ===
 
@@ -182,12 +171,12 @@ impl Pgvector {
                 .fetch_one()
                 .await?;
             if vectors > count(EXACT) {
-                let index: Option<(bool,)> = Connection::Postgres(pipeline)
-                    .query(IS_FINISHED)
+                let index: Option<(String, bool)> = Connection::Postgres(pipeline)
+                    .query(FIND_INDEX)
                     .bind(index_name(dimensions))
                     .fetch_optional()
                     .await?;
-                if let Some((true,)) = index {
+                if let Some((_, true)) = index {
                     let found = self.nearest_by_index(pipeline, owner, model, to, limit).await?;
                     if found.len() == limit {
                         return Ok(found);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use backon::{ExponentialBuilder, Retryable};
-use deadpool_postgres::{Hook, HookError, PoolConfig, PoolError, Runtime, Timeouts};
+use deadpool_postgres::{Hook, HookError, PoolError};
 use fermata_engine::store::StoreError;
 use tokio_postgres::error::SqlState;
 
@@ -64,14 +64,12 @@ impl Pool {
                 }
             })
         });
-        let mut config = PoolConfig::new(usize::try_from(connections).unwrap_or(usize::MAX).max(1));
-        config.timeouts = Timeouts { wait: Some(QUEUE), create: Some(QUEUE), recycle: None };
+        let most = usize::try_from(connections).unwrap_or(usize::MAX).max(1);
         let pool = deadpool_postgres::Pool::builder(connector.into_manager())
-            .config(config)
+            .max_size(most)
             .pre_recycle(check)
-            .runtime(Runtime::Tokio1)
             .build()
-            .expect("a pool that may wait has a runtime");
+            .expect("only a pool with time-outs needs a runtime");
         Self { pool, stale }
     }
 

@@ -177,18 +177,25 @@ impl Sessions {
 
     /// Ends the instance's session. The server sees the end of its connection.
     pub fn end(&self, instance: &InstanceId) {
-        let member = lock(&self.members).remove(instance);
-        let Some(member) = member else { return };
-        for heartbeat in member.heartbeats {
-            heartbeat.abort();
+        if let Some(member) = lock(&self.members).remove(instance) {
+            member.end();
         }
     }
 
     /// Ends all sessions.
     pub fn close(&self) {
-        let all: Vec<InstanceId> = lock(&self.members).keys().cloned().collect();
-        for instance in &all {
-            self.end(instance);
+        for (_, member) in lock(&self.members).drain() {
+            member.end();
+        }
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn end(self) {
+        for heartbeat in self.heartbeats {
+            heartbeat.abort();
         }
     }
 }
@@ -308,10 +315,10 @@ impl Session {
             .connection()
             .query(
                 "insert into instances (id, session, joined_at, beat_at, knows)
-             values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4)
-             on conflict (id) do update
-             set session = excluded.session, beat_at = excluded.beat_at, knows = excluded.knows
-             returning xmax = 0",
+                 values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4)
+                 on conflict (id) do update
+                 set session = excluded.session, beat_at = excluded.beat_at, knows = excluded.knows
+                 returning xmax = 0",
             )
             .bind(text(instance.as_str()))
             .bind(number)
@@ -328,9 +335,9 @@ impl Session {
             .connection()
             .query(
                 "insert into heartbeats (instance, beat_at)
-             select id, (extract(epoch from clock_timestamp()) * 1000000)::bigint from instances where id = $1
-             on conflict (instance) do update set beat_at = excluded.beat_at
-             returning (extract(epoch from clock_timestamp()) * 1000000)::bigint",
+                 select id, (extract(epoch from clock_timestamp()) * 1000000)::bigint from instances where id = $1
+                 on conflict (instance) do update set beat_at = excluded.beat_at
+                 returning (extract(epoch from clock_timestamp()) * 1000000)::bigint",
             )
             .bind(text(instance.as_str()))
             .fetch_optional()
@@ -368,7 +375,7 @@ impl Session {
             self.connection()
                 .query(
                     "delete from instances where id = $1 and session = $2
-                 and $3 = coalesce((select beat_at from heartbeats where instance = $1), beat_at)",
+                     and $3 = coalesce((select beat_at from heartbeats where instance = $1), beat_at)",
                 )
                 .bind(id)
                 .bind(session)

@@ -6,7 +6,7 @@ use fermata_engine::{
     Store,
     store::{InstanceId, StoreError, Version},
 };
-use fermata_store::{OpenError, OpenOptions, WriteNoteError};
+use fermata_store::{Database, OpenError, OpenOptions, WriteNoteError};
 use fermata_tools::{CallState, ResourceKey};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Executor};
@@ -327,6 +327,12 @@ fn behind(url: &str, port: u16) -> String {
     format!("postgres://postgres@127.0.0.1:{port}/{path}")
 }
 
+/// Opens the database with one connection, through the proxy.
+async fn open_behind(postgres: &TestDatabase, proxy: &Withholding) -> Database {
+    let url = behind(&postgres.url, proxy.start(address(&postgres.url)).await) + "&sslmode=disable";
+    fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap()
+}
+
 fn address(url: &str) -> String {
     let (_, rest) = url.split_once('@').unwrap();
     let (address, _) = rest.split_once('/').unwrap();
@@ -337,8 +343,7 @@ fn address(url: &str) -> String {
 async fn a_commit_is_sent_as_a_whole_before_the_first_answer() {
     let Some(postgres) = TestDatabase::schema().await else { return };
     let proxy = Withholding::default();
-    let url = behind(&postgres.url, proxy.start(address(&postgres.url)).await) + "&sslmode=disable";
-    let database = fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap();
+    let database = open_behind(&postgres, &proxy).await;
     let store = &*database.store;
     let turn =
         |run: &str, id: &str| vec![put(user(id, "hello")), open(run), append(run, 1, &["1"]), close(run)];
@@ -363,8 +368,7 @@ async fn a_commit_is_sent_as_a_whole_before_the_first_answer() {
 async fn what_has_lost_its_answer_is_repeated_if_it_can_be_and_unclear_otherwise() {
     let Some(postgres) = TestDatabase::schema().await else { return };
     let proxy = Withholding::default();
-    let url = behind(&postgres.url, proxy.start(address(&postgres.url)).await) + "&sslmode=disable";
-    let database = fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap();
+    let database = open_behind(&postgres, &proxy).await;
     let (store, notes) = (&*database.store, &database.notes);
     let made = store.commit_next(&chat("a"), Version::NONE, at(0), vec![create(alice())]).await.unwrap();
     // The first time the statements are prepared.
