@@ -9,26 +9,22 @@
 //! always answered. Every request has its peer's address as [`ConnectInfo<SocketAddr>`] in its extensions, as with `axum::serve`.
 
 mod descriptors;
+mod event_stream;
 mod slots;
 mod socket;
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     io,
     net::SocketAddr,
     pin::{Pin, pin},
     sync::Arc,
-    task::{Context, Poll},
+    task::Poll,
     time::Duration,
 };
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::ConnectInfo,
-    http::Request,
-};
-use http_body::{Frame, SizeHint};
+use axum::{Router, extract::ConnectInfo, http::Request};
 use hyper::{
     body::Incoming,
     server::conn::http1,
@@ -39,14 +35,15 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::slots::Full;
 use self::{
-    slots::{RequestGuard, Slot, Slots},
+    event_stream::{Asked, EventStream},
+    slots::{Slot, Slots},
     socket::Socket,
 };
 use crate::{client::TrustedProxies, config::Config};
@@ -78,10 +75,12 @@ pub struct ConnectionLimits {
     pub reader_timeout: Duration,
 }
 
-/// A response's body that keeps its connection from counting as idle.
-struct ActiveBody {
-    body: Body,
-    _request: RequestGuard,
+/// The signals that end a connection.
+struct Signals {
+    /// After the response that is under way, if there is one.
+    shutdown: CancellationToken,
+    /// At once.
+    close: CancellationToken,
 }
 
 /// The limit on the head of a request, in bytes. Browsers and proxies send less.
@@ -97,6 +96,7 @@ impl Server {
     /// Serves until `shutdown` is cancelled, then waits for the requests under way. Dropping the future closes all connections.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let slots = Slots::new(&self.limits, self.proxies.clone());
+        let server = Arc::new(self);
         let tasks = TaskTracker::new();
         let close_all = CancellationToken::new();
         let _guard = close_all.clone().drop_guard();
@@ -110,9 +110,8 @@ impl Server {
                         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
                     }
                     let Some(slot) = slots.take(peer.ip()).await else { continue };
-                    let connection = self.clone().connection(socket, peer, slot, shutdown.clone());
-                    let close_all = close_all.clone();
-                    tasks.spawn(async move { close_all.run_until_cancelled(connection).await });
+                    let signals = Signals { shutdown: shutdown.clone(), close: close_all.clone() };
+                    tasks.spawn(server.clone().connection(socket, peer, slot, signals));
                 }
                 // Such an error concerns only the connection that was to be accepted.
                 Err(error)
@@ -137,45 +136,99 @@ impl Server {
         tasks.wait().await;
     }
 
-    /// Serves one connection.
-    async fn connection<I>(self, io: I, peer: SocketAddr, slot: Slot, shutdown: CancellationToken)
+    /// Serves one connection. There is such a future for each open stream, so it is small.
+    async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr, slot: Slot, signals: Signals)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let slot = Arc::new(slot);
-        let routes = TowerToHyperService::new(if slot.full.is_none() { self.routes } else { self.when_full });
-        let service = service_fn(|mut request: Request<Incoming>| {
+        let mut closing = pin!(signals.close.cancelled());
+        let mut socket = Socket::new(io, self.limits.reader_timeout, slot.clone());
+        let ended = loop {
+            let taken = tokio::select! {
+                taken = Box::pin(self.requests(socket, peer, &slot, &signals.shutdown)) => taken,
+                () = slot.evicted() => return,
+                () = &mut closing => return,
+            };
+            let (stream, taken) = match taken {
+                Ok(Some(taken)) => taken,
+                Ok(None) => return,
+                Err(error) => break io::Error::other(error),
+            };
+            socket = taken;
+            let keep_alive = stream.keep_alive;
+            let written = tokio::select! {
+                written = socket.write_stream(stream) => written,
+                () = &mut closing => return,
+            };
+            if let Err(error) = written {
+                break error;
+            }
+            if !keep_alive || signals.shutdown.is_cancelled() {
+                match socket.shutdown().await {
+                    Ok(()) => return,
+                    Err(error) => break error,
+                }
+            }
+        };
+        tracing::debug!(%peer, error = %ended, "a connection broke off");
+    }
+
+    /// Serves requests with hyper until the connection ends, or there is an event stream that is better written without hyper.
+    async fn requests<I>(
+        &self,
+        socket: Socket<I>,
+        peer: SocketAddr,
+        slot: &Arc<Slot>,
+        shutdown: &CancellationToken,
+    ) -> hyper::Result<Option<(EventStream, Socket<I>)>>
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let routes = if slot.full.is_none() { &self.routes } else { &self.when_full };
+        let routes = TowerToHyperService::new(routes.clone());
+        let under_way = socket.under_way().clone();
+        let service = service_fn(|request: Request<Incoming>| {
             let guard = slot.begin_request();
+            let asked = Asked::by(&request);
+            let mut request = request.map(|body| under_way.request(body));
             request.extensions_mut().insert(ConnectInfo(peer));
             if let Some(full) = slot.full {
                 request.extensions_mut().insert(full);
             }
             let response = routes.call(request);
-            async move {
-                let response = response.await?;
-                Ok::<_, Infallible>(response.map(|body| ActiveBody { body, _request: guard }))
-            }
+            let under_way = under_way.clone();
+            async move { Ok::<_, Infallible>(under_way.response(&asked, response.await?, guard)) }
         });
-        let io = TokioIo::new(Socket::new(io, self.limits.reader_timeout, slot.clone()));
-        let mut connection = pin!(
+        // It is on the heap, so that it is gone when the stream is written.
+        let mut connection = Box::new(
             http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(self.limits.header_timeout)
                 .max_header_size(HEAD_BYTES)
                 .keep_alive(slot.full.is_none())
-                .serve_connection(io, service)
+                .serve_connection(TokioIo::new(socket), service),
         );
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = slot.evicted() => return,
-            () = shutdown.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
+        let mut stopping = pin!(shutdown.cancelled());
+        let mut is_stopping = false;
+        let stream = poll_fn(|cx| {
+            if !is_stopping && stopping.as_mut().poll(cx).is_ready() {
+                is_stopping = true;
+                Pin::new(&mut *connection).graceful_shutdown();
             }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%peer, %error, "a connection broke off");
-        }
+            match Pin::new(&mut *connection).poll(cx) {
+                Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
+                Poll::Pending => {
+                    under_way.take().map_or(Poll::Pending, |stream| Poll::Ready(Ok(Some(stream))))
+                }
+            }
+        })
+        .await?;
+        let Some(stream) = stream else { return Ok(None) };
+        let taken = connection.into_parts();
+        let mut socket = taken.io.into_inner();
+        socket.put_back(&taken.read_buf);
+        Ok(Some((stream, socket)))
     }
 }
 
@@ -193,28 +246,6 @@ impl ConnectionLimits {
             header_timeout: config.header_timeout.0,
             reader_timeout: config.reader_timeout.0,
         }
-    }
-}
-
-// === impl ActiveBody ===
-
-impl http_body::Body for ActiveBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -1,19 +1,25 @@
-//! A socket that disconnects a client that does not read.
+//! A socket that disconnects a client that does not read, and that hyper can be taken off.
 
 use std::{
+    future::poll_fn,
     io,
+    mem::MaybeUninit,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
+use axum::body::Bytes;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::Sleep,
 };
 
-use super::slots::Slot;
+use super::{
+    event_stream::{EventStream, UnderWay},
+    slots::Slot,
+};
 
 /// A connection with a time limit for writes.
 pub(super) struct Socket<I> {
@@ -21,14 +27,31 @@ pub(super) struct Socket<I> {
     limit: Duration,
     /// The timer of a write that waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
+    /// Bytes that were received and are to be read before any others.
+    received: Bytes,
+    under_way: UnderWay,
     slot: Arc<Slot>,
 }
+
+/// The number of bytes that are received at a time from a client that is only expected to disconnect.
+const UNEXPECTED_BYTES: usize = 512;
 
 // === impl Socket ===
 
 impl<I> Socket<I> {
     pub fn new(io: I, limit: Duration, slot: Arc<Slot>) -> Self {
-        Self { io, limit, stalled: None, slot }
+        Self { io, limit, stalled: None, received: Bytes::new(), under_way: UnderWay::default(), slot }
+    }
+
+    /// Returns the response that is written to the socket.
+    pub fn under_way(&self) -> &UnderWay {
+        &self.under_way
+    }
+
+    /// Puts back bytes that were read too early.
+    pub fn put_back(&mut self, bytes: &[u8]) {
+        // They are copied, because they may be a small part of a large buffer.
+        self.received = Bytes::from([bytes, &self.received].concat());
     }
 
     /// Starts the timer if a write waits for the client, and fails when the time is over.
@@ -46,13 +69,57 @@ impl<I> Socket<I> {
     }
 }
 
+impl<I: AsyncRead + Unpin> Socket<I> {
+    /// Waits until the client has disconnected. What it sends is kept for later; from then on, only writing shows that it has disconnected.
+    fn poll_disconnected(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        if !self.received.is_empty() {
+            return Poll::Pending;
+        }
+        let mut bytes = [MaybeUninit::uninit(); UNEXPECTED_BYTES];
+        let mut received = ReadBuf::uninit(&mut bytes);
+        if let Err(error) = ready!(Pin::new(&mut self.io).poll_read(cx, &mut received)) {
+            return Poll::Ready(error);
+        }
+        if received.filled().is_empty() {
+            return Poll::Ready(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.received = Bytes::copy_from_slice(received.filled());
+        Poll::Pending
+    }
+}
+
+impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
+    /// Writes the rest of an event stream.
+    ///
+    /// # Errors
+    /// If the client is gone, or the stream breaks off. The connection has to be closed then.
+    pub async fn write_stream(&mut self, mut stream: EventStream) -> io::Result<()> {
+        loop {
+            let (ready, is_last) = poll_fn(|cx| match stream.poll_ready(cx) {
+                Poll::Pending => self.poll_disconnected(cx).map(Err),
+                ready => ready,
+            })
+            .await?;
+            self.write_all(&ready).await?;
+            if is_last {
+                return self.flush().await;
+            }
+        }
+    }
+}
+
 impl<I: AsyncRead + Unpin> AsyncRead for Socket<I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_read(cx, into)
+        if self.received.is_empty() {
+            return Pin::new(&mut self.io).poll_read(cx, into);
+        }
+        let length = self.received.len().min(into.remaining());
+        into.put_slice(&self.received.split_to(length));
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -76,7 +143,9 @@ impl<I: AsyncWrite + Unpin> AsyncWrite for Socket<I> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        ready!(Pin::new(&mut self.io).poll_flush(cx))?;
+        self.under_way.note_flushed();
+        Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -4,9 +4,11 @@ use std::{future::pending, sync::Mutex};
 
 use axum::{
     Extension,
-    http::StatusCode,
+    body::{Body, Bytes},
+    http::{HeaderName, StatusCode, header},
     routing::{get, post},
 };
+use futures::StreamExt;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     net::TcpStream,
@@ -53,7 +55,8 @@ async fn connect(server: Server) -> (DuplexStream, impl Future<Output = ()>) {
     let (client, io) = duplex(PIPE);
     let peer = SocketAddr::from(([127, 0, 0, 1], 1));
     let slot = Slots::new(&server.limits, TrustedProxies::default()).take(peer.ip()).await.expect("a slot");
-    (client, server.connection(io, peer, slot, CancellationToken::new()))
+    let signals = Signals { shutdown: CancellationToken::new(), close: CancellationToken::new() };
+    (client, Arc::new(server).connection(io, peer, slot, signals))
 }
 
 /// Returns how long a connection lasts if the client does this and then nothing more.
@@ -225,4 +228,209 @@ async fn when_the_server_ends_a_response_under_way_is_finished() {
     client.read_to_string(&mut rest).await.expect("the rest");
     assert!(rest.contains("done") && rest.ends_with("0\r\n\r\n"), "{rest}");
     serving.await.expect("an end");
+}
+
+/// A server whose `/stream` is an event stream of what is said, whose `/endless-stream` is one without end, and whose `/` is as ever.
+fn streaming() -> (Server, mpsc::Sender<Result<Bytes, Infallible>>) {
+    let (said, says) = mpsc::channel::<Result<Bytes, Infallible>>(1);
+    let says = Arc::new(Mutex::new(Some(says)));
+    const MEDIA_TYPE: [(HeaderName, &str); 1] = [(header::CONTENT_TYPE, "text/event-stream")];
+    let stream = move || async move {
+        let mut says = says.lock().expect("a lock").take().expect("one request");
+        (MEDIA_TYPE, Body::from_stream(futures::stream::poll_fn(move |cx| says.poll_recv(cx))))
+    };
+    let endless = async move || {
+        let piece = Bytes::from_static(&[b'x'; PIPE]);
+        let quiet_first = futures::stream::once(async move { sleep(Duration::from_millis(1)).await });
+        let pieces = quiet_first.chain(futures::stream::repeat(()));
+        (MEDIA_TYPE, Body::from_stream(pieces.map(move |()| Ok::<_, Infallible>(piece.clone()))))
+    };
+    let routes =
+        server().routes.route("/stream", get(stream.clone()).post(async move |_: Bytes| stream().await));
+    (Server { routes: routes.route("/endless-stream", get(endless)), ..server() }, said)
+}
+
+async fn say(said: &mpsc::Sender<Result<Bytes, Infallible>>, text: &'static str) {
+    said.send(Ok(Bytes::from_static(text.as_bytes()))).await.expect("a reader");
+    // The next one is not ready together with it.
+    sleep(Duration::from_millis(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_serves_more_requests_after_an_event_stream() {
+    for method in ["GET", "POST"] {
+        let (server, said) = streaming();
+        let (mut client, connection) = connect(server).await;
+        let client = async {
+            let body = if method == "GET" { "" } else { "question" };
+            let length = body.len();
+            let head = format!("{method} /stream HTTP/1.1\r\nhost: h\r\ncontent-length: {length}\r\n\r\n");
+            client.write_all(head.as_bytes()).await.expect("sending");
+            sleep(Duration::from_secs(1)).await;
+            client.write_all(body.as_bytes()).await.expect("sending");
+            let talking = async {
+                for text in ["one", "twenty-four characters!!", ""] {
+                    say(&said, text).await;
+                }
+                said.send(Ok(Bytes::from_static(b"last"))).await.expect("a reader");
+                drop(said);
+            };
+            let (read, ()) = futures::join!(answer(&mut client, "\r\n0\r\n\r\n"), talking);
+            let (head, body) = read.split_once("\r\n\r\n").expect("a head");
+            assert!(
+                head.starts_with("HTTP/1.1 200") && head.contains("transfer-encoding: chunked"),
+                "{head}"
+            );
+            assert_eq!(body, "3\r\none\r\n18\r\ntwenty-four characters!!\r\n4\r\nlast\r\n0\r\n\r\n");
+            client.write_all(GET.as_bytes()).await.expect("sending");
+            assert!(answer(&mut client, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
+        };
+        tokio::select! {
+            () = client => {}
+            () = connection => panic!("the connection ended"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_sent_during_an_event_stream_is_answered_after_it() {
+    let (server, said) = streaming();
+    let (mut client, connection) = connect(server).await;
+    let client = async {
+        client.write_all(b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
+        say(&said, "one").await;
+        client.write_all(GET.as_bytes()).await.expect("sending");
+        // It is longer than what is received at a time.
+        let long = format!("GET / HTTP/1.1\r\nhost: h\r\nx: {}\r\n\r\n", "y".repeat(PIPE));
+        let (mut reader, mut writer) = tokio::io::split(&mut client);
+        let talking = async {
+            say(&said, "two").await;
+            drop(said);
+        };
+        let asking = async { writer.write_all(long.as_bytes()).await.expect("sending") };
+        let reading = async {
+            let mut read = String::new();
+            while read.matches("127.0.0.1").count() < 2 {
+                read += &answer(&mut reader, "127.0.0.1").await;
+            }
+            read
+        };
+        let (read, (), ()) = futures::join!(reading, talking, asking);
+        assert!(read.contains("3\r\none\r\n3\r\ntwo\r\n0\r\n\r\nHTTP/1.1 200"), "{read}");
+        assert_eq!(read.matches("HTTP/1.1 200").count(), 3, "{read}");
+    };
+    tokio::select! {
+        () = client => {}
+        () = connection => panic!("the connection ended"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_stream_ends_its_connection_if_the_client_asks_for_that() {
+    for (request, chunked) in [
+        ("GET /stream HTTP/1.1\r\nhost: h\r\nconnection: x, Close\r\n\r\n", true),
+        ("GET /stream HTTP/1.0\r\nhost: h\r\n\r\n", false),
+    ] {
+        let (server, said) = streaming();
+        let (mut client, connection) = connect(server).await;
+        let client = async {
+            client.write_all(request.as_bytes()).await.expect("sending");
+            say(&said, "one").await;
+            say(&said, "two").await;
+            drop(said);
+            let mut read = String::new();
+            client.read_to_string(&mut read).await.expect("the whole answer");
+            let body = if chunked { "3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n" } else { "onetwo" };
+            assert!(read.ends_with(&format!("\r\n\r\n{body}")), "{read}");
+        };
+        futures::join!(client, connection);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_head_of_an_event_stream_is_all_that_head_is_answered_with() {
+    let (server, _said) = streaming();
+    let (mut client, connection) = connect(server).await;
+    let client = async {
+        client.write_all(b"HEAD /stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
+        answer(&mut client, "\r\n\r\n").await;
+        client.write_all(GET.as_bytes()).await.expect("sending");
+        assert!(answer(&mut client, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
+    };
+    tokio::select! {
+        () = client => {}
+        () = connection => panic!("the connection ended"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_stream_ends_when_its_reader_leaves() {
+    let (server, said) = streaming();
+    let (mut client, connection) = connect(server).await;
+    let client = async {
+        client.write_all(b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
+        say(&said, "one").await;
+        answer(&mut client, "one\r\n").await;
+        drop(client);
+        said.closed().await;
+    };
+    futures::join!(client, connection);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_takes_nothing_of_an_event_stream_is_disconnected() {
+    let ask = async |client: &mut DuplexStream| {
+        client.write_all(b"GET /endless-stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
+        let mut piece = [0; PIPE];
+        for _ in 0..100 {
+            client.read_exact(&mut piece).await.expect("a piece");
+        }
+        sleep(Duration::from_secs(29)).await;
+        client.read_exact(&mut piece).await.expect("a piece");
+    };
+    assert_eq!(lasts(streaming().0, ask).await.as_secs(), 59);
+}
+
+#[tokio::test]
+async fn when_the_server_ends_an_event_stream_is_finished() {
+    let (server, said) = streaming();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let over = CancellationToken::new();
+    let serving = tokio::spawn(server.serve(listener, over.clone()));
+    let mut client = ask(address, "GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    say(&said, "begun").await;
+    answer(&mut client, "begun\r\n").await;
+    over.cancel();
+    say(&said, "done").await;
+    drop(said);
+    let mut rest = String::new();
+    client.read_to_string(&mut rest).await.expect("the rest");
+    assert!(rest.contains("done") && rest.ends_with("0\r\n\r\n"), "{rest}");
+    serving.await.expect("an end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_event_stream_is_taken_from_hyper() {
+    let (server, said) = streaming();
+    let (mut client, io) = duplex(PIPE);
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    let slot = Slots::new(&LIMITS, TrustedProxies::default()).take(peer.ip()).await.expect("a slot");
+    let slot = Arc::new(slot);
+    let socket = Socket::new(io, LIMITS.reader_timeout, slot.clone());
+    client.write_all(b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
+    said.send(Ok(Bytes::from_static(b"one"))).await.expect("a reader");
+    let shutdown = CancellationToken::new();
+    let taken = server.requests(socket, peer, &slot, &shutdown).await.expect("no error");
+    assert!(taken.is_some(), "the stream");
+    answer(&mut client, "\r\n\r\n3\r\none\r\n").await;
+}
+
+#[test]
+fn a_connection_with_a_quiet_event_stream_is_small() {
+    fn size<F>(_: impl FnOnce(Arc<Server>, TcpStream, SocketAddr, Slot, Signals) -> F) -> usize {
+        size_of::<F>()
+    }
+    let size = size(Server::connection::<TcpStream>);
+    assert!(size <= 768, "{size} bytes for each open stream");
 }

@@ -1,0 +1,249 @@
+//! Event streams that are open for long.
+//!
+//! hyper keeps two buffers of 8 kB and a state of 4 kB for a connection, and hands each piece of a body through several layers. That is
+//! little for a request, and much for each of a hundred thousand streams on which nothing is said. So hyper serves a stream only until
+//! nothing more of it is ready: then the connection is taken from hyper, [`Socket::write_stream`] writes the rest of the body, and a new hyper
+//! waits for the next request. The bytes on the wire are the same.
+//!
+//! Invariants: a connection is taken only when hyper has read all of the request and written everything that it was given, between two
+//! chunks of the body. A body that was taken from hyper is written to its end, or the connection is closed.
+//!
+//! [`Socket::write_stream`]: super::socket::Socket::write_stream
+
+use std::{
+    io::{self, Write},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, ready},
+};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{HeaderMap, Method, Request, Response, Version, header},
+};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::slots::RequestGuard;
+
+/// The number of bytes after which what is ready of a body is written, although more is.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// The end of a body in chunks.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// The response that hyper has under way on one connection. Clones are the same response.
+#[derive(Clone, Default)]
+pub(super) struct UnderWay(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// `true` once hyper has read all of the request.
+    request_is_read: bool,
+    stream: Option<EventStream>,
+    progress: Progress,
+}
+
+/// How far hyper is with the body of a stream.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Progress {
+    /// It has to write what it was given.
+    #[default]
+    Writing,
+    /// It was given all that is ready.
+    Waiting,
+    /// It has written all that is ready.
+    Written,
+}
+
+/// The body of a response that is an event stream.
+pub(super) struct EventStream {
+    body: Body,
+    /// `true` if the client may send another request afterwards.
+    pub keep_alive: bool,
+    _request: RequestGuard,
+}
+
+/// The body of a request, of which it is noted when all is read.
+pub(super) struct RequestBody {
+    body: Incoming,
+    under_way: UnderWay,
+}
+
+/// The body of a response while hyper writes it.
+pub(super) enum ResponseBody {
+    EventStream(UnderWay),
+    /// It keeps its connection from counting as idle.
+    Other(Body, #[expect(dead_code, reason = "the connection is busy until this is dropped")] RequestGuard),
+}
+
+/// What decides about a response, of its request.
+pub(super) struct Asked {
+    /// `true` if the body of the response comes in chunks, unless its length is known.
+    in_chunks: bool,
+    keep_alive: bool,
+}
+
+// === impl Asked ===
+
+impl Asked {
+    pub fn by<B>(request: &Request<B>) -> Self {
+        let closes = |value: &str| value.split(',').any(|option| option.trim().eq_ignore_ascii_case("close"));
+        let mut options = request.headers().get_all(header::CONNECTION).into_iter();
+        Self {
+            in_chunks: request.version() == Version::HTTP_11 && request.method() != Method::HEAD,
+            keep_alive: !options.any(|value| value.to_str().is_ok_and(closes)),
+        }
+    }
+}
+
+// === impl UnderWay ===
+
+impl UnderWay {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that there is another request. Returns its body.
+    pub fn request(&self, body: Incoming) -> RequestBody {
+        *self.lock() = State { request_is_read: http_body::Body::is_end_stream(&body), ..State::default() };
+        RequestBody { body, under_way: self.clone() }
+    }
+
+    /// Returns the response for hyper.
+    pub fn response(
+        &self,
+        asked: &Asked,
+        response: Response<Body>,
+        request: RequestGuard,
+    ) -> Response<ResponseBody> {
+        let is_stream = asked.in_chunks && is_event_stream(response.headers());
+        response.map(|body| {
+            if !is_stream || http_body::Body::size_hint(&body).exact().is_some() {
+                return ResponseBody::Other(body, request);
+            }
+            self.lock().stream = Some(EventStream { body, keep_alive: asked.keep_alive, _request: request });
+            ResponseBody::EventStream(self.clone())
+        })
+    }
+
+    /// Notes that hyper has written everything that it was given.
+    pub fn note_flushed(&self) {
+        let mut state = self.lock();
+        if state.progress == Progress::Waiting {
+            state.progress = Progress::Written;
+        }
+    }
+
+    /// Takes the stream from hyper if its connection can be taken now.
+    pub fn take(&self) -> Option<EventStream> {
+        let mut state = self.lock();
+        if state.progress == Progress::Written && state.request_is_read { state.stream.take() } else { None }
+    }
+}
+
+fn is_event_stream(headers: &HeaderMap) -> bool {
+    let media_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    media_type.is_some_and(|media_type| media_type.starts_with("text/event-stream"))
+}
+
+// === impl EventStream ===
+
+impl EventStream {
+    /// Returns all that is ready of the body, in chunks, and whether it is the rest.
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Vec<u8>, bool)>> {
+        let mut ready = Vec::new();
+        while ready.len() < WRITE_BYTES {
+            match http_body::Body::poll_frame(Pin::new(&mut self.body), cx) {
+                Poll::Ready(Some(frame)) => {
+                    // Trailers, which come in no chunk, are for clients that have asked for them. None has.
+                    let Ok(piece) = frame.map_err(io::Error::other)?.into_data() else { continue };
+                    if !piece.is_empty() {
+                        ready.reserve(piece.len() + 24);
+                        write!(ready, "{:x}\r\n", piece.len())?;
+                        ready.extend_from_slice(&piece);
+                        ready.extend_from_slice(b"\r\n");
+                    }
+                }
+                Poll::Ready(None) => {
+                    ready.extend_from_slice(LAST_CHUNK);
+                    return Poll::Ready(Ok((ready, true)));
+                }
+                Poll::Pending if ready.is_empty() => return Poll::Pending,
+                Poll::Pending => break,
+            }
+        }
+        Poll::Ready(Ok((ready, false)))
+    }
+}
+
+// === impl RequestBody ===
+
+impl http_body::Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.under_way.lock().request_is_read = true;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+// === impl ResponseBody ===
+
+impl http_body::Body for ResponseBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let under_way = match self.get_mut() {
+            Self::EventStream(under_way) => under_way,
+            Self::Other(body, _) => return Pin::new(body).poll_frame(cx),
+        };
+        let mut state = under_way.lock();
+        let Some(stream) = &mut state.stream else { return Poll::Pending };
+        let frame = Pin::new(&mut stream.body).poll_frame(cx);
+        state.progress = match (&frame, state.progress) {
+            (Poll::Ready(_), _) => Progress::Writing,
+            (Poll::Pending, Progress::Writing) => Progress::Waiting,
+            // hyper asks once more after it has written.
+            (Poll::Pending, asked_before) => asked_before,
+        };
+        if let Poll::Ready(None) = frame {
+            // The request is over.
+            state.stream = None;
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::EventStream(_) => false,
+            Self::Other(body, _) => body.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::EventStream(_) => SizeHint::default(),
+            Self::Other(body, _) => body.size_hint(),
+        }
+    }
+}
