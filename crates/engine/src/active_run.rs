@@ -42,7 +42,7 @@ use crate::{
     model::{ModelError, ModelEvent},
     model_metrics::record_model_call,
     record::Record,
-    run::{Compaction, Ending, Event, Next, Phase, RememberedRun, Run, interrupted, shutting_down},
+    run::{Compaction, Effects, Ending, Event, Next, Phase, RememberedRun, Run, interrupted, shutting_down},
     run_log::Writer,
     services::{OpenRun, Patience, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
@@ -73,7 +73,7 @@ pub(crate) struct ActiveRun {
     /// Changes to the chat that a request has made; they are saved with what follows from the request.
     unsaved: Vec<Change>,
     /// The message that the run goes on from, as it was saved last, if it was needed before.
-    earlier: Option<UiMessage>,
+    earlier: Option<Box<UiMessage>>,
     /// The plan of the run as it was saved last.
     saved_plan: Option<Plan>,
     /// `false` if the run was saved by an earlier version, which kept the settings in the state.
@@ -188,7 +188,7 @@ pub(crate) enum Happening {
     ModelStreamEnded,
     SummaryWritten(Result<WrittenSummary, WriteError>),
     InputsChecked(CheckedInputs),
-    Tool(ToolEvent),
+    Tool(Box<ToolEvent>),
     LockGranted(ToolCallId, ResourceLock),
     LockTimedOut(ToolCallId, ToolError),
     SlotGranted(ToolCallId, Slot),
@@ -312,7 +312,7 @@ impl ActiveRun {
                 // A call was released.
                 None => Happening::Deadline,
             },
-            event = self.tools.next() => Happening::Tool(event),
+            event = self.tools.next() => Happening::Tool(Box::new(event)),
             Some((call, lock)) = self.lock_requests.next(), if !self.lock_requests.is_empty() => match lock {
                 Ok(lock) => Happening::LockGranted(call, lock),
                 Err(error) => Happening::LockTimedOut(call, error),
@@ -344,7 +344,7 @@ impl ActiveRun {
                 self.step = StepWork::None;
                 Event::Recollected(Arc::new(recollection))
             }
-            Happening::Tool(event) => return Box::pin(self.handle_tool(event)).await,
+            Happening::Tool(event) => return Box::pin(self.handle_tool(*event)).await,
             Happening::InputsChecked(results) => {
                 self.step = StepWork::None;
                 Event::InputsChecked(results)
@@ -371,16 +371,6 @@ impl ActiveRun {
     }
 
     async fn handle_model(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Result<(), StoreError> {
-        let usage_before = self.run.state.usage.unwrap_or_default();
-        let asked = match &self.step {
-            StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at, stream.estimated)),
-            StepWork::Request
-            | StepWork::Queue(_)
-            | StepWork::Recollection(_)
-            | StepWork::Summary(_)
-            | StepWork::InputChecks(_)
-            | StepWork::None => None,
-        };
         let mut received = Vec::with_capacity(events.len());
         let mut failure = None;
         for event in events {
@@ -402,6 +392,24 @@ impl ActiveRun {
         {
             return Ok(());
         }
+        match self.hear_model(received, failure) {
+            Some(effects) => Box::pin(self.perform_saved(effects)).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Has the run decide what follows from what the model has said, and performs it if nothing of it has to be waited for.
+    fn hear_model(&mut self, received: Vec<ModelEvent>, failure: Option<ModelError>) -> Option<Box<Effects>> {
+        let usage_before = self.run.state.usage.unwrap_or_default();
+        let asked = match &self.step {
+            StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at, stream.estimated)),
+            StepWork::Request
+            | StepWork::Queue(_)
+            | StepWork::Recollection(_)
+            | StepWork::Summary(_)
+            | StepWork::InputChecks(_)
+            | StepWork::None => None,
+        };
         let mut effects = self.decide(Event::Model(received));
         if let Some(error) = failure {
             effects.append(self.decide(Event::ModelFailed(error)));
@@ -429,7 +437,7 @@ impl ActiveRun {
                 }
             }
         }
-        self.perform(effects).await
+        self.perform_at_once(effects)
     }
 
     /// Sends the readers away because the server ends. They come back to another instance, or after the next start.

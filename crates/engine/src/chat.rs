@@ -50,9 +50,9 @@ enum ChatState {
     /// The instance owns the chat's open run.
     Elsewhere(InstanceId),
     /// The chat has no open run.
-    Idle(Record),
+    Idle(Box<Record>),
     /// The chat has an open run that this process has not resumed.
-    Dormant { record: Record, saved: Box<RunRecord>, is_mine: bool },
+    Dormant { record: Box<Record>, saved: Box<RunRecord>, is_mine: bool },
     /// The chat has an open run in this process.
     Active(Box<ActiveRun>),
 }
@@ -125,7 +125,7 @@ impl ChatActor {
             if !matches!(self.state, ChatState::Active(_)) {
                 if self.remembered.is_some() {
                     // If nobody else has the run, it is resumed here, because only this process knows which of its calls have begun.
-                    self.handle(ActorMessage::Wake).await?;
+                    Box::pin(self.handle(ActorMessage::Wake)).await?;
                     self.remembered = None;
                     continue;
                 }
@@ -137,12 +137,12 @@ impl ChatActor {
             }
             let is_draining = services.shutdown.draining.is_cancelled();
             if is_draining && !is_at_work {
-                return self.shut_down().await;
+                return Box::pin(self.shut_down()).await;
             }
             tokio::select! {
-                () = &mut stopping => return self.shut_down().await,
+                () = &mut stopping => return Box::pin(self.shut_down()).await,
                 () = &mut draining, if !is_draining => {}
-                Some(message) = self.mailbox.receive() => self.handle(message).await?,
+                Some(message) = self.mailbox.receive() => Box::pin(self.handle(message)).await?,
                 // Tools are looked for at the beginning of the next round.
                 Ok(()) = policies.changed(), if waits_for_tools => {}
                 happening = self.state.next() => match (happening, &mut self.state) {
@@ -218,7 +218,7 @@ impl ChatActor {
             self.state = ChatState::Elsewhere(owner);
             return Ok(());
         }
-        let record = Record::read(self.mailbox.chat.clone(), &saved, lease_epoch);
+        let record = Box::new(Record::read(self.mailbox.chat.clone(), &saved, lease_epoch));
         self.state = match saved.open_run {
             Some(run) => ChatState::Dormant { record, saved: Box::new(run), is_mine },
             None => ChatState::Idle(record),
@@ -239,7 +239,7 @@ impl ChatActor {
         {
             self.state = match ActiveRun::resume(
                 &self.services,
-                record,
+                *record,
                 pending,
                 *saved,
                 is_mine,
@@ -248,7 +248,7 @@ impl ChatActor {
             .await?
             {
                 Resumption::Resumed(active) => ChatState::Active(active),
-                Resumption::Closed(record) => ChatState::Idle(*record),
+                Resumption::Closed(record) => ChatState::Idle(record),
             };
         }
         self.leave_finished_run();
@@ -260,7 +260,7 @@ impl ChatActor {
         if matches!(&self.state, ChatState::Active(active) if active.is_over())
             && let ChatState::Active(active) = std::mem::replace(&mut self.state, ChatState::Unread)
         {
-            self.state = ChatState::Idle(active.record);
+            self.state = ChatState::Idle(Box::new(active.record));
         }
     }
 

@@ -38,7 +38,7 @@ pub(crate) struct ModelContext {
     pub measured: Option<Measured>,
     /// A summary that was written while a run was open, with which the next run begins.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<Covered>,
+    pub next: Option<Box<Covered>>,
     /// The summary that is being written beside the runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<SummaryJob>,
@@ -88,7 +88,7 @@ pub(crate) struct Fit {
     pub up_to: Option<MessageId>,
     /// The summary that stands for the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub summary: Option<Covered>,
+    pub summary: Option<Box<Covered>>,
     /// The texts of those among them that are instructions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
@@ -328,7 +328,7 @@ impl Fit {
     }
 
     /// Has a summary stand for the messages that it covers.
-    pub fn use_summary(&mut self, covered: Covered) {
+    pub fn use_summary(&mut self, covered: Box<Covered>) {
         if covered.messages > self.left_out {
             self.left_out = covered.messages;
             self.up_to = Some(covered.up_to.clone());

@@ -148,7 +148,7 @@ pub(crate) fn prompt<'a>(
     if context.client_system == ClientSystem::Append {
         system.extend(of_page);
     }
-    system.extend(context.fit.summary.as_ref().map(Covered::block));
+    system.extend(context.fit.summary.as_deref().map(Covered::block));
     system.retain(|text| !text.is_empty());
     if !system.is_empty() {
         history.messages.insert(0, ModelMessage::System(system.join("\n\n")));

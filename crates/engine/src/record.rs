@@ -133,7 +133,7 @@ impl Record {
         if !self.context.truncate(keep)
             && let Some(summary) = services.store.summary(&self.chat, keep).await?
         {
-            self.context.fit.use_summary(Covered::read(&summary));
+            self.context.fit.use_summary(Box::new(Covered::read(&summary)));
         }
         Ok(if self.context == before { None } else { Some(self.context.saved()) })
     }

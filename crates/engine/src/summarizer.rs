@@ -120,11 +120,11 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
     let mut overflows = 0;
     let (summary, mut text, messages) = loop {
         let Some(SummaryQuestion { request, messages }) =
-            question(previous.as_ref(), &read, is_end, wishes.as_deref(), known_here, most_tokens)
+            question(previous.as_deref(), &read, is_end, wishes.as_deref(), known_here, most_tokens)
         else {
             return Err(WriteError::NothingToCover);
         };
-        match answer(choice, prepared(request), previous.as_ref()).await {
+        match answer(choice, prepared(request), previous.as_deref()).await {
             Ok((summary, text)) => break (summary, text, messages),
             Err(WriteError::Model(ModelError::TooLong(_) | ModelError::NoAnswer(_)))
                 if overflows < MAX_OVERFLOWS =>
@@ -167,14 +167,14 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
         instructions.extend(message.parts.iter().filter_map(UiPart::as_text).map(str::to_owned));
     }
     Ok(WrittenSummary {
-        covered: Covered {
+        covered: Box::new(Covered {
             messages: begin + messages,
             up_to: read[messages - 1].id.clone(),
             summary,
             instructions,
             plan,
             has_unremembered,
-        },
+        }),
         reason,
         model: choice.model.name().to_owned(),
         has_more: (messages + 1..=most).any(is_end),

@@ -77,7 +77,7 @@ pub(crate) struct Covered {
 pub(crate) struct SummaryPlan {
     pub reason: SummaryReason,
     /// The summary so far, after which the new one goes on.
-    pub previous: Option<Covered>,
+    pub previous: Option<Box<Covered>>,
     /// The number of messages that the new one covers at most.
     pub most: usize,
     /// The number of tokens that the messages after it may have; `None` if as much as possible is to be covered.
@@ -105,7 +105,7 @@ pub(crate) struct MemoryPlan {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WrittenSummary {
-    pub covered: Covered,
+    pub covered: Box<Covered>,
     pub reason: SummaryReason,
     /// The name of the model that has written it.
     pub model: String,

@@ -74,7 +74,7 @@ impl ActiveRun {
         let settings = settings.map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.unsaved.push(Change::PutSettings { run: to.clone(), settings });
         self.run = next;
-        self.earlier = Some(message);
+        self.earlier = Some(Box::new(message));
         let mut earlier_log = std::mem::replace(&mut self.log, Writer::new(to));
         self.ownership = Ownership::Claimed(open_run);
         self.attempts = 0;
@@ -102,7 +102,7 @@ impl ActiveRun {
     ) -> Result<Option<Change>, StoreError> {
         let Some(earlier) = &self.run.state.earlier else { return Ok(None) };
         let before = match self.earlier.take() {
-            Some(message) => message,
+            Some(message) => *message,
             None => match self
                 .services
                 .patiently(Patience::Run, || self.services.store.message(&self.record.chat, &earlier.id))
@@ -121,7 +121,7 @@ impl ActiveRun {
         }
         let after = assembler.snapshot();
         self.record.bytes += json_bytes(&after);
-        self.earlier = Some(after.clone());
+        self.earlier = Some(Box::new(after.clone()));
         Ok(Some(Change::PutMessage(Box::new(after))))
     }
 }

@@ -107,7 +107,25 @@ impl ActiveRun {
     /// If this fails, nothing was done. What goes wrong after the commit is an event of its own ([`Happening::Failed`]), because a request
     /// that has led to the commit has succeeded.
     pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
+        match self.perform_at_once(effects) {
+            Some(effects) => self.perform_saved(effects).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Performs what the run has decided if nothing of it has to be waited for, as with most deltas of a model. Otherwise returns it, for
+    /// [`Self::perform_saved`].
+    pub(super) fn perform_at_once(&mut self, effects: Effects) -> Option<Box<Effects>> {
         self.log.stage(&effects.after.publish);
+        if !effects.commit.is_empty() || !self.unsaved.is_empty() || !effects.after.execute.is_empty() {
+            return Some(Box::new(effects));
+        }
+        self.perform_after_commit(effects.after);
+        None
+    }
+
+    /// Saves what the run has decided, and performs it. Its chunks are staged.
+    pub(super) async fn perform_saved(&mut self, effects: Box<Effects>) -> Result<(), StoreError> {
         if !effects.commit.is_empty() || !self.unsaved.is_empty() {
             Box::pin(self.save(&effects.commit, effects.after.next.ending())).await?;
         }

@@ -312,7 +312,7 @@ impl ChatActor {
                     changes.push(Change::TruncateMessages { keep });
                     changes.extend(record.truncate_context(&services, keep).await?);
                 }
-                record
+                *record
             }
             ChatState::Absent => {
                 changes.push(Change::CreateChat { owner: owner.clone(), profile });

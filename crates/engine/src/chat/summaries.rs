@@ -122,7 +122,7 @@ impl Handle for CorrectSummary {
         let Some(newest) = services.store.summary(&record.chat, usize::MAX).await? else {
             return Err(SummaryError::NoSummary);
         };
-        let covered = Covered { summary: bounded(self.summary.clone()), ..Covered::read(&newest) };
+        let covered = Box::new(Covered { summary: bounded(self.summary.clone()), ..Covered::read(&newest) });
         let corrected = SummaryRecord { content: covered.content(), ..newest };
         record.context.next = Some(covered);
         if !is_open {

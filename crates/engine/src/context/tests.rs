@@ -156,17 +156,17 @@ fn the_providers_own_number_counts_and_the_estimate_only_for_what_came_since() {
     assert_eq!(fitted(&measured(990), &messages, Goal::Within(999)).fit.left_out, 2);
 }
 
-fn covered(messages: usize) -> Covered {
+fn covered(messages: usize) -> Box<Covered> {
     let summary = Summary { goal: "tea".into(), ..Summary::default() };
     let up_to = MessageId::new(format!("m{}", messages - 1));
-    Covered {
+    Box::new(Covered {
         messages,
         up_to,
         summary,
         instructions: vec!["Be kind.".into()],
         plan: None,
         has_unremembered: false,
-    }
+    })
 }
 
 fn covered_json(messages: usize) -> Value {
