@@ -84,12 +84,10 @@ pub(crate) struct ActiveRun {
     tools: RunningTools,
     /// The calls and questions that wait for an answer, where endpoints find them.
     pending: PendingCalls<AnswerBatch>,
-    /// The answers that endpoints hand over; `None` of a call that was released.
-    answers: FuturesUnordered<BoxFuture<'static, Option<AnswerBatch>>>,
-    lock_requests: FuturesUnordered<BoxFuture<'static, (ToolCallId, Result<ResourceLock, ToolError>)>>,
+    /// What calls wait for: answers, locks and slots.
+    waits: FuturesUnordered<BoxFuture<'static, Happening>>,
     /// The locks of calls that have been granted theirs and have not begun yet.
     locks: HashMap<ToolCallId, ResourceLock>,
-    slot_requests: FuturesUnordered<BoxFuture<'static, (ToolCallId, Option<Slot>)>>,
     /// The slots of calls that have been granted theirs and have not begun yet.
     slots: HashMap<ToolCallId, Slot>,
     /// The slot of the request to the model.
@@ -196,6 +194,8 @@ pub(crate) enum Happening {
     RequestAdmitted(Slot),
     /// A deadline may have passed.
     Deadline,
+    /// What was waited for will not come.
+    Nothing,
 }
 
 /// Counts a call among the parked ones while it lives.
@@ -232,10 +232,8 @@ impl ActiveRun {
             history: None,
             step: StepWork::None,
             pending,
-            answers: FuturesUnordered::new(),
-            lock_requests: FuturesUnordered::new(),
+            waits: FuturesUnordered::new(),
             locks: HashMap::new(),
-            slot_requests: FuturesUnordered::new(),
             slots: HashMap::new(),
             model_slot: None,
             timers: Timers::default(),
@@ -307,21 +305,8 @@ impl ActiveRun {
             self.alarm.as_mut().reset(deadline);
         }
         tokio::select! {
-            Some(answered) = self.answers.next(), if !self.answers.is_empty() => match answered {
-                Some(batch) => Happening::Answered(batch),
-                // A call was released.
-                None => Happening::Deadline,
-            },
+            Some(happening) = self.waits.next(), if !self.waits.is_empty() => happening,
             event = self.tools.next() => Happening::Tool(Box::new(event)),
-            Some((call, lock)) = self.lock_requests.next(), if !self.lock_requests.is_empty() => match lock {
-                Ok(lock) => Happening::LockGranted(call, lock),
-                Err(error) => Happening::LockTimedOut(call, error),
-            },
-            Some((call, slot)) = self.slot_requests.next(), if !self.slot_requests.is_empty() => match slot {
-                Some(slot) => Happening::SlotGranted(call, slot),
-                // The slots are gone, because the server ends.
-                None => Happening::Deadline,
-            },
             happening = self.step.next() => happening,
             () = self.alarm.as_mut() => Happening::Deadline,
         }
@@ -365,7 +350,7 @@ impl ActiveRun {
                 return Box::pin(self.ask_model()).await;
             }
             // Deadlines are looked at before the run waits again. Answers are for the chat, which knows earlier runs, too.
-            Happening::Deadline | Happening::Answered(_) => return Ok(()),
+            Happening::Deadline | Happening::Answered(_) | Happening::Nothing => return Ok(()),
         };
         Box::pin(self.apply(event)).await
     }

@@ -397,6 +397,6 @@ mod tests {
     #[test]
     fn an_actor_that_waits_is_small() {
         let size = size(ChatActor::run);
-        assert!(size <= 4096, "{size} bytes for each chat with an open run: box what is seldom awaited");
+        assert!(size <= 1536, "{size} bytes for each chat with an open run: box what is seldom awaited");
     }
 }

@@ -7,12 +7,17 @@
 //!
 //! A mailbox holds [`CAPACITY`] messages. A sender never waits for room: a message that does not fit comes back at once.
 
-use std::sync::Arc;
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+};
 
 use dashmap::DashMap;
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, PendingCalls};
-use tokio::sync::mpsc::{self, error::TrySendError};
+use futures::task::AtomicWaker;
 
 use crate::answer_batch::AnswerBatch;
 
@@ -27,7 +32,7 @@ pub(crate) struct Mailboxes<M> {
 
 /// A chat that has an actor.
 struct ActorEntry<M> {
-    sender: mpsc::Sender<M>,
+    messages: Arc<Queue<M>>,
     /// The user to whom the chat belongs, once the actor has read it.
     owner: Option<Owner>,
     /// The calls and questions of the chat that wait for an answer.
@@ -39,8 +44,22 @@ pub(crate) struct Mailbox<M> {
     pub chat: ChatId,
     /// The calls and questions of the chat that wait for an answer, where endpoints find them.
     pub pending: PendingCalls<AnswerBatch>,
-    messages: mpsc::Receiver<M>,
+    messages: Arc<Queue<M>>,
     mailboxes: Mailboxes<M>,
+}
+
+/// The messages for one actor. A channel of tokio has room for 32 messages from the beginning, and there may be a hundred thousand actors
+/// that have none.
+struct Queue<M> {
+    // The mutex is held for a few instructions, never across an await.
+    state: Mutex<QueueState<M>>,
+    actor: AtomicWaker,
+}
+
+struct QueueState<M> {
+    waiting: VecDeque<M>,
+    /// `true` once no more messages are accepted.
+    is_closed: bool,
 }
 
 /// A message for which the mailbox has no room.
@@ -55,20 +74,28 @@ impl<M> Mailboxes<M> {
     /// Returns the message if the mailbox is full.
     pub fn send(&self, chat: &ChatId, message: M, start: impl FnOnce(Mailbox<M>)) -> Result<(), Full<M>> {
         // The entry stays locked until the message is in the mailbox, so that the actor cannot leave in between.
-        let closed = || ActorEntry { sender: mpsc::channel(1).0, owner: None, pending: PendingCalls::new() };
+        let closed = || {
+            let messages = Queue::new(QueueState { waiting: VecDeque::new(), is_closed: true });
+            ActorEntry { messages: Arc::new(messages), owner: None, pending: PendingCalls::new() }
+        };
         let mut entry = self.by_chat.entry(chat.clone()).or_insert_with(closed);
-        match entry.sender.try_send(message) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Full(message)) => Err(Full(message)),
-            Err(TrySendError::Closed(message)) => {
-                let (sender, messages) = mpsc::channel(CAPACITY);
-                let _ = sender.try_send(message);
-                let pending = entry.pending.clone();
-                *entry = ActorEntry { sender, owner: None, pending: pending.clone() };
-                start(Mailbox { chat: chat.clone(), pending, messages, mailboxes: self.clone() });
-                Ok(())
+        let mut queue = entry.messages.lock();
+        if !queue.is_closed {
+            if queue.waiting.len() >= CAPACITY {
+                return Err(Full(message));
             }
+            queue.waiting.push_back(message);
+            drop(queue);
+            entry.messages.actor.wake();
+            return Ok(());
         }
+        drop(queue);
+        let open = QueueState { waiting: VecDeque::from([message]), is_closed: false };
+        let messages = Arc::new(Queue::new(open));
+        let pending = entry.pending.clone();
+        *entry = ActorEntry { messages: messages.clone(), owner: None, pending: pending.clone() };
+        start(Mailbox { chat: chat.clone(), pending, messages, mailboxes: self.clone() });
+        Ok(())
     }
 
     /// Returns whether the chat has an actor that has read that the chat belongs to this user.
@@ -107,9 +134,19 @@ impl<M> Default for Mailboxes<M> {
 // === impl Mailbox ===
 
 impl<M> Mailbox<M> {
-    /// Waits for the next message; `None` once the mailbox is closed and empty.
+    /// Waits for the next message; `None` once the mailbox is closed and empty. Cancel safe.
     pub async fn receive(&mut self) -> Option<M> {
-        self.messages.recv().await
+        poll_fn(|cx| {
+            // The actor is registered first, so that it misses no message that comes in between.
+            self.messages.actor.register(cx.waker());
+            let mut queue = self.messages.lock();
+            match queue.waiting.pop_front() {
+                Some(message) => Poll::Ready(Some(message)),
+                None if queue.is_closed => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Notes the user to whom the chat belongs, as the actor has read it.
@@ -128,6 +165,96 @@ impl<M> Mailbox<M> {
     pub fn close(&mut self) {
         self.messages.close();
         // Another actor may have been started already.
-        self.mailboxes.by_chat.remove_if(&self.chat, |_, entry| entry.sender.is_closed());
+        self.mailboxes.by_chat.remove_if(&self.chat, |_, entry| entry.messages.is_closed());
+    }
+}
+
+impl<M> Drop for Mailbox<M> {
+    fn drop(&mut self) {
+        self.messages.close();
+        let left = std::mem::take(&mut self.messages.lock().waiting);
+        // Whoever has sent them is told so without the lock.
+        drop(left);
+    }
+}
+
+// === impl Queue ===
+
+impl<M> Queue<M> {
+    fn new(state: QueueState<M>) -> Self {
+        Self { state: Mutex::new(state), actor: AtomicWaker::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, QueueState<M>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.lock().waiting.is_empty()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
+    fn close(&self) {
+        self.lock().is_closed = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    /// Sends a number. Returns the mailbox of the actor that is started for it, if one is.
+    fn send(mailboxes: &Mailboxes<usize>, number: usize) -> Result<Option<Mailbox<usize>>, usize> {
+        let mut started = None;
+        match mailboxes.send(&ChatId::new("c"), number, |mailbox| started = Some(mailbox)) {
+            Ok(()) => Ok(started),
+            Err(Full(number)) => Err(number),
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_come_in_order_and_no_more_of_them_than_fit() {
+        let mailboxes = Mailboxes::default();
+        let mut mailbox = send(&mailboxes, 0).unwrap().expect("the first message starts an actor");
+        for number in 1..CAPACITY {
+            assert!(send(&mailboxes, number).unwrap().is_none(), "there is an actor");
+        }
+        assert_eq!(send(&mailboxes, CAPACITY).err(), Some(CAPACITY));
+        assert!(!mailbox.remove_if_empty());
+        for number in 0..CAPACITY {
+            assert_eq!(mailbox.receive().await, Some(number));
+        }
+        assert_eq!(mailbox.receive().now_or_never(), None);
+        assert!(mailbox.remove_if_empty() && !mailboxes.contains(&ChatId::new("c")));
+    }
+
+    #[tokio::test]
+    async fn an_actor_that_waits_is_woken() {
+        let mailboxes = Mailboxes::default();
+        let mut mailbox = send(&mailboxes, 0).unwrap().unwrap();
+        assert_eq!(mailbox.receive().await, Some(0));
+        let actor = tokio::spawn(async move { mailbox.receive().await });
+        tokio::task::yield_now().await;
+        assert!(send(&mailboxes, 1).unwrap().is_none());
+        assert_eq!(actor.await.unwrap(), Some(1));
+    }
+
+    #[tokio::test]
+    async fn after_an_actor_has_left_the_next_message_starts_another() {
+        let mailboxes = Mailboxes::default();
+        let mut leaving = send(&mailboxes, 0).unwrap().unwrap();
+        leaving.close();
+        let mut next = send(&mailboxes, 1).unwrap().expect("another actor");
+        assert_eq!((leaving.receive().await, leaving.receive().await), (Some(0), None));
+        drop(leaving);
+        assert_eq!(next.receive().await, Some(1));
+        // It has panicked.
+        drop(next);
+        assert!(send(&mailboxes, 2).unwrap().is_some());
     }
 }

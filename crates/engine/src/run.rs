@@ -376,6 +376,12 @@ impl Run {
         Ok(run)
     }
 
+    /// Gives back memory that only more events would need.
+    pub fn shrink_to_fit(&mut self) {
+        self.calls.shrink_to_fit();
+        self.assembler.shrink_to_fit();
+    }
+
     /// Returns whether something is saved with these effects that need not be done again if the process ends now. Resuming a run, up to the
     /// request to the model, is no progress by itself, unless it settles a call.
     pub fn is_progress(&self, effects: &Effects, is_recovery: bool) -> bool {

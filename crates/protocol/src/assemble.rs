@@ -168,6 +168,13 @@ impl Assembler {
         }
     }
 
+    /// Gives back memory that only more chunks would need.
+    pub fn shrink_to_fit(&mut self) {
+        self.message.parts.shrink_to_fit();
+        self.open_texts.shrink_to_fit();
+        self.inputs.shrink_to_fit();
+    }
+
     /// Returns the message as it is to be stored after the chunks so far.
     ///
     /// It is what the newest client shows, together with the facts that only a stored message has: the text of a denial, and

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, RunStatus, ToolCallId};
-use fermata_tools::{AnswerSchema, Call, Receipt};
+use fermata_tools::{AnswerSchema, Call, PendingCall, Receipt};
 use futures::FutureExt;
 
-use super::{ActiveRun, ParkedGauge, performing::context};
+use super::{ActiveRun, Happening, ParkedGauge, performing::context};
 use crate::{
     AnswerError, Following, Reader, Submission, SubmitError,
+    answer_batch::AnswerBatch,
     run::{AnswerSource, Context, Event, Rejected, Validation, claims_settled_call, client_view},
     run_log::Start,
     services::Patience,
@@ -24,13 +25,11 @@ impl ActiveRun {
             let pending = self.pending.park(target.clone(), schema.clone());
             // A call may be found by two ids, and counts once.
             let gauge = matches!(target, AnswerTarget::Call(_)).then(ParkedGauge::new);
-            self.answers.push(
-                async move {
-                    let _gauge = gauge;
-                    pending.await
-                }
-                .boxed(),
-            );
+            let answer = async move {
+                let _gauge = gauge;
+                answered(pending).await
+            };
+            self.waits.push(answer.boxed());
         }
     }
 
@@ -48,7 +47,7 @@ impl ActiveRun {
         let Some(asked) = self.run.elicitations().find(|asked| asked.id == *id) else { return };
         let schema = AnswerSchema::of_elicitation(asked.question.requested_schema.clone());
         let pending = self.pending.park(AnswerTarget::Elicitation(id.clone()), Some(schema));
-        self.answers.push(pending.boxed());
+        self.waits.push(answered(pending).boxed());
     }
 
     /// Lets endpoints find the targets of these answers again, if they still wait: an answer that was refused does not consume a call.
@@ -199,4 +198,13 @@ fn targets(call: &Call) -> Vec<AnswerTarget> {
         targets.push(AnswerTarget::Approval(request.id.clone()));
     }
     targets
+}
+
+/// Waits for the answer to a call or question.
+async fn answered(pending: PendingCall<AnswerBatch>) -> Happening {
+    match pending.await {
+        Some(answers) => Happening::Answered(answers),
+        // It was released.
+        None => Happening::Nothing,
+    }
 }

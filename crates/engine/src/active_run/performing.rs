@@ -4,7 +4,7 @@ use fermata_protocol::{AnswerTarget, ToolCallId};
 use fermata_tools::{CallContext, ElicitationReply, SlotRequest, Toolbox};
 use futures::FutureExt;
 
-use super::{ActiveRun, Ownership, StepWork, ToolEvent};
+use super::{ActiveRun, Happening, Ownership, StepWork, ToolEvent};
 use crate::{
     call_executor::CallExecutor,
     context::Window,
@@ -78,8 +78,13 @@ impl ActiveRun {
                 }
                 LockRequest::Queued(waiting) => {
                     let executor = self.call_executor();
-                    self.lock_requests
-                        .push(async move { (call, executor.wait_for_lock(&key, waiting).await) }.boxed());
+                    let wait = async move {
+                        match executor.wait_for_lock(&key, waiting).await {
+                            Ok(lock) => Happening::LockGranted(call, lock),
+                            Err(error) => Happening::LockTimedOut(call, error),
+                        }
+                    };
+                    self.waits.push(wait.boxed());
                 }
             }
         }
@@ -94,7 +99,14 @@ impl ActiveRun {
                     admitted.push(call);
                 }
                 SlotRequest::Queued(turn) => {
-                    self.slot_requests.push(async move { (call, turn.await.ok()) }.boxed());
+                    let wait = async move {
+                        match turn.await {
+                            Ok(slot) => Happening::SlotGranted(call, slot),
+                            // The slots are gone, because the server ends.
+                            Err(_) => Happening::Nothing,
+                        }
+                    };
+                    self.waits.push(wait.boxed());
                 }
             }
         }
@@ -184,7 +196,7 @@ impl ActiveRun {
         if self.run.is_waiting() {
             // There may be a hundred thousand runs that wait.
             self.history = None;
-            self.run.calls.shrink_to_fit();
+            self.run.shrink_to_fit();
         }
     }
 
