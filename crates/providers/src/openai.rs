@@ -191,7 +191,8 @@ impl Model for OpenAi {
             secrets: self.secrets.clone(),
             error_policy,
         };
-        let mut events = ModelStream::new(request, self.retries);
+        // It is moved with each event.
+        let mut events = Box::new(ModelStream::new(request, self.retries));
         // The port wants a failure before the first event as an error of its own.
         let first = events.next().await.transpose()?;
         let rest = stream::unfold(events, async |mut events| {

@@ -22,6 +22,9 @@ use crate::{
 /// The number of times that a step is asked for again because its request was too long.
 const MAX_OVERFLOWS: u32 = 2;
 
+/// The number of events of a model that are handled together at most. Providers join deltas that come together, so there are few.
+const READY_EVENTS: usize = 16;
+
 /// The messages of a chat, without that of the open run, from one of them on.
 pub(super) struct ReadMessages {
     /// The number of messages before these.
@@ -261,7 +264,7 @@ impl ActiveRun {
         let now = Instant::now();
         self.step = StepWork::Model(ModelStream {
             // The events that the provider has ready are handled together and shown in one write.
-            events: events.ready_chunks(64).boxed(),
+            events: events.ready_chunks(READY_EVENTS).boxed(),
             asked_at: now,
             last_event_at: now,
             has_begun: false,

@@ -56,7 +56,8 @@ impl ModelStream {
             let (failure, may_retry) = match &mut self.state {
                 State::Unsent => {
                     let field = self.request.last_reasoning_field.clone();
-                    match self.request.transport.ask(&self.request.body, field).await {
+                    // On the heap, because each delta would have to step over it otherwise.
+                    match Box::pin(self.request.transport.ask(&self.request.body, field)).await {
                         Ok(answer) => {
                             self.state = State::Reading { answer: Box::new(answer), has_begun: false };
                             continue;
