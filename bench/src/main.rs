@@ -188,6 +188,7 @@ async fn measure_parked(runs: usize, target: &Target, table: &mut Table) -> anyh
     table.note(target, "parked: all others are answered at once", Unit::Seconds, time.as_secs_f64());
     let cpu = (target.process.cpu()? - before) / others;
     table.note(target, "parked: CPU for each of these", Unit::Micros, micros(cpu));
+    // The allocator gives back what was free for ten seconds, little by little.
     tokio::time::sleep(Duration::from_secs(30)).await;
     table.note(
         target,

@@ -84,7 +84,7 @@ pub(crate) struct ActiveRun {
     tools: RunningTools,
     /// The calls and questions that wait for an answer, where endpoints find them.
     pending: PendingCalls<AnswerBatch>,
-    /// What calls wait for: answers, locks and slots.
+    /// The futures that calls wait for: each is an answer, a lock or a slot.
     waits: FuturesUnordered<BoxFuture<'static, Happening>>,
     /// The locks of calls that have been granted theirs and have not begun yet.
     locks: HashMap<ToolCallId, ResourceLock>,
@@ -194,7 +194,7 @@ pub(crate) enum Happening {
     RequestAdmitted(Slot),
     /// A deadline may have passed.
     Deadline,
-    /// What was waited for will not come.
+    /// A wait has ended without what it was for.
     Nothing,
 }
 
@@ -386,15 +386,7 @@ impl ActiveRun {
     /// Has the run decide what follows from what the model has said, and performs it if nothing of it has to be waited for.
     fn hear_model(&mut self, received: Vec<ModelEvent>, failure: Option<ModelError>) -> Option<Box<Effects>> {
         let usage_before = self.run.state.usage.unwrap_or_default();
-        let asked = match &self.step {
-            StepWork::Model(stream) => Some((stream.model.clone(), stream.asked_at, stream.estimated)),
-            StepWork::Request
-            | StepWork::Queue(_)
-            | StepWork::Recollection(_)
-            | StepWork::Summary(_)
-            | StepWork::InputChecks(_)
-            | StepWork::None => None,
-        };
+        let asked = self.step.model().map(|stream| (stream.model.clone(), stream.asked_at, stream.estimated));
         let mut effects = self.decide(Event::Model(received));
         if let Some(error) = failure {
             effects.append(self.decide(Event::ModelFailed(error)));
@@ -467,6 +459,19 @@ impl ActiveRun {
 // === impl StepWork ===
 
 impl StepWork {
+    /// Returns the answer of the model, if one is being streamed.
+    fn model(&self) -> Option<&ModelStream> {
+        match self {
+            Self::Model(stream) => Some(stream),
+            Self::Request
+            | Self::Queue(_)
+            | Self::Recollection(_)
+            | Self::Summary(_)
+            | Self::InputChecks(_)
+            | Self::None => None,
+        }
+    }
+
     async fn next(&mut self) -> Happening {
         let stream = match self {
             Self::None => return std::future::pending().await,

@@ -42,7 +42,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::slots::Full;
 use self::{
-    event_stream::{Asked, EventStream},
+    event_stream::{Asked, EventStream, UnderWay},
     slots::{Slot, Slots},
     socket::Socket,
 };
@@ -145,6 +145,7 @@ impl Server {
         let mut closing = pin!(signals.close.cancelled());
         let mut socket = Socket::new(io, self.limits.reader_timeout, slot.clone());
         let ended = loop {
+            // hyper's state is on the heap, and gone when the stream is written.
             let taken = tokio::select! {
                 taken = Box::pin(self.requests(socket, peer, &slot, &signals.shutdown)) => taken,
                 () = slot.evicted() => return,
@@ -200,30 +201,19 @@ impl Server {
             let under_way = under_way.clone();
             async move { Ok::<_, Infallible>(under_way.response(&asked, response.await?, guard)) }
         });
-        // It is on the heap, so that it is gone when the stream is written.
-        let mut connection = Box::new(
-            http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(self.limits.header_timeout)
-                .max_header_size(HEAD_BYTES)
-                .keep_alive(slot.full.is_none())
-                .serve_connection(TokioIo::new(socket), service),
-        );
-        let mut stopping = pin!(shutdown.cancelled());
-        let mut is_stopping = false;
-        let stream = poll_fn(|cx| {
-            if !is_stopping && stopping.as_mut().poll(cx).is_ready() {
-                is_stopping = true;
-                Pin::new(&mut *connection).graceful_shutdown();
+        let mut connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header_timeout)
+            .max_header_size(HEAD_BYTES)
+            .keep_alive(slot.full.is_none())
+            .serve_connection(TokioIo::new(socket), service);
+        let stream = tokio::select! {
+            stream = end_or_stream(&mut connection, &under_way) => stream?,
+            () = shutdown.cancelled() => {
+                Pin::new(&mut connection).graceful_shutdown();
+                end_or_stream(&mut connection, &under_way).await?
             }
-            match Pin::new(&mut *connection).poll(cx) {
-                Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
-                Poll::Pending => {
-                    under_way.take().map_or(Poll::Pending, |stream| Poll::Ready(Ok(Some(stream))))
-                }
-            }
-        })
-        .await?;
+        };
         let Some(stream) = stream else { return Ok(None) };
         let taken = connection.into_parts();
         let mut socket = taken.io.into_inner();
@@ -247,6 +237,18 @@ impl ConnectionLimits {
             reader_timeout: config.reader_timeout.0,
         }
     }
+}
+
+/// Has hyper serve a connection until it ends, or until an event stream can be taken from it.
+async fn end_or_stream(
+    connection: &mut (impl Future<Output = hyper::Result<()>> + Unpin),
+    under_way: &UnderWay,
+) -> hyper::Result<Option<EventStream>> {
+    poll_fn(|cx| match Pin::new(&mut *connection).poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
+        Poll::Pending => under_way.take().map_or(Poll::Pending, |stream| Poll::Ready(Ok(Some(stream)))),
+    })
+    .await
 }
 
 #[cfg(test)]

@@ -251,15 +251,9 @@ impl ActiveRun {
         let model = choice.model.clone();
         let name = Arc::<str>::from(model.name());
         let events = stream::once(async move { model.stream(request).await }).try_flatten();
-        let retries = match &self.step {
-            StepWork::Model(silent) if overflows == 0 => silent.retries + 1,
-            StepWork::Model(_)
-            | StepWork::Request
-            | StepWork::Queue(_)
-            | StepWork::Recollection(_)
-            | StepWork::Summary(_)
-            | StepWork::InputChecks(_)
-            | StepWork::None => 0,
+        let retries = match self.step.model() {
+            Some(silent) if overflows == 0 => silent.retries + 1,
+            Some(_) | None => 0,
         };
         let now = Instant::now();
         self.step = StepWork::Model(ModelStream {

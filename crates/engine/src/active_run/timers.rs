@@ -14,7 +14,7 @@ use fermata_tools::{ErrorStrategy, ErrorType, MAX_RETRIES};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{ActiveRun, StepWork};
+use super::ActiveRun;
 use crate::{
     deployment_clock::DeploymentClock,
     model::ModelError,
@@ -60,15 +60,8 @@ impl ActiveRun {
         let (hold_is_over, question_is_over, tools_timed_out, editing_is_over) =
             (is_over(hold), is_over(question), is_over(tools), is_over(editing));
         if self.model_deadline().is_some_and(|deadline| deadline <= now) {
-            let may_retry = match &self.step {
-                StepWork::Model(stream) => !stream.has_begun && stream.retries < MAX_RETRIES,
-                StepWork::Request
-                | StepWork::Queue(_)
-                | StepWork::Recollection(_)
-                | StepWork::Summary(_)
-                | StepWork::InputChecks(_)
-                | StepWork::None => false,
-            };
+            let may_retry =
+                self.step.model().is_some_and(|stream| !stream.has_begun && stream.retries < MAX_RETRIES);
             let strategy = self.policies.rules.error_policy.of(ErrorType::Timeout);
             if strategy == ErrorStrategy::Retry && may_retry {
                 let (chat, run) = (&self.record.chat, &self.run.id);
@@ -99,18 +92,9 @@ impl ActiveRun {
     /// Returns the time at which the model times out, because it was silent or has answered for too long.
     fn model_deadline(&self) -> Option<Instant> {
         let limits = &self.services.settings.limits;
-        match &self.step {
-            StepWork::Model(stream) => {
-                let silent = stream.last_event_at + limits.model_timeout;
-                Some(silent.min(stream.asked_at + limits.model_call_timeout))
-            }
-            StepWork::Request
-            | StepWork::Queue(_)
-            | StepWork::Recollection(_)
-            | StepWork::Summary(_)
-            | StepWork::InputChecks(_)
-            | StepWork::None => None,
-        }
+        let stream = self.step.model()?;
+        let silent = stream.last_event_at + limits.model_timeout;
+        Some(silent.min(stream.asked_at + limits.model_call_timeout))
     }
 
     /// Returns the time at which a deadline may have passed.

@@ -44,7 +44,7 @@ struct State {
     progress: Progress,
 }
 
-/// How far hyper is with the body of a stream.
+/// The progress that hyper has made with the body of a stream.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Progress {
     /// It has to write what it was given.
@@ -77,7 +77,7 @@ pub(super) enum ResponseBody {
     Other(Body, #[expect(dead_code, reason = "the connection is busy until this is dropped")] RequestGuard),
 }
 
-/// What decides about a response, of its request.
+/// The properties of a request that its response depends on.
 pub(super) struct Asked {
     /// `true` if the body of the response comes in chunks, unless its length is known.
     in_chunks: bool,

@@ -50,13 +50,26 @@ fn server() -> Server {
     Server { routes, when_full, limits: LIMITS, proxies: TrustedProxies::default() }
 }
 
+/// Returns the address of a client, and a slot for its connection.
+async fn slot() -> (SocketAddr, Slot) {
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    (peer, Slots::new(&LIMITS, TrustedProxies::default()).take(peer.ip()).await.expect("a slot"))
+}
+
 /// Returns the client's end of a connection and the future that serves it.
 async fn connect(server: Server) -> (DuplexStream, impl Future<Output = ()>) {
     let (client, io) = duplex(PIPE);
-    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-    let slot = Slots::new(&server.limits, TrustedProxies::default()).take(peer.ip()).await.expect("a slot");
+    let (peer, slot) = slot().await;
     let signals = Signals { shutdown: CancellationToken::new(), close: CancellationToken::new() };
     (client, Arc::new(server).connection(io, peer, slot, signals))
+}
+
+/// Serves a client to the end of what it does.
+async fn served(client: impl Future<Output = ()>, connection: impl Future<Output = ()>) {
+    tokio::select! {
+        () = client => {}
+        () = connection => panic!("the connection ended"),
+    }
 }
 
 /// Returns how long a connection lasts if the client does this and then nothing more.
@@ -159,10 +172,7 @@ async fn a_stream_on_which_nothing_is_said_is_kept() {
             answer(&mut client, "still here\r\n").await;
         }
     };
-    tokio::select! {
-        () = client => {}
-        () = connection => panic!("the connection ended"),
-    }
+    served(client, connection).await;
 }
 
 #[tokio::test]
@@ -285,10 +295,7 @@ async fn a_connection_serves_more_requests_after_an_event_stream() {
             client.write_all(GET.as_bytes()).await.expect("sending");
             assert!(answer(&mut client, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
         };
-        tokio::select! {
-            () = client => {}
-            () = connection => panic!("the connection ended"),
-        }
+        served(client, connection).await;
     }
 }
 
@@ -319,10 +326,7 @@ async fn a_request_that_is_sent_during_an_event_stream_is_answered_after_it() {
         assert!(read.contains("3\r\none\r\n3\r\ntwo\r\n0\r\n\r\nHTTP/1.1 200"), "{read}");
         assert_eq!(read.matches("HTTP/1.1 200").count(), 3, "{read}");
     };
-    tokio::select! {
-        () = client => {}
-        () = connection => panic!("the connection ended"),
-    }
+    served(client, connection).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -357,10 +361,7 @@ async fn the_head_of_an_event_stream_is_all_that_head_is_answered_with() {
         client.write_all(GET.as_bytes()).await.expect("sending");
         assert!(answer(&mut client, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
     };
-    tokio::select! {
-        () = client => {}
-        () = connection => panic!("the connection ended"),
-    }
+    served(client, connection).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -414,8 +415,7 @@ async fn when_the_server_ends_an_event_stream_is_finished() {
 async fn a_quiet_event_stream_is_taken_from_hyper() {
     let (server, said) = streaming();
     let (mut client, io) = duplex(PIPE);
-    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
-    let slot = Slots::new(&LIMITS, TrustedProxies::default()).take(peer.ip()).await.expect("a slot");
+    let (peer, slot) = slot().await;
     let slot = Arc::new(slot);
     let socket = Socket::new(io, LIMITS.reader_timeout, slot.clone());
     client.write_all(b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
