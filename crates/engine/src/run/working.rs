@@ -258,7 +258,11 @@ impl Deciding<'_> {
             return;
         };
         self.withdraw_elicitations(index);
-        self.effects.after.cancel.push(call.clone());
+        // A call that waits to run again, because what ran it is gone, does not run any more.
+        self.run.awaiting_tools.remove(call);
+        if !self.run.awaiting_retry.remove(call) {
+            self.effects.after.cancel.push(call.clone());
+        }
         self.keep_last_report(index);
         let text = self.run.with_last_report(call, Cancelled::ByPerson.text());
         self.change(index, CallState::Cancelled { cancelled: Cancelled::ByPerson });

@@ -9,12 +9,15 @@ mod locks;
 mod moves;
 mod world;
 
+use fermata_protocol::PlanMode;
 use proptest::prelude::*;
+use serde_json::json;
 
 use self::{
-    moves::{beginning, moves},
-    world::World,
+    moves::{Beginning, Move, beginning, moves},
+    world::{Failure, World},
 };
+use crate::run::RetriedCall;
 
 /// Runs as many cases as `PROPTEST_CASES` says, or as many as take a few seconds.
 fn config() -> ProptestConfig {
@@ -37,4 +40,22 @@ proptest! {
         }
         world.finish();
     }
+}
+
+/// A store that fails leaves the call at work and has it run again, for which it waits until the first attempt has stopped.
+#[test]
+fn a_call_that_is_cancelled_while_it_waits_to_run_again_does_not_run() {
+    let retries = Some(RetriedCall { tool: "ledger".into(), input: json!({"n": 1}) });
+    let (plan, wants_plan, running_calls) = (PlanMode::Off, false, None);
+    let mut world = World::new(Beginning { chosen: None, plan, wants_plan, retries, running_calls });
+    for what in [
+        Move::Checks,
+        Move::Fails(Failure::Store),
+        Move::CancelsCall { index: 0 },
+        Move::WindsUp { index: 0 },
+        Move::LockIsGranted,
+    ] {
+        world.make_move(what);
+    }
+    world.finish();
 }
