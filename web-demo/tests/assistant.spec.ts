@@ -152,6 +152,34 @@ test('chats are listed, opened and forgotten', async ({ world, chat }) => {
   await chat.hears('Green.');
 });
 
+test('a chat of which the frame has not heard yet is deleted', async ({ world, chat }) => {
+  world.model.script(says('Green.'), says('Black.'));
+  await chat.say('which tea?');
+  await chat.hears('Green.');
+  await chat.isAtRest();
+  // The time of a chat is the server's.
+  await expect(chat.chats.getByRole('link')).toHaveText([/^which tea\?\d/]);
+  const list = gate();
+  // The frame's list of chats; assistant-ui asks for more at a time.
+  await chat.page.route('**/api/chats?limit=30', async (route) => {
+    await list.opened;
+    await route.continue();
+  });
+  await chat.page.getByRole('button', { name: 'New chat' }).click();
+  await expect(chat.log).toBeEmpty();
+  await chat.say('which coffee?');
+  await chat.hears('Black.');
+  await chat.isAtRest();
+  await chat.chats.getByRole('link', { name: /^which tea\?/ }).click();
+  await chat.hears('Green.');
+  const gone = chat.page.waitForResponse((response) => response.request().method() === 'DELETE');
+  await chat.chats.getByRole('button', { name: 'Delete “which coffee?”' }).click();
+  await chat.page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  expect((await gone).status()).toBe(204);
+  list.open();
+  await expect(chat.chats.getByRole('link')).toHaveText([/^which tea\?/]);
+});
+
 test('a chat is the same on both pages, and an answer on one closes the card on the other', async ({
   world,
   chat,

@@ -17,6 +17,7 @@ export function Threads({ onShow }: { onShow: () => void }) {
   const isEmpty = useAuiState(({ threads }) => !threads.isLoading && threads.threadIds.length === 0);
   const hasMore = useAuiState(({ threads }) => threads.hasMore);
   const shown = useAuiState(({ threads }) => threads.mainThreadId);
+  const aui = useAui();
   useFreshList();
   return (
     <nav aria-label={t('chats.label')}>
@@ -39,6 +40,8 @@ export function Threads({ onShow }: { onShow: () => void }) {
           isShown={doomed.id === shown}
           onDone={() => {
             setDoomed(undefined);
+            // The frame may not have heard of the chat, so it cannot tell that it is gone.
+            void aui.threads.reload();
           }}
         />
       )}

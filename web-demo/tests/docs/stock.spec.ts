@@ -63,7 +63,9 @@ test.describe('useChat without the helper', () => {
     const view = new View(page);
     await view.say('write a note: buy milk');
     await view.shows('write_note: approval-requested');
+    const stopped = page.waitForResponse('**/stop');
     await view.press('Stop');
+    await stopped;
     await page.reload();
     await view.shows('write_note: output-error');
     await expect(page.getByRole('button', { name: 'Approve' })).toHaveCount(0);
