@@ -3,13 +3,15 @@
 //! Every field may be absent, null or of another type ([`super::lenient`]). What a chunk contributes to the answer is decided in
 //! [`super::decoder`].
 
+use std::borrow::Cow;
+
 use fermata_engine::model::Usage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     failure::Failure,
-    lenient::{Arguments, Content, Objects, Text, read_list, read_object},
+    lenient::{Arguments, Content, Objects, Text, read_first, read_list, read_object},
     surrogate_halves::repair,
 };
 
@@ -20,8 +22,9 @@ pub(super) type Rare = Option<Box<Value>>;
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Chunk {
-    #[serde(deserialize_with = "read_list")]
-    pub(super) choices: Vec<Choice>,
+    /// The first of the alternative answers; only one is ever asked for.
+    #[serde(rename = "choices", deserialize_with = "read_first")]
+    pub(super) choice: Option<Box<Choice>>,
     pub(super) usage: Rare,
     pub(super) error: Rare,
     /// `error` in vLLM's and Mistral's error objects, which are not wrapped in `error`; the next three fields are theirs too.
@@ -33,7 +36,7 @@ pub(super) struct Chunk {
     pub(super) x_groq: Rare,
 }
 
-/// One of the alternative answers; only one is ever asked for.
+/// One of the alternative answers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice {
@@ -84,8 +87,10 @@ pub(super) struct FunctionPiece {
 
 impl Chunk {
     /// Reads the data of one event: an object is one chunk, a list has one in each of its objects, and any other JSON has none.
-    pub(super) fn read_all(data: &str) -> Result<impl Iterator<Item = Self> + use<>, Failure> {
-        let json = repair(data.trim());
+    pub(super) fn read_all(data: &[u8]) -> Result<impl Iterator<Item = Self> + use<>, Failure> {
+        // The lossy conversion looks at each byte by itself, so it is for data that needs it.
+        let text = str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed);
+        let json = repair(text.trim());
         match serde_json::from_str::<Objects<Self>>(&json) {
             Ok(Objects { object, items }) => Ok(object.into_iter().chain(items)),
             Err(error) if error.is_eof() => {
@@ -102,7 +107,7 @@ impl Chunk {
 
     /// Returns the error that the chunk reports, if it reports one.
     pub(super) fn error(&self) -> Option<Value> {
-        let in_choice = self.choices.iter().find_map(|choice| choice.error.as_ref());
+        let in_choice = self.choice.as_ref().and_then(|choice| choice.error.as_ref());
         if let Some(error) = self.error.as_ref().or(in_choice) {
             return Some(Value::clone(error));
         }
@@ -115,7 +120,7 @@ impl Chunk {
     /// Returns the tokens of the step so far, if the chunk has them.
     pub(super) fn usage(&self) -> Option<Usage> {
         let groq = self.x_groq.as_ref().and_then(|x_groq| x_groq.get("usage"));
-        let moonshot = self.choices.iter().find_map(|choice| choice.usage.as_deref());
+        let moonshot = self.choice.as_ref().and_then(|choice| choice.usage.as_deref());
         let counted = self.usage.as_deref().or(groq).or(moonshot)?.as_object()?;
         let count = |name: &str| counted.get(name).and_then(Value::as_u64);
         let (input, output) = (count("prompt_tokens"), count("completion_tokens"));
@@ -140,8 +145,8 @@ mod tests {
     }
 
     fn delta(json: &str) -> Delta {
-        let mut chunk = read(&format!(r#"{{"choices":[{{"delta":{json}}}]}}"#));
-        chunk.choices.pop().unwrap().delta.unwrap()
+        let chunk = read(&format!(r#"{{"choices":[{{"delta":{json}}}]}}"#));
+        chunk.choice.unwrap().delta.unwrap()
     }
 
     #[test]
@@ -170,14 +175,27 @@ mod tests {
     #[test]
     fn what_cannot_be_read_in_a_list_takes_nothing_else_with_it() {
         let chunk = read(
-            r#"{"choices":[null,{"finish_reason":"stop","message":[],"delta":{
+            r#"{"choices":[null,7,{"finish_reason":"stop","message":[],"delta":{
                "content":[null,"a",{"text":"b"}],"tool_calls":[null,{"id":"c","function":"f"}]}}]}"#,
         );
-        let [choice] = chunk.choices.as_slice() else { panic!("{chunk:?}") };
+        let choice = chunk.choice.unwrap();
         assert_eq!(choice.finish_reason.0, "stop");
         let delta = choice.delta.as_ref().unwrap();
         assert_eq!(delta.content.text, "ab");
         assert_eq!(delta.tool_calls[0].id.0, "c");
+    }
+
+    #[test]
+    fn only_the_first_choice_counts() {
+        let chunk = read(r#"{"choices":[{"finish_reason":"stop"},{"delta":7},[],"a",{"error":{"code":1}}]}"#);
+        assert!(chunk.error().is_none());
+        assert_eq!(chunk.choice.unwrap().finish_reason.0, "stop");
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced() {
+        let mut chunks = Chunk::read_all(b"{\"choices\":[{\"finish_reason\":\"\xff\"}]}").unwrap();
+        assert_eq!(chunks.next().unwrap().choice.unwrap().finish_reason.0, "\u{fffd}");
     }
 
     #[test]
@@ -219,7 +237,7 @@ mod tests {
 
     #[test]
     fn an_event_has_a_chunk_for_its_object_or_for_each_object_of_its_list() {
-        let count = |data: &str| Chunk::read_all(data).unwrap().count();
+        let count = |data: &str| Chunk::read_all(data.as_bytes()).unwrap().count();
         assert_eq!(count(" {\"choices\":[]} "), 1);
         assert_eq!(count("[{},null,[{}],{\"usage\":{}}]"), 2);
         for data in ["null", "7", "-7", "1.5", "true", "\"processing\"", "[]"] {
@@ -229,22 +247,22 @@ mod tests {
 
     #[test]
     fn a_list_of_very_many_objects_is_refused_before_it_fills_the_memory() {
-        let refusal = |data: String| Chunk::read_all(&data).err().unwrap().into_error("http://api", &[]);
+        let refusal =
+            |data: String| Chunk::read_all(data.as_bytes()).err().unwrap().into_error("http://api", &[]);
         let empty = vec!["{}"; 1_001].join(",");
-        for data in [
-            format!("[{empty}]"),
-            format!(r#"{{"choices":[{empty}]}}"#),
-            format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{empty}]}}}}]}}"#),
-        ] {
+        for data in
+            [format!("[{empty}]"), format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{empty}]}}}}]}}"#)]
+        {
             let ModelError::Format(text) = refusal(data) else { panic!() };
             assert!(text.contains("more than 1000 objects"), "{text}");
         }
-        assert!(Chunk::read_all(&format!(r#"{{"choices":[{}]}}"#, vec!["{}"; 1_000].join(","))).is_ok());
+        assert!(Chunk::read_all(format!("[{}]", vec!["{}"; 1_000].join(",")).as_bytes()).is_ok());
     }
 
     #[test]
     fn json_that_just_ends_is_a_broken_connection_and_other_text_is_no_answer() {
-        let error = |data: &str| Chunk::read_all(data).err().unwrap().into_error("http://api", &[]);
+        let error =
+            |data: &str| Chunk::read_all(data.as_bytes()).err().unwrap().into_error("http://api", &[]);
         for data in ["{\"choices\":[", "[{", "\"processi"] {
             assert!(matches!(error(data), ModelError::Network(_)), "{data}");
         }
@@ -255,7 +273,9 @@ mod tests {
 
     #[test]
     fn a_body_that_is_not_streamed_is_an_object() {
-        assert!(Chunk::read_whole("{\"choices\":[{\"message\":{}}]}").unwrap().choices[0].message.is_some());
+        assert!(
+            Chunk::read_whole("{\"choices\":[{\"message\":{}}]}").unwrap().choice.unwrap().message.is_some()
+        );
         for body in ["null", "7", "\"processing\"", "{\"choices\":[", "<html>"] {
             assert!(matches!(
                 Chunk::read_whole(body).unwrap_err().into_error("http://api", &[]),

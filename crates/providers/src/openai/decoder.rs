@@ -67,7 +67,7 @@ impl Decoder {
         if let Some(usage) = chunk.usage() {
             self.usage = Some(usage);
         }
-        let Some(choice) = chunk.choices.into_iter().next() else {
+        let Some(choice) = chunk.choice else {
             return Ok(None);
         };
         if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {

@@ -47,6 +47,8 @@ pub(super) struct Objects<T> {
 
 struct ObjectsVisitor<T>(PhantomData<T>);
 
+struct FirstVisitor<T>(PhantomData<T>);
+
 struct TextVisitor {
     takes_objects: bool,
 }
@@ -71,6 +73,13 @@ pub(super) fn read_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {
     Ok(Objects::deserialize(deserializer)?.items)
+}
+
+/// Reads the first object of a list, and passes over the rest. Any other JSON has none.
+pub(super) fn read_first<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    deserializer.deserialize_any(FirstVisitor(PhantomData))
 }
 
 /// Reads an object. Any other JSON counts as absent.
@@ -115,6 +124,33 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for ObjectsVisitor<T> {
             }
         }
         Ok(Objects { object: None, items })
+    }
+
+    absent!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);
+}
+
+// === impl FirstVisitor ===
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for FirstVisitor<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("any JSON")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Option<T>, A::Error> {
+        let mut first = None;
+        while first.is_none() {
+            let Some(Objects { object, .. }) = list.next_element()? else { return Ok(None) };
+            first = object;
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(first)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<T>, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
     }
 
     absent!(visit_bool: bool, visit_i64: i64, visit_u64: u64, visit_f64: f64, visit_str: &str);

@@ -7,15 +7,14 @@
 //! Invariants: where the bytes are cut makes no difference; a provider is not trusted with this process's memory, so an event has at most
 //! [`LONGEST_EVENT`] bytes, and nothing is read after a longer one.
 
-use std::borrow::Cow;
-
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 
 /// The limit on the bytes of an event. An image that a model has drawn is in one event, and no provider sends more than a few megabytes
 /// that way.
 pub(super) const LONGEST_EVENT: usize = 16 << 20;
 
-const BYTE_ORDER_MARK: &str = "\u{feff}";
+/// Some servers send it at the start of a body.
+pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Splits one body into events.
 #[derive(Debug, Default)]
@@ -28,7 +27,7 @@ pub(super) struct SseParser {
     is_after_return: bool,
     has_read_a_line: bool,
     /// The data of the event that is being read.
-    data: Option<String>,
+    data: Option<Bytes>,
     /// True if the event that is being read has the name `keepalive`.
     is_keep_alive: bool,
     has_failed: bool,
@@ -39,8 +38,9 @@ pub(super) struct SseParser {
 pub(super) enum SseEvent {
     /// A comment, or an event without data or by the name of `keepalive`.
     KeepAlive,
-    /// The data of an event. Its lines are joined by spaces, because line breaks in JSON mean the same as spaces.
-    Data(String),
+    /// The data of an event, a part of what was received if it is one line. Lines are joined by spaces, because line breaks in JSON mean
+    /// the same as spaces.
+    Data(Bytes),
     /// `[DONE]`, which ends the answer.
     Done,
 }
@@ -72,7 +72,7 @@ impl SseParser {
             }
             let end = memchr::memchr2(b'\n', b'\r', &self.input);
             let part = self.input.split_to(end.unwrap_or(self.input.len()));
-            let data_length = self.data.as_ref().map_or(0, String::len);
+            let data_length = self.data.as_ref().map_or(0, Bytes::len);
             if self.line.len() + part.len() + data_length > LONGEST_EVENT {
                 *self = Self { has_failed: true, ..Self::default() };
                 return Err(EventTooLong);
@@ -82,13 +82,14 @@ impl SseParser {
                 break;
             }
             self.is_after_return = self.input.get_u8() == b'\r';
-            let event = if self.line.is_empty() {
-                self.read_line(&part)
+            let line = if self.line.is_empty() {
+                part
             } else {
                 let mut line = std::mem::take(&mut self.line);
                 line.extend_from_slice(&part);
-                self.read_line(&line)
+                line.into()
             };
+            let event = self.read_line(line);
             if event.is_some() {
                 return Ok(event);
             }
@@ -97,39 +98,45 @@ impl SseParser {
     }
 
     /// Reads a line without its end, and returns the event that is complete with it.
-    fn read_line(&mut self, line: &[u8]) -> Option<SseEvent> {
-        // The lossy conversion looks at each byte by itself, so it is for lines that need it.
-        let line = str::from_utf8(line).map_or_else(|_| String::from_utf8_lossy(line), Cow::Borrowed);
+    fn read_line(&mut self, mut line: Bytes) -> Option<SseEvent> {
         let is_first = !std::mem::replace(&mut self.has_read_a_line, true);
-        let line = if is_first { without_byte_order_mark(&line) } else { &line };
+        if is_first && line.starts_with(BYTE_ORDER_MARK.as_bytes()) {
+            line.advance(BYTE_ORDER_MARK.len());
+        }
         if line.is_empty() {
             let is_keep_alive = std::mem::take(&mut self.is_keep_alive);
             let data = self.data.take()?;
-            return Some(match data.trim() {
-                "" => SseEvent::KeepAlive,
+            return Some(match data.trim_ascii() {
+                b"" => SseEvent::KeepAlive,
                 _ if is_keep_alive => SseEvent::KeepAlive,
-                "[DONE]" => SseEvent::Done,
+                b"[DONE]" => SseEvent::Done,
                 _ => SseEvent::Data(data),
             });
         }
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
+        let colon = memchr::memchr(b':', &line);
+        let (field, value) = line.split_at(colon.unwrap_or(line.len()));
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
-            "" => return Some(SseEvent::KeepAlive),
-            "data" => match &mut self.data {
-                Some(data) => data.extend([" ", value]),
-                None => self.data = Some(value.to_owned()),
-            },
-            "event" => self.is_keep_alive = value == "keepalive",
+            b"" => return Some(SseEvent::KeepAlive),
+            b"data" => {
+                line.advance(line.len() - value.len());
+                self.data = Some(match self.data.take() {
+                    Some(data) => {
+                        // What was joined before is not copied again.
+                        let mut data = BytesMut::from(data);
+                        data.extend_from_slice(b" ");
+                        data.extend_from_slice(&line);
+                        data.freeze()
+                    }
+                    None => line,
+                });
+            }
+            b"event" => self.is_keep_alive = value == b"keepalive",
             _ => {}
         }
         None
     }
-}
-
-/// Returns the text without the byte order mark at its start, which some servers send.
-pub(super) fn without_byte_order_mark(text: &str) -> &str {
-    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
 #[cfg(test)]
@@ -149,7 +156,7 @@ mod tests {
     }
 
     fn data(text: &str) -> SseEvent {
-        SseEvent::Data(text.into())
+        SseEvent::Data(Bytes::copy_from_slice(text.as_bytes()))
     }
 
     #[test]
@@ -189,8 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced_and_hold_nothing_up() {
-        assert_eq!(events(&[b"data: {\"a\":\"\xff\"}\n\n"]), [data("{\"a\":\"\u{fffd}\"}")]);
+    fn bytes_that_are_no_text_hold_nothing_up() {
+        let event = SseEvent::Data(Bytes::from_static(b"{\"a\":\"\xff\"}"));
+        assert_eq!(events(&[b"data: {\"a\":\"\xff\"}\n\n\xff\n\n"]), [event]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::{
     chunk::Chunk,
     dialect::LastReasoningField,
     failure::Failure,
-    sse::{LONGEST_EVENT, without_byte_order_mark},
+    sse::{BYTE_ORDER_MARK, LONGEST_EVENT},
 };
 
 /// The limit on the bytes of an error body that are read.
@@ -150,7 +150,7 @@ async fn read_bytes(response: Response) -> Result<Vec<u8>, Failure> {
 async fn read_whole(response: Response, last_reasoning_field: LastReasoningField) -> Result<Answer, Failure> {
     let bytes = read_bytes(response).await?;
     let text = String::from_utf8_lossy(&bytes);
-    let text = without_byte_order_mark(&text);
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
     let is_event_stream = ["data:", "event:", ":"].iter().any(|start| text.trim_start().starts_with(start));
     if is_event_stream {
         let body = stream::iter([Ok(Bytes::copy_from_slice(text.as_bytes()))]);
