@@ -1,7 +1,7 @@
 //! Chunks as the bytes of an event stream. A chunk that all clients get alike, as each delta, is encoded once, and all readers share the
 //! bytes.
 
-use std::{fmt, io::Write as _};
+use std::fmt;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub struct SplitChunk {
 /// Encodes the chunk at position `seq` (counted from 1) of the run's log.
 pub fn encode(run: &RunId, seq: u64, chunk: &UiChunk) -> Frames {
     if Profile::all_are_sent(chunk) {
-        return Frames::Same(frame(&EventIdText { run, seq, ephemeral: None }, chunk));
+        return Frames::Same(frame(run, seq, None, chunk));
     }
     Frames::Split(Box::new(SplitChunk { id: EventId { run: run.clone(), seq }, chunk: chunk.clone() }))
 }
@@ -50,31 +50,24 @@ pub fn encode(run: &RunId, seq: u64, chunk: &UiChunk) -> Frames {
 /// each other. Returns `None` if the profile does not get the chunk.
 pub fn encode_ephemeral(run: &RunId, seq: u64, n: u32, profile: Profile, chunk: &UiChunk) -> Option<Bytes> {
     let chunk = profile.chunk(chunk)?;
-    Some(frame(&EventIdText { run, seq, ephemeral: Some(n) }, &chunk))
+    Some(frame(run, seq, Some(n), &chunk))
 }
 
-/// The value of the `id:` line.
-struct EventIdText<'a> {
-    run: &'a RunId,
-    seq: u64,
-    ephemeral: Option<u32>,
-}
-
-impl fmt::Display for EventIdText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.run, self.seq)?;
-        if let Some(n) = self.ephemeral {
-            write!(f, ".{n}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Encodes one event. JSON has no raw line breaks, so the chunk always fits in one `data:` line.
-fn frame(id: &EventIdText<'_>, chunk: &UiChunk) -> Bytes {
+/// Encodes one event. `n` is the number of a chunk that is not in the log. JSON has no raw line breaks, so the chunk always fits in one
+/// `data:` line.
+fn frame(run: &RunId, seq: u64, n: Option<u32>, chunk: &UiChunk) -> Bytes {
     let mut bytes = Vec::with_capacity(160);
-    let written =
-        write!(bytes, "id: {id}\ndata: ").and_then(|()| Ok(serde_json::to_writer(&mut bytes, chunk)?));
+    // Not formatted, which would cost half as much as the JSON of a delta.
+    bytes.extend_from_slice(b"id: ");
+    bytes.extend_from_slice(run.as_str().as_bytes());
+    bytes.push(b':');
+    bytes.extend_from_slice(seq.to_string().as_bytes());
+    if let Some(n) = n {
+        bytes.push(b'.');
+        bytes.extend_from_slice(n.to_string().as_bytes());
+    }
+    bytes.extend_from_slice(b"\ndata: ");
+    let written = serde_json::to_writer(&mut bytes, chunk);
     debug_assert!(
         written.is_ok(),
         "a chunk can always be written as JSON, and writing to memory does not fail"
@@ -91,7 +84,7 @@ impl Frames {
             Self::Split(split) => {
                 let EventId { run, seq } = &split.id;
                 let chunk = profile.chunk(&split.chunk)?;
-                Some(frame(&EventIdText { run, seq: *seq, ephemeral: None }, &chunk))
+                Some(frame(run, *seq, None, &chunk))
             }
         }
     }
