@@ -95,6 +95,8 @@ pub(crate) struct ActiveRun {
     timers: Timers,
     /// Goes off at the next deadline, or at an earlier time.
     alarm: Pin<Box<Sleep>>,
+    /// The time at which a deadline may have passed, as [`ActiveRun::keep_deadlines`] has left it.
+    deadline: Instant,
     /// Held by endpoints that are about to hand answers over.
     pub pin: RunPin,
     spans: CallSpans,
@@ -239,6 +241,7 @@ impl ActiveRun {
             timers: Timers::default(),
             // It is set to the first deadline before it is awaited.
             alarm: Box::pin(tokio::time::sleep(FURTHEST)),
+            deadline: Instant::now(),
             pin: RunPin::default(),
         }
     }
@@ -299,10 +302,9 @@ impl ActiveRun {
         if let Some(error) = self.failure.take() {
             return Happening::Failed(error);
         }
-        let deadline = self.next_deadline();
         // The model's deadline moves with each delta. It is looked at when the alarm goes off, because setting that costs more than a delta.
-        if deadline < self.alarm.deadline() || self.alarm.is_elapsed() {
-            self.alarm.as_mut().reset(deadline);
+        if self.deadline < self.alarm.deadline() || self.alarm.is_elapsed() {
+            self.alarm.as_mut().reset(self.deadline);
         }
         tokio::select! {
             Some(happening) = self.waits.next(), if !self.waits.is_empty() => happening,

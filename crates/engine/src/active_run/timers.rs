@@ -51,11 +51,20 @@ impl ActiveRun {
     /// Ends what has passed its deadline: waiting calls, the hold, the model's answer. A run that is resumed comes here, too, before anybody
     /// reads it.
     pub async fn keep_deadlines(&mut self) -> Result<(), StoreError> {
-        self.set_timers();
+        // This runs for each delta, and hardly ever is a deadline over.
+        self.deadline = self.next_deadline();
+        let now = Instant::now();
+        if self.deadline > now {
+            return Ok(());
+        }
+        self.end_what_is_over(now).await?;
+        self.deadline = self.next_deadline();
+        Ok(())
+    }
+
+    async fn end_what_is_over(&mut self, now: Instant) -> Result<(), StoreError> {
         // Every timer is named here, in `next_deadline` and in `set_timers`, so that a new one does not compile until it is in all three.
         let Timers { hold, question, tools, editing } = &self.timers;
-        // The clocks are asked as rarely as possible, because this runs for each delta.
-        let now = Instant::now();
         let is_over = |timer: &Timer| timer.ends().is_some_and(|ends| ends <= now);
         let (hold_is_over, question_is_over, tools_timed_out, editing_is_over) =
             (is_over(hold), is_over(question), is_over(tools), is_over(editing));
@@ -98,7 +107,7 @@ impl ActiveRun {
     }
 
     /// Returns the time at which a deadline may have passed.
-    pub(super) fn next_deadline(&mut self) -> Instant {
+    fn next_deadline(&mut self) -> Instant {
         self.set_timers();
         // An endpoint that drops its pin without handing answers over sends no message.
         let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
