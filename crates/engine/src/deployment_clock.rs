@@ -85,12 +85,14 @@ impl DeploymentClock {
 
     /// Returns the time that is stored and shown.
     pub fn now(&self) -> Timestamp {
-        self.lock().advanced().now
+        let ClockState { now, as_of, .. } = *self.lock();
+        later(now, as_of.elapsed())
     }
 
     /// Returns a time that has certainly come; it decides what is old or expired.
     pub fn reached(&self) -> Timestamp {
-        self.lock().advanced().reached
+        let ClockState { reached, as_of, .. } = *self.lock();
+        later(reached, as_of.elapsed())
     }
 
     /// Returns a sentence about this machine's clock, if it is wrong by the database's.
