@@ -5,7 +5,7 @@
 //! never sent.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
-use serde_json::{Value, json};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
@@ -333,6 +333,20 @@ pub enum FinishReason {
     Other,
 }
 
+/// A chunk as it is stored, with the fields that are not on the wire.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Record<'a> {
+    #[serde(flatten)]
+    chunk: &'a UiChunk,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_text: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dynamic: Option<bool>,
+}
+
 /// Returns whether a free-form field is left out of the JSON. `null` counts as absent, because clients refuse it here.
 fn is_absent(value: &Option<Value>) -> bool {
     matches!(value, None | Some(Value::Null))
@@ -352,17 +366,17 @@ fn deserialize_data_kind<'de, D: Deserializer<'de>>(deserializer: D) -> Result<S
 impl UiChunk {
     /// Returns the chunk as JSON for storage: the wire form, and the fields that are not on the wire.
     pub fn to_record(&self) -> String {
-        let mut record = json!(self);
+        let mut record = Record { chunk: self, tool_name: None, error_text: None, dynamic: None };
         if let Self::ToolApprovalRequest { tool_name, .. } = self {
-            record["toolName"] = json!(tool_name);
+            record.tool_name = Some(tool_name);
         }
         if let Self::ToolOutputDenied { error_text, dynamic, .. } = self {
-            record["errorText"] = json!(error_text);
-            if dynamic.is_some() {
-                record["dynamic"] = json!(dynamic);
-            }
+            record.error_text = Some(error_text);
+            record.dynamic = *dynamic;
         }
-        record.to_string()
+        let written = serde_json::to_string(&record);
+        debug_assert!(written.is_ok(), "a chunk can always be written as JSON");
+        written.unwrap_or_default()
     }
 
     /// Returns whether the chunk is about a call.
