@@ -23,6 +23,7 @@ use axum::{
     middleware,
     routing::get,
 };
+use tower::ServiceBuilder;
 use tower_http::{
     catch_panic::CatchPanicLayer,
     cors::{AllowOrigin, Any, CorsLayer},
@@ -49,14 +50,14 @@ pub fn router(app: App) -> Router {
 /// Returns the router with a web demo. It must be mounted at the root, because the demo's pages use absolute paths.
 pub fn site(app: App, demo: Demo) -> Router {
     let (api, description) = table(&app, &demo).split_for_parts();
-    let api = api
-        .layer(Extension(operators::Description::of(description)))
-        .layer(Extension(demo))
-        .fallback(not_found)
-        .method_not_allowed_fallback(method_not_allowed)
+    let own_layers = ServiceBuilder::new()
+        .layer(middleware::from_fn(metrics::observe))
+        .layer(cors(app.cors_origins()))
         .layer(CatchPanicLayer::custom(ApiError::of_panic))
-        .layer(cors(app.cors_origins()));
-    with_common_layers(api.layer(middleware::from_fn(metrics::observe))).with_state(app)
+        .layer(Extension(demo))
+        .layer(Extension(operators::Description::of(description)));
+    let api = api.fallback(not_found).method_not_allowed_fallback(method_not_allowed);
+    with_common_layers(api.layer(own_layers)).with_state(app)
 }
 
 /// Returns the router for the operators' own address.
@@ -143,18 +144,20 @@ async fn method_not_allowed() -> ApiError {
     )
 }
 
-/// Adds the layers that all routers share.
+/// Adds the layers that all routers share. They are one layer to the router, which clones what is below each of its layers for each request.
 ///
 /// Every response, errors included, tells browsers not to cache it, not to guess its type, and not to let pages of other sites load it,
 /// unless the response has its own header. The last header concerns only requests without CORS, so pages of `cors_origins` are not
 /// affected.
 fn with_common_layers(router: Router<App>) -> Router<App> {
-    router
-        .layer(middleware::from_fn(log_cause))
-        .layer(unless_set(header::CACHE_CONTROL, "no-store"))
-        .layer(unless_set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
-        .layer(unless_set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
-        .layer(middleware::from_fn(request_id::identify))
+    router.layer(
+        ServiceBuilder::new()
+            .layer(middleware::from_fn(request_id::identify))
+            .layer(unless_set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin"))
+            .layer(unless_set(header::X_CONTENT_TYPE_OPTIONS, "nosniff"))
+            .layer(unless_set(header::CACHE_CONTROL, "no-store"))
+            .layer(middleware::from_fn(log_cause)),
+    )
 }
 
 fn unless_set(name: HeaderName, value: &'static str) -> SetResponseHeaderLayer<HeaderValue> {
