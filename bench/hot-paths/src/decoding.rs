@@ -14,11 +14,22 @@ use tokio::runtime::Builder;
 
 use crate::Round;
 
-/// An answer of so many words, one event in each piece, with the fields that OpenAI sends.
+/// An answer of so many words, whose events differ in nothing else.
 pub fn answer(deltas: usize) -> Result<Round> {
+    read(deltas, |_| 1_762_000_000)
+}
+
+/// An answer of so many words, whose events differ elsewhere, too, so that each of them is parsed.
+pub fn changing_answer(deltas: usize) -> Result<Round> {
+    read(deltas, |n| 1_762_000_000 + n)
+}
+
+/// An answer of so many words, one event in each piece, with the fields that OpenAI sends.
+fn read(deltas: usize, created: impl Fn(usize) -> usize) -> Result<Round> {
     let delta = |n: usize| {
+        let created = created(n);
         let data = format!(
-            r#"{{"id":"chatcmpl-BxQ0a","object":"chat.completion.chunk","created":1762000000,"model":"gpt-5.1-2025-11-13","service_tier":"default","system_fingerprint":null,"choices":[{{"index":0,"delta":{{"content":" word{n}"}},"logprobs":null,"finish_reason":null}}],"usage":null,"obfuscation":"aX93kd"}}"#
+            r#"{{"id":"chatcmpl-BxQ0a","object":"chat.completion.chunk","created":{created},"model":"gpt-5.1-2025-11-13","service_tier":"default","system_fingerprint":null,"choices":[{{"index":0,"delta":{{"content":" word{n}"}},"logprobs":null,"finish_reason":null}}],"usage":null,"obfuscation":"aX93kd"}}"#
         );
         Bytes::from(format!("data: {data}\n\n"))
     };

@@ -27,8 +27,9 @@ pub struct HotPath {
 pub type Round = Box<dyn FnMut()>;
 
 /// All paths.
-pub const ALL: [&HotPath; 7] = [
+pub const ALL: [&HotPath; 8] = [
     &HotPath { name: "decode", item: "delta", items: 1_000, prepare: decoding::answer },
+    &HotPath { name: "parse", item: "delta", items: 1_000, prepare: decoding::changing_answer },
     &HotPath { name: "fold", item: "delta", items: 1_000, prepare: encoding::fold },
     &HotPath { name: "encode", item: "delta", items: 1_000, prepare: encoding::encode },
     &HotPath { name: "log", item: "delta", items: 1_000, prepare: turns::long_answer },

@@ -19,6 +19,7 @@ mod failure;
 mod lenient;
 mod model_stream;
 mod request;
+mod shape;
 mod sse;
 mod surrogate_halves;
 mod transport;

@@ -21,6 +21,7 @@ use super::{
     decoder::Decoder,
     dialect::LastReasoningField,
     failure::Failure,
+    shape::Shape,
     sse::{EventTooLong, LONGEST_EVENT, SseEvent, SseParser},
 };
 
@@ -44,6 +45,8 @@ const BURST_BYTES: usize = 64 << 10;
 pub(super) struct Answer {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     parser: SseParser,
+    /// The shape of the last event that was a piece of text and nothing else.
+    shape: Option<Shape>,
     decoder: Decoder,
     state: State,
     /// `true` once a piece of the answer was handed out.
@@ -76,6 +79,7 @@ impl Answer {
         Self {
             body: body.chain(end).boxed(),
             parser: SseParser::default(),
+            shape: None,
             decoder: Decoder::new(last_reasoning_field),
             state: State::Open,
             has_begun: false,
@@ -184,16 +188,22 @@ impl Answer {
 
     /// Decodes an event that was read, or ends the answer.
     fn handle(&mut self, read: SseEvent) {
-        let chunks = match read {
+        let data = match read {
             SseEvent::KeepAlive => return,
             SseEvent::Done => return self.finish(),
-            SseEvent::Data(data) => Chunk::read_all(&data),
+            SseEvent::Data(data) => data,
         };
-        let chunks = match chunks {
+        if let (State::Open, Some(shape)) = (&self.state, &self.shape)
+            && let Some((field, text)) = shape.text_of(&data)
+        {
+            return self.decoder.decode_text(field, text.to_owned());
+        }
+        let chunks = match Chunk::read_all(&data) {
             Ok(chunks) => chunks,
             Err(failure) => return self.break_off(failure),
         };
         for chunk in chunks {
+            self.shape = Shape::of(&data, &chunk).or(self.shape.take());
             let reason = match (self.decoder.decode(chunk), &self.state) {
                 (Err(failure), _) => return self.close(Some(failure)),
                 (Ok(Some(reason)), _) => reason,

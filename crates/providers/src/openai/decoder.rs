@@ -15,6 +15,7 @@ use super::{
     chunk::{Chunk, Delta},
     dialect::{LastReasoningField, ReasoningField},
     failure::Failure,
+    shape::TextField,
     surrogate_halves::{SurrogateHalves, without_halves},
 };
 
@@ -85,6 +86,15 @@ impl Decoder {
         })
     }
 
+    /// Decodes a piece of text that is all that a chunk has.
+    pub(super) fn decode_text(&mut self, field: TextField, piece: String) {
+        match field {
+            TextField::Content => self.push_text(piece),
+            TextField::ReasoningContent => self.push_reasoning(piece, ReasoningField::ReasoningContent),
+            TextField::Reasoning => self.push_reasoning(piece, ReasoningField::Reasoning),
+        }
+    }
+
     fn decode_delta(&mut self, delta: Delta) -> Result<(), Failure> {
         for (reasoning, field) in [
             (delta.reasoning_content.0, ReasoningField::ReasoningContent),
@@ -97,9 +107,7 @@ impl Decoder {
         }
         for piece in [delta.content.text, delta.refusal.0] {
             if !piece.is_empty() {
-                self.flush_reasoning();
-                let text = self.text.join(piece);
-                self.events.push(ModelEvent::Text(text));
+                self.push_text(piece);
             }
         }
         // OpenRouter's image models draw images.
@@ -120,6 +128,12 @@ impl Decoder {
             self.calls.decode(delta.tool_calls, &mut self.events)?;
         }
         Ok(())
+    }
+
+    fn push_text(&mut self, piece: String) {
+        self.flush_reasoning();
+        let text = self.text.join(piece);
+        self.events.push(ModelEvent::Text(text));
     }
 
     fn push_reasoning(&mut self, piece: String, field: ReasoningField) {
