@@ -203,7 +203,9 @@ impl Answer {
             Err(failure) => return self.break_off(failure),
         };
         for chunk in chunks {
-            self.shape = Shape::of(&data, &chunk).or(self.shape.take());
+            if let Some(shape) = Shape::of(&data, &chunk) {
+                self.shape = Some(shape);
+            }
             let reason = match (self.decoder.decode(chunk), &self.state) {
                 (Err(failure), _) => return self.close(Some(failure)),
                 (Ok(Some(reason)), _) => reason,

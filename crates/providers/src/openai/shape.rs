@@ -1,32 +1,32 @@
-//! What stays the same from one event to the next.
+//! A shape is what stays the same from one event of an answer to the next.
 //!
 //! Of the 400 bytes of an event, a provider changes the text, and OpenAI also the padding that hides the text's length. So each event is
-//! compared with the last one that was a piece of text and nothing else, and is parsed only if it differs in another place. A comparison
-//! takes a twentieth of the instructions that parsing takes.
+//! compared with the last one that was a piece of text and nothing else, and is parsed only if it differs in another place.
 //!
 //! Invariant: a text that is read here is the one that parsing the event would have found.
 
-use std::{ops::Range, sync::LazyLock};
+use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
 
 use super::chunk::{Chunk, Delta};
 
-// They are made once, because that takes longer than searching an event.
+// The finders are made once, because making one takes longer than searching an event with it.
 static CONTENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"content\""));
 static REASONING: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"reasoning\""));
 static REASONING_CONTENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"reasoning_content\""));
 /// The beginning of the padding that OpenAI adds to each event.
 static PADDING: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"obfuscation\":\""));
 
-/// An event, and the places in it that differ from one event to the next.
+/// The bytes of an event around its text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    event: Box<[u8]>,
     field: TextField,
-    text: Range<usize>,
-    /// It comes after the text, if there is any.
-    padding: Option<Range<usize>>,
+    before: Box<[u8]>,
+    /// What follows the text, up to the padding if there is any.
+    after: Box<[u8]>,
+    /// What follows the padding, if there is any.
+    after_padding: Option<Box<[u8]>>,
 }
 
 /// The field of a delta that a text is in.
@@ -53,25 +53,25 @@ impl Shape {
         let (Some(place), None) = (places.next(), places.next()) else { return None };
         let value = event[place + key.needle().len()..].trim_ascii_start().strip_prefix(b":")?;
         let value = value.trim_ascii_start().strip_prefix(b"\"")?;
-        let after = value.strip_prefix(text.as_bytes())?;
-        let text = event.len() - value.len()..event.len() - after.len();
-        let padding = PADDING.find(after).and_then(|place| {
-            let start = text.end + place + PADDING.needle().len();
-            let (padding, _) = split_string(&event[start..])?;
-            Some(start..start + padding.len())
-        });
-        Some(Self { event: event.into(), field, text, padding })
+        let before = &event[..event.len() - value.len()];
+        let mut after = value.strip_prefix(text.as_bytes())?;
+        let mut after_padding = None;
+        if let Some(place) = PADDING.find(after) {
+            let (before_padding, padding) = after.split_at(place + PADDING.needle().len());
+            after = before_padding;
+            after_padding = Some(split_string(padding)?.1.into());
+        }
+        Some(Self { field, before: before.into(), after: after.into(), after_padding })
     }
 
     /// Returns the text of an event that has this shape, and its field.
     pub(super) fn text_of<'a>(&self, event: &'a [u8]) -> Option<(TextField, &'a str)> {
-        let (text, mut after) = split_string(event.strip_prefix(&self.event[..self.text.start])?)?;
-        let mut expected = &self.event[self.text.end..];
-        if let Some(padding) = &self.padding {
-            let (_, end) = split_string(after.strip_prefix(&self.event[self.text.end..padding.start])?)?;
-            (after, expected) = (end, &self.event[padding.end..]);
+        let (text, rest) = split_string(event.strip_prefix(&*self.before)?)?;
+        let mut rest = rest.strip_prefix(&*self.after)?;
+        if let Some(after_padding) = &self.after_padding {
+            rest = split_string(rest)?.1.strip_prefix(&**after_padding)?;
         }
-        (after == expected && !text.is_empty()).then_some((self.field, text))
+        if rest.is_empty() && !text.is_empty() { Some((self.field, text)) } else { None }
     }
 }
 
@@ -120,7 +120,7 @@ fn split_string(json: &[u8]) -> Option<(&str, &[u8])> {
     let (string, after) = json.split_at(end);
     let string = str::from_utf8(string).ok()?;
     let is_plain = after.starts_with(b"\"") && !string.bytes().any(|byte| byte.is_ascii_control());
-    is_plain.then_some((string, after))
+    if is_plain { Some((string, after)) } else { None }
 }
 
 #[cfg(test)]
