@@ -10,10 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use fermata_engine::model::ModelEvent;
 use fermata_protocol::FinishReason;
-use futures::{
-    FutureExt,
-    stream::{self, BoxStream, Stream, StreamExt},
-};
+use futures::stream::{self, BoxStream, Stream, StreamExt};
 use tokio::time::Instant;
 
 use super::{
@@ -31,12 +28,15 @@ const LONGEST_WAIT_AFTER_REASON: Duration = Duration::from_secs(5);
 /// The shortest time between two signs of life. More of them would have no use.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time between two pieces of a body up to which they are part of a burst. The text of a burst comes faster than anybody reads, so what
-/// follows within [`BURST_PAUSE`] is decoded together, and is one event.
-const BURST_INTERVAL: Duration = Duration::from_millis(1);
+/// The longest time between two events that are part of one burst. The text of a burst comes faster than anybody reads, so more of it is
+/// waited for, and what has come meanwhile is one event.
+const BURST_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The time for which more of a burst is waited for. No timer is more precise.
-const BURST_PAUSE: Duration = Duration::from_millis(1);
+/// The time for which more of a burst is waited for at first. No timer is more precise.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+
+/// The time for which more of a burst that goes on is waited for. It is half of the time for which a screen shows one picture.
+const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
 /// The bytes of a burst after which what was decoded is handed out. The engine limits the text of an answer, and has not seen this one.
 const BURST_BYTES: usize = 64 << 10;
@@ -53,8 +53,10 @@ pub(super) struct Answer {
     has_begun: bool,
     /// The time of the last sign of life.
     last_alive: Option<Instant>,
-    /// The time at which the last piece of the body came.
-    last_received: Option<Instant>,
+    /// The time of the last event that was handed out.
+    last_event: Option<Instant>,
+    /// The time for which more of the burst is waited for next.
+    pause: Duration,
 }
 
 enum State {
@@ -84,7 +86,8 @@ impl Answer {
             state: State::Open,
             has_begun: false,
             last_alive: None,
-            last_received: None,
+            last_event: None,
+            pause: SHORTEST_PAUSE,
         }
     }
 
@@ -122,12 +125,15 @@ impl Answer {
                 State::Closed { failure } => return failure.take().map(Err),
             };
             let now = Instant::now();
-            let is_burst = self.last_received.is_some_and(|last| now - last <= BURST_INTERVAL);
             let has_read_an_event = self.receive(received);
-            if is_burst && matches!(self.state, State::Open) {
-                self.receive_more().await;
+            if !self.decoder.events.is_empty() {
+                if self.last_event.is_none_or(|last| now - last > BURST_INTERVAL) {
+                    self.pause = SHORTEST_PAUSE;
+                } else if matches!(self.state, State::Open) {
+                    self.receive_more().await;
+                }
+                self.last_event = Some(Instant::now());
             }
-            self.last_received = Some(Instant::now());
             // No sign of life is needed once the reason to finish is known.
             if has_read_an_event
                 && self.decoder.events.is_empty()
@@ -140,14 +146,19 @@ impl Answer {
         }
     }
 
-    /// Waits a moment and decodes the pieces of the body that have come meanwhile. hyper hands over one chunk of HTTP at a time, in which
-    /// providers put one delta, and it has to have its turn for the next one.
+    /// Waits a moment, which is longer the longer a burst goes on, and decodes the pieces of the body that have come meanwhile.
     async fn receive_more(&mut self) {
-        tokio::time::sleep(BURST_PAUSE).await;
+        tokio::time::sleep(self.pause).await;
+        self.pause = LONGEST_PAUSE.min(self.pause * 2);
         let mut bytes_received = 0;
         while bytes_received < BURST_BYTES && !matches!(self.state, State::Closed { .. }) {
-            tokio::task::yield_now().await;
-            let Some(received) = self.body.next().now_or_never() else { return };
+            // hyper hands over one chunk of HTTP at a time, in which providers put one delta, and its task has to have its turn for the
+            // next one. If nothing has come after that, there is nothing.
+            let received = tokio::select! {
+                biased;
+                received = self.body.next() => received,
+                () = tokio::task::yield_now() => return,
+            };
             if let Some(Ok(bytes)) = &received {
                 bytes_received += bytes.len();
             }
@@ -355,6 +366,39 @@ mod tests {
         let expected =
             [ModelEvent::Text("a".into()), ModelEvent::Text("aa".into()), finished(FinishReason::Stop)];
         assert_eq!(events, expected);
+    }
+
+    /// The texts of an answer, and the millisecond at which each was handed out. The model says a letter at each of these milliseconds.
+    async fn texts_and_times(said: Vec<u64>) -> Vec<(String, u64)> {
+        let began = Instant::now();
+        let role = stream::iter([bytes(&delta(json!({"role": "assistant", "content": ""})))]);
+        let letters = stream::iter(said).then(move |at| async move {
+            tokio::time::sleep_until(began + Duration::from_millis(at)).await;
+            bytes(&delta(json!({"content": "x"})))
+        });
+        let mut answer = answer(role.chain(letters).chain(stream::iter([bytes(&stopped())])));
+        let mut texts = Vec::new();
+        while let Some(Ok(event)) = answer.next().await {
+            if let ModelEvent::Text(text) = event {
+                texts.push((text, u64::try_from(began.elapsed().as_millis()).unwrap()));
+            }
+        }
+        texts
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn text_that_comes_as_models_speak_is_handed_out_at_once() {
+        let said = [0, 6, 20, 40, 46];
+        assert_eq!(texts_and_times(said.to_vec()).await, said.map(|at| ("x".to_owned(), at)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn more_of_a_burst_is_waited_for_the_longer_it_goes_on() {
+        let texts = texts_and_times((0..40).collect()).await;
+        let ends: Vec<_> = texts.iter().map(|(_, at)| *at).collect();
+        assert_eq!(ends, [0, 2, 5, 10, 19, 28, 37, 46]);
+        let letters: usize = texts.iter().map(|(text, _)| text.len()).sum();
+        assert_eq!(letters, 40);
     }
 
     #[tokio::test]
