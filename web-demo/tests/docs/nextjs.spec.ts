@@ -159,5 +159,21 @@ for (const [way, leftOut] of [
       expect(faults).toEqual([]);
       expect(model.verdict).toEqual([]);
     });
+
+    test('a message that is sent before the scripts have come is answered', async ({ page }) => {
+      if (model === undefined) throw new Error('the model did not start');
+      const { opened, open } = gate();
+      await page.route('**/_next/static/**/*.js', async (route) => {
+        await opened;
+        await route.continue();
+      });
+      await page.goto(`${url}/chat/${crypto.randomUUID()}`, { waitUntil: 'domcontentloaded' });
+      const view = new View(page);
+      await view.say('hello');
+      model.script(says('Good morning.'));
+      open();
+      await view.shows('Good morning.');
+      expect(model.verdict).toEqual([]);
+    });
   });
 }
