@@ -3,7 +3,7 @@
 //! The body only reads the log, so a client that reads slowly, never reads, or disconnects does not affect the run. The response must not be
 //! compressed, because a compressor holds back events that are ready; `no-transform` tells proxies and frameworks not to compress it.
 
-use std::time::Duration;
+use std::{convert::Infallible, pin::Pin, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -13,7 +13,7 @@ use axum::{
 use fermata_engine::Following;
 use fermata_protocol::KEEP_ALIVE;
 use futures::Stream;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::readers::ReaderGuard;
 
@@ -39,35 +39,42 @@ pub fn stream(following: Following, guard: ReaderGuard) -> Response {
     (headers, Body::from_stream(frames(following, guard))).into_response()
 }
 
+/// A reader of a run and what its stream needs besides.
+struct Streamed {
+    following: Following,
+    timer: Pin<Box<Sleep>>,
+    last_sent: Instant,
+    _guard: ReaderGuard,
+}
+
 /// Returns batches of events as they come, and a comment if there were none for a while.
 ///
 /// The timer is not reset for each batch, which would cost more than the batch. When it fires, it is compared with the time of the last one.
-fn frames(
-    following: Following,
-    guard: ReaderGuard,
-) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> {
-    let timer = Box::pin(sleep_until(Instant::now() + KEEP_ALIVE_AFTER));
-    futures::stream::unfold(
-        (following, timer, Instant::now(), guard),
-        |(mut following, mut timer, mut last, guard)| async move {
-            loop {
-                tokio::select! {
-                    biased;
-                    batch = following.reader.next() => {
-                        return batch.map(|batch| (Ok(batch), (following, timer, Instant::now(), guard)));
+fn frames(following: Following, guard: ReaderGuard) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let now = Instant::now();
+    let timer = Box::pin(sleep_until(now + KEEP_ALIVE_AFTER));
+    // On the heap, because it is moved for each batch.
+    let streamed = Box::new(Streamed { following, timer, last_sent: now, _guard: guard });
+    futures::stream::unfold(streamed, async |mut streamed| {
+        loop {
+            tokio::select! {
+                biased;
+                batch = streamed.following.reader.next() => {
+                    streamed.last_sent = Instant::now();
+                    return batch.map(|batch| (Ok(batch), streamed));
+                }
+                () = streamed.timer.as_mut() => {
+                    let is_quiet = streamed.last_sent.elapsed() >= KEEP_ALIVE_AFTER;
+                    if is_quiet {
+                        streamed.last_sent = Instant::now();
                     }
-                    () = timer.as_mut() => {
-                        let is_quiet = last.elapsed() >= KEEP_ALIVE_AFTER;
-                        if is_quiet {
-                            last = Instant::now();
-                        }
-                        timer.as_mut().reset(last + KEEP_ALIVE_AFTER);
-                        if is_quiet {
-                            return Some((Ok(Bytes::from_static(KEEP_ALIVE)), (following, timer, last, guard)));
-                        }
+                    let next = streamed.last_sent + KEEP_ALIVE_AFTER;
+                    streamed.timer.as_mut().reset(next);
+                    if is_quiet {
+                        return Some((Ok(Bytes::from_static(KEEP_ALIVE)), streamed));
                     }
                 }
             }
-        },
-    )
+        }
+    })
 }
