@@ -16,13 +16,16 @@ use crate::{
 pub mod row;
 mod timing;
 
+/// The columns of a call that stay as they are. The last two have an index, which SQLite would write again for an update that names them.
+const FIXED: [&str; 3] = ["id", "tool", "created_at"];
+
 /// Adds a call, or replaces the one of the same run. A call keeps its position.
 static PUT: LazyLock<String> = LazyLock::new(|| {
     // The chat and the run are bound first.
     let parameters: Vec<String> = (3..Row::COLUMNS.len() + 3).map(|number| format!("${number}")).collect();
     let updates: Vec<String> = Row::COLUMNS
         .iter()
-        .filter(|column| **column != "id")
+        .filter(|column| !FIXED.contains(column))
         .map(|column| format!("{column} = excluded.{column}"))
         .collect();
     format!(

@@ -3,6 +3,8 @@
 //! Invariant: every field of a call is in one column or in `more`; the times and durations are computed from the other columns. A field of
 //! a call that this file does not know is kept in `more`, so none is lost.
 
+use std::collections::BTreeMap;
+
 use fermata_engine::store::StoreError;
 use fermata_protocol::{AnswerKind, ApprovalId};
 use fermata_tools::{
@@ -10,7 +12,7 @@ use fermata_tools::{
     PolicyDecision, StateName,
 };
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 
 use super::timing::Timing;
 use crate::{
@@ -102,9 +104,10 @@ impl Row {
         let (policy_decision, question, decided) =
             (call.policy_decision.as_ref(), call.approval_request.as_ref(), call.approval_decision.as_ref());
         let answered = call.answer.is_some() && call.answer == answer_of(call.state());
-        // The fields that have no column of their own.
-        let mut more = object(call)?;
-        more.retain(|field, _| !IN_COLUMNS.contains(&field.as_str()));
+        // The fields that have no column of their own. What they hold is not looked into.
+        let fields = json(call)?;
+        let mut more: BTreeMap<&str, &RawValue> = read_json("a call", &fields)?;
+        more.retain(|field, _| !IN_COLUMNS.contains(field));
         if answered {
             more.remove("answer");
         }
