@@ -27,7 +27,7 @@ pub struct HotPath {
 pub type Round = Box<dyn FnMut()>;
 
 /// All paths.
-pub const ALL: [&HotPath; 8] = [
+pub const ALL: [&HotPath; 9] = [
     &HotPath { name: "decode", item: "delta", items: 1_000, prepare: decoding::answer },
     &HotPath { name: "parse", item: "delta", items: 1_000, prepare: decoding::changing_answer },
     &HotPath { name: "fold", item: "delta", items: 1_000, prepare: encoding::fold },
@@ -36,6 +36,7 @@ pub const ALL: [&HotPath; 8] = [
     &HotPath { name: "turn", item: "turn", items: 50, prepare: turns::short_answers },
     &HotPath { name: "step", item: "call", items: 20, prepare: turns::step_of_calls },
     &HotPath { name: "commit", item: "commit", items: 100, prepare: saving::commits },
+    &HotPath { name: "answer", item: "commit", items: 100, prepare: saving::answers },
 ];
 
 // === impl HotPath ===
