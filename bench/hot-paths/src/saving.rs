@@ -58,21 +58,24 @@ fn message(id: &str, role: &str, text: &str) -> Result<UiMessage> {
     Ok(serde_json::from_value(message)?)
 }
 
+/// A log that grows by so many equal chunks.
+fn append(run: &RunId, chunk: &str, first: u64, count: usize) -> Change {
+    Change::AppendChunks { run: run.clone(), first, chunks: vec![chunk.into(); count] }
+}
+
 /// Returns the changes of the first commit of a turn, and those of the last one.
 fn turn(question: &UiMessage, answer: &UiMessage) -> [Arc<[Change]>; 2] {
     let (run, owner) = (RunId::new("run_1"), InstanceId::new("ins_1"));
     let chunk = r#"{"type":"text-delta","id":"txt_1","delta":" word"}"#;
-    let append =
-        |first, count| Change::AppendChunks { run: run.clone(), first, chunks: vec![chunk.into(); count] };
     let begin = [
         Change::CreateChat { owner: Owner::anyone(), profile: Profile::V6 },
         Change::PutMessage(Box::new(question.clone())),
         Change::OpenRun { run: run.clone(), message: MessageId::new("msg_2"), owner },
         Change::PutSettings { run: run.clone(), settings: json!({ "steps": 20 }) },
-        append(1, 2),
+        append(&run, chunk, 1, 2),
     ];
     let end = [
-        append(3, 20),
+        append(&run, chunk, 3, 20),
         Change::PutMessage(Box::new(answer.clone())),
         Change::PutContext { context: Value::Null },
         Change::CloseRun { run: run.clone(), outcome: "completed" },
@@ -84,8 +87,6 @@ fn turn(question: &UiMessage, answer: &UiMessage) -> [Arc<[Change]>; 2] {
 fn parked(question: &UiMessage) -> [Arc<[Change]>; 2] {
     let (run, owner) = (RunId::new("run_1"), InstanceId::new("ins_1"));
     let chunk = r#"{"type":"tool-input-start","toolCallId":"call_1","toolName":"get_location"}"#;
-    let append =
-        |first, count| Change::AppendChunks { run: run.clone(), first, chunks: vec![chunk.into(); count] };
     let at = Timestamp::UNIX_EPOCH;
     let mut call = Call::new(ToolCallId::new("call_1"), 1, "get_location".into(), Some(RunBy::Browser), at);
     call.input = json!({});
@@ -100,7 +101,7 @@ fn parked(question: &UiMessage) -> [Arc<[Change]>; 2] {
     let save = |waiting: bool| Change::SaveRun {
         run: run.clone(),
         state: json!({ "phase": "waiting", "step": 1 }),
-        expires: waiting.then_some(at),
+        expires: if waiting { Some(at) } else { None },
         waiting,
         detached: false,
         questions: 0,
@@ -111,10 +112,10 @@ fn parked(question: &UiMessage) -> [Arc<[Change]>; 2] {
         Change::CreateChat { owner: Owner::anyone(), profile: Profile::V6 },
         Change::PutMessage(Box::new(question.clone())),
         Change::OpenRun { run: run.clone(), message: MessageId::new("msg_2"), owner: owner.clone() },
-        append(1, 4),
+        append(&run, chunk, 1, 4),
         put(call),
         save(true),
     ];
-    let end = [append(5, 1), put(answered), save(false)];
+    let end = [append(&run, chunk, 5, 1), put(answered), save(false)];
     [begin.into(), end.into()]
 }
