@@ -11,7 +11,6 @@ use fermata_tools::{
     ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, DecisionSource, ErrorType, Owner,
     PolicyDecision, StateName,
 };
-use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::timing::Timing;
@@ -186,7 +185,11 @@ impl Row {
         fields.insert("tool".into(), self.tool.0.clone().into());
         fields.insert("input".into(), Value::Null);
         fields.insert("history".into(), read_json("a call's states", &self.states)?);
-        fields.extend(object(&state)?);
+        if let Value::Object(state) =
+            serde_json::to_value(state).map_err(|error| corrupt("a call's state", error))?
+        {
+            fields.extend(state);
+        }
         serde_json::from_value(Value::Object(fields)).map_err(|error| corrupt("a call", error))
     }
 
@@ -257,15 +260,6 @@ fn read_ruled_by(text: &str) -> Result<DecisionSource, StoreError> {
             index.parse().map(DecisionSource::Rule).map_err(|error| corrupt("a rule's place", error))
         }
         None => read_name("what made a ruling", text),
-    }
-}
-
-/// The serialised fields of a structure.
-fn object<T: Serialize>(value: &T) -> Result<Map<String, Value>, StoreError> {
-    match serde_json::to_value(value) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(other) => Err(corrupt("a call", format!("{other} has no fields"))),
-        Err(error) => Err(corrupt("a call", error)),
     }
 }
 
