@@ -25,6 +25,16 @@ pub const STREAM_ID: HeaderName = HeaderName::from_static("x-resumable-stream-id
 /// within 15 seconds.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(10);
 
+/// A stream of a run's events.
+struct Streamed {
+    following: Following,
+    /// It fires when a sign of life may be due.
+    timer: Pin<Box<Sleep>>,
+    last_sent: Instant,
+    /// Counts the stream until it is dropped.
+    _guard: ReaderGuard,
+}
+
 /// Creates the response that streams a run. The guard counts the stream until the body is dropped.
 pub fn stream(following: Following, guard: ReaderGuard) -> Response {
     let value = |id: &str| HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("unnamed"));
@@ -37,14 +47,6 @@ pub fn stream(following: Following, guard: ReaderGuard) -> Response {
         (STREAM_ID, value(following.run.as_str())),
     ];
     (headers, Body::from_stream(frames(following, guard))).into_response()
-}
-
-/// A reader of a run and what its stream needs besides.
-struct Streamed {
-    following: Following,
-    timer: Pin<Box<Sleep>>,
-    last_sent: Instant,
-    _guard: ReaderGuard,
 }
 
 /// Returns batches of events as they come, and a comment if there were none for a while.

@@ -53,7 +53,7 @@ pub(super) struct Answer {
     has_begun: bool,
     /// The time of the last sign of life.
     last_alive: Option<Instant>,
-    /// The time of the last event that was handed out.
+    /// The time at which events were last decoded.
     last_event: Option<Instant>,
     /// The time for which more of the burst is waited for next.
     pause: Duration,

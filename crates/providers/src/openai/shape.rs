@@ -23,9 +23,9 @@ static PADDING: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"obfu
 pub(super) struct Shape {
     field: TextField,
     before: Box<[u8]>,
-    /// What follows the text, up to the padding if there is any.
+    /// The bytes after the text, up to the padding if the event has any.
     after: Box<[u8]>,
-    /// What follows the padding, if there is any.
+    /// The bytes after the padding, if the event has any.
     after_padding: Option<Box<[u8]>>,
 }
 
