@@ -477,7 +477,11 @@ impl StepWork {
     async fn next(&mut self) -> Happening {
         let stream = match self {
             Self::None => return std::future::pending().await,
-            Self::Request => return Happening::Request,
+            Self::Request => {
+                // Readers are sent what was published just now before the request is made, which takes longer.
+                tokio::task::yield_now().await;
+                return Happening::Request;
+            }
             Self::Queue(turn) => {
                 return match turn.await {
                     Ok(slot) => Happening::RequestAdmitted(slot),

@@ -106,6 +106,19 @@ async fn an_answer_before_the_call_is_shown_is_refused_and_the_call_waits_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_is_shown_before_the_model_is_asked_again() {
+    let world = World::new();
+    world.script([calls(&[("where", json!({}))]), text("ok")]);
+    let mut stream = world.post_text("go").await;
+    let call = stream.read_until("tool-input-available").await;
+    world.answer(output(&call, json!(1))).await.unwrap();
+    stream.read_until("tool-output-available").await;
+    assert_eq!(world.model_calls(), 1);
+    stream.read_to_end().await;
+    assert_eq!(world.model_calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_first_of_two_answers_counts_also_when_the_run_is_over() {
     let world = World::new();
     world.script([calls(&[("where", json!({}))]), text("ok")]);

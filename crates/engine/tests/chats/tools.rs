@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fermata_engine::{Rules, Submission, store::ChatStore};
+use fermata_engine::{Rules, Submission, model::ModelEvent, store::ChatStore};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, ElicitAction, ElicitationId, ToolCallId,
 };
@@ -302,6 +302,8 @@ async fn tools_come_and_go_between_steps() {
     let world = World::new();
     let model = world.script_streamed();
     let mut stream = world.post_text("go").await;
+    model.send(Ok(ModelEvent::Text("I see.".into()))).unwrap();
+    stream.read_until("text-delta").await;
     let extra: Arc<dyn Tool> = Arc::new(ScriptedTool::allowed("extra", &world.tool_log));
     let taken: Arc<dyn Tool> = Arc::new(ScriptedTool::allowed("run", &world.tool_log));
     let left_out = world.engine.set_tools(vec![extra, taken]);
