@@ -6,13 +6,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fermata_engine::store::StoreError;
+use fermata_protocol::ChatId;
 
 use crate::{
     connection::{PooledConnection, Transaction},
     error::Fault,
     postgres::{Effect, PostgresDatabase},
+    queries::chats,
     sqlite::{SqliteDatabase, blocking},
 };
+
+/// The size of a chat's messages, in bytes, up to which SQLite reads all of them in less time than it takes to change the thread.
+const SMALL_CHAT: usize = 32 * 1024;
 
 /// An open database. Clones share its connections.
 #[derive(Clone)]
@@ -52,6 +57,25 @@ impl Backend {
             }
             Self::Sqlite(_) | Self::Postgres(_) => self.look_up(work).await,
         }
+    }
+
+    /// Runs queries that read messages of a chat. In SQLite the thread is changed only if the chat is large.
+    pub async fn read_chat<T, W>(
+        &self,
+        chat: &ChatId,
+        work: impl Fn(PooledConnection) -> W,
+    ) -> Result<T, StoreError>
+    where
+        W: Future<Output = Result<T, Fault>>,
+    {
+        let Self::Sqlite(SqliteDatabase { readers: Some(readers), .. }) = self else {
+            return self.look_up(work).await;
+        };
+        let mut connection = PooledConnection::SqliteReader(readers.acquire().await?);
+        let is_small =
+            chats::bytes(&mut connection.get(), chat).await?.is_some_and(|bytes| bytes <= SMALL_CHAT);
+        let work = work(connection);
+        Ok(if is_small { work.await } else { blocking(work).await }?)
     }
 
     /// As [`Backend::look_up`], in one transaction, which sees the database as of one moment. It is handed in and given back.

@@ -120,7 +120,9 @@ impl ChatStore for SqlStore {
     }
 
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
-        self.backend.read(|mut db| async move { messages::outline(&mut db.get(), chat).await }).await
+        self.backend
+            .read_chat(chat, |mut db| async move { messages::outline(&mut db.get(), chat).await })
+            .await
     }
 
     async fn messages_at(
@@ -133,7 +135,7 @@ impl ChatStore for SqlStore {
         let read = |mut db: PooledConnection| async move {
             messages::at(&mut db.get(), chat, positions, files).await
         };
-        if let Some(messages) = self.backend.read(read).await? {
+        if let Some(messages) = self.backend.read_chat(chat, read).await? {
             return Ok(messages);
         }
         let read = |mut snapshot: Transaction| async move {
@@ -152,7 +154,7 @@ impl ChatStore for SqlStore {
 
     async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {
         let read = |mut db: PooledConnection| async move { messages::find(&mut db.get(), chat, id).await };
-        if let Some(found) = self.backend.read(read).await? {
+        if let Some(found) = self.backend.read_chat(chat, read).await? {
             return Ok(found);
         }
         let read = |mut snapshot: Transaction| async move {

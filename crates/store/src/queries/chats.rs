@@ -222,6 +222,17 @@ pub async fn version(connection: &mut Connection<'_>, chat: &ChatId) -> Result<O
     Ok(version.map(|(version,)| Version(version.unsigned_abs())))
 }
 
+/// The size of the chat's messages, in bytes of JSON; `None` if there is no such chat, or if an older version of the server has made it and
+/// it was not counted yet.
+pub async fn bytes(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<usize>, Fault> {
+    let found: Option<(Option<i64>,)> = connection
+        .query("select bytes from chats where id = $1")
+        .bind(chat.as_str())
+        .fetch_optional()
+        .await?;
+    Ok(found.and_then(|(bytes,)| usize::try_from(bytes?).ok()))
+}
+
 /// The chat's owner, and the instance alive that owns its open run.
 pub async fn owner_of(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatOwner>, Fault> {
     let found: Option<(Text, i64, Option<String>, Option<Text>)> = connection
@@ -367,7 +378,10 @@ impl<'a> ChatColumns<'a> {
         columns
     }
 
-    fn bind<'c>(self, query: Query<'c>) -> Result<Query<'c>, Fault> {
+    fn bind<'c>(self, query: Query<'c>) -> Result<Query<'c>, Fault>
+    where
+        'a: 'c,
+    {
         let status = self.status;
         Ok(query
             .bind(self.profile.map(|profile| i64::from(profile.major())))

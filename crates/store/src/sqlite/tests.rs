@@ -384,3 +384,37 @@ async fn closing_waits_for_what_is_queued_and_refuses_what_comes_later() {
     let late = store.version(&ChatId::new("a")).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
 }
+
+/// The name is empty if the thread has ended.
+#[cfg(target_os = "linux")]
+fn name_of_thread(task: &std::io::Result<std::fs::DirEntry>) -> String {
+    std::fs::read_to_string(task.as_ref().unwrap().path().join("comm")).unwrap_or_default()
+}
+
+/// What is read on the thread of its task starts no thread that takes over the other tasks.
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn the_thread_is_changed_only_for_a_large_chat() {
+    let file = std::env::temp_dir().join(format!("fermata-threads-{}.db", uuid::Uuid::new_v4()));
+    let (_, store) = opened(&format!("sqlite://{}", file.display())).await;
+    let read = async |name: &str, words: &str| {
+        let (store, chat, said) = (store.clone(), ChatId::new(name), say(words.into()));
+        begin(&store, &chat).await;
+        store.commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, said).await.unwrap();
+        let threads = || {
+            let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+            // Others come and go.
+            tasks.filter(|task| name_of_thread(task).starts_with("tokio-rt")).count()
+        };
+        let reading = tokio::spawn(async move {
+            let before = threads();
+            assert_eq!(store.messages(&chat).await.unwrap().len(), 1);
+            threads() - before
+        });
+        reading.await.unwrap()
+    };
+    assert_eq!(read("small", "x").await, 0);
+    assert_eq!(read("large", &"x".repeat(100_000)).await, 1);
+    store.close().await;
+    std::fs::remove_file(file).unwrap();
+}
