@@ -4,10 +4,7 @@
 //! different texts stay different. JSON does not need this, because it escapes control characters.
 
 use bytes::BytesMut;
-use rusqlite::{
-    ToSql,
-    types::{FromSql, FromSqlResult, ToSqlOutput, ValueRef},
-};
+use rusqlite::types::{FromSql, FromSqlResult, ToSqlOutput, ValueRef};
 use tokio_postgres::types::{self, IsNull, Type, accepts, to_sql_checked};
 
 use crate::error::BoxError;
@@ -15,6 +12,10 @@ use crate::error::BoxError;
 /// A text in a column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text(pub String);
+
+/// A text that is to be in a column.
+#[derive(Clone, Copy, Debug)]
+pub struct TextRef<'a>(pub &'a str);
 
 /// Begins a pair in PostgreSQL. Few texts contain this character; those that do get one character longer for each.
 const ESCAPE: char = '\u{1a}';
@@ -24,8 +25,8 @@ const ZERO: char = '0';
 const ITSELF: char = '1';
 
 /// The text as a column takes it.
-pub fn text(text: &str) -> Text {
-    Text(text.to_owned())
+pub fn text(text: &str) -> TextRef<'_> {
+    TextRef(text)
 }
 
 fn escape(text: &str) -> Option<String> {
@@ -60,9 +61,15 @@ fn unescape(text: &str) -> Result<String, BoxError> {
 
 // === impl Text ===
 
-impl ToSql for Text {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        self.0.to_sql()
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl From<Text> for ToSqlOutput<'_> {
+    fn from(Text(text): Text) -> Self {
+        text.into()
     }
 }
 

@@ -1,10 +1,7 @@
 //! Vectors as a column: an array of `real` in PostgreSQL, and in SQLite, which has no arrays, a blob.
 
 use bytes::BytesMut;
-use rusqlite::{
-    ToSql,
-    types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef},
-};
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRef};
 use tokio_postgres::types::{self, IsNull, Type, accepts, to_sql_checked};
 
 use crate::error::BoxError;
@@ -33,9 +30,9 @@ fn read_bytes(bytes: &[u8]) -> Result<Vec<f32>, BoxError> {
 
 // === impl Vector ===
 
-impl ToSql for Vector {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(to_bytes(&self.0).into())
+impl From<Vector> for ToSqlOutput<'_> {
+    fn from(Vector(numbers): Vector) -> Self {
+        to_bytes(&numbers).into()
     }
 }
 

@@ -3,28 +3,28 @@
 //! rusqlite's types cannot be held across an await, so a statement is prepared only when it is executed. Prepared statements are kept with
 //! the connection.
 
-use rusqlite::{CachedStatement, ToSql};
+use rusqlite::{CachedStatement, types::ToSqlOutput};
 
-use super::rows::FromRow;
+use super::{Value, rows::FromRow};
 use crate::error::{Fault, conflict, failed_in_sqlite};
 
 /// A query whose values are being bound.
 pub struct Statement<'c> {
     connection: &'c mut rusqlite::Connection,
     sql: &'static str,
-    values: Vec<Box<dyn ToSql + Send + 'c>>,
+    values: Vec<ToSqlOutput<'c>>,
 }
 
 // === impl Statement ===
 
 impl<'c> Statement<'c> {
     pub fn new(connection: &'c mut rusqlite::Connection, sql: &'static str) -> Self {
-        Self { connection, sql, values: Vec::new() }
+        Self { connection, sql, values: Vec::with_capacity(8) }
     }
 
     /// Binds the value of the next parameter.
-    pub fn bind(mut self, value: impl ToSql + Send + 'c) -> Self {
-        self.values.push(Box::new(value));
+    pub fn bind(mut self, value: impl Value + 'c) -> Self {
+        self.values.push(value.into_sqlite());
         self
     }
 

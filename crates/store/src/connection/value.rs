@@ -1,18 +1,26 @@
 //! The values that are bound to the parameters of a query. Both drivers know them.
 
-use rusqlite::ToSql;
+use rusqlite::types::{Null, ToSqlOutput};
 use tokio_postgres::types::{self, Type};
 
-use crate::{text::Text, vector::Vector};
+use crate::{
+    text::{Text, TextRef},
+    vector::Vector,
+};
 
 /// A value that columns of both databases take.
-pub trait Value: ToSql + Send {
+pub trait Value: Send {
     /// The value as it is kept until PostgreSQL has answered.
     type Owned: types::ToSql + Send + Sync + 'static;
     /// PostgreSQL's type of the parameter.
     const TYPE: Type;
 
     fn into_owned(self) -> Self::Owned;
+
+    /// The value as SQLite takes it.
+    fn into_sqlite<'a>(self) -> ToSqlOutput<'a>
+    where
+        Self: 'a;
 }
 
 macro_rules! value {
@@ -23,6 +31,10 @@ macro_rules! value {
 
             fn into_owned(self) -> Self {
                 self
+            }
+
+            fn into_sqlite<'a>(self) -> ToSqlOutput<'a> {
+                self.into()
             }
         }
     };
@@ -42,6 +54,29 @@ impl Value for &str {
     fn into_owned(self) -> String {
         self.to_owned()
     }
+
+    fn into_sqlite<'a>(self) -> ToSqlOutput<'a>
+    where
+        Self: 'a,
+    {
+        self.into()
+    }
+}
+
+impl Value for TextRef<'_> {
+    type Owned = Text;
+    const TYPE: Type = Type::TEXT;
+
+    fn into_owned(self) -> Text {
+        Text(self.0.to_owned())
+    }
+
+    fn into_sqlite<'a>(self) -> ToSqlOutput<'a>
+    where
+        Self: 'a,
+    {
+        self.0.into()
+    }
 }
 
 impl<V: Value> Value for Option<V> {
@@ -50,5 +85,12 @@ impl<V: Value> Value for Option<V> {
 
     fn into_owned(self) -> Self::Owned {
         self.map(V::into_owned)
+    }
+
+    fn into_sqlite<'a>(self) -> ToSqlOutput<'a>
+    where
+        Self: 'a,
+    {
+        self.map_or(Null.into(), V::into_sqlite)
     }
 }

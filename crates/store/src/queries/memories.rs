@@ -22,7 +22,7 @@ use crate::{
     column::{count, json, read_json, read_name, read_time, time},
     connection::{Connection, FromRow, row},
     error::Fault,
-    text::{Text, text},
+    text::{Text, TextRef, text},
 };
 
 row! {
@@ -384,7 +384,7 @@ async fn note(
     Ok(())
 }
 
-fn source_columns(memory: &Memory) -> (Option<&str>, Option<Text>) {
+fn source_columns(memory: &Memory) -> (Option<&str>, Option<TextRef<'_>>) {
     let Some(MemorySource { chat, message }) = &memory.source else { return (None, None) };
     (Some(chat.as_str()), message.as_ref().map(|message| text(message.as_str())))
 }

@@ -63,7 +63,10 @@ impl<'a> RunState<'a> {
         }
     }
 
-    fn bind<'c>(self, query: Query<'c>) -> Result<Query<'c>, Fault> {
+    fn bind<'c>(self, query: Query<'c>) -> Result<Query<'c>, Fault>
+    where
+        'a: 'c,
+    {
         Ok(query
             .bind(json(self.state)?)
             .bind(self.expires.map(deadline))

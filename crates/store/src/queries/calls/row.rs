@@ -17,7 +17,7 @@ use super::timing::Timing;
 use crate::{
     column::{deadline, json, name, read_json, read_name},
     connection::{Query, row},
-    text::{Text, text},
+    text::Text,
 };
 
 /// The serialised fields of a call that have columns.
@@ -111,9 +111,9 @@ impl Row {
             more.remove("answer");
         }
         Ok(Self {
-            id: text(call.id.as_str()),
+            id: call.id.as_str().into(),
             step: call.step.into(),
-            tool: text(&call.tool),
+            tool: call.tool.as_str().into(),
             run_by: call.run_by.as_ref().map(name).transpose()?,
             state: call.state().name().as_str().into(),
             states: json(&call.history())?,
@@ -128,13 +128,13 @@ impl Row {
             ruled_by: policy_decision.map(|policy_decision| ruled_by(policy_decision.by)).transpose()?,
             ruling_reason: policy_decision
                 .and_then(|policy_decision| policy_decision.reason.as_deref())
-                .map(text),
-            approval_id: question.map(|question| text(question.id.as_str())),
+                .map(Text::from),
+            approval_id: question.map(|question| question.id.as_str().into()),
             approval_required: question.map(|question| question.required),
             approved: decided.map(|decided| decided.approved),
             for_always: decided.map(|decided| decided.always),
-            decided_by: decided.map(|decided| text(decided.by.as_str())),
-            decided_reason: decided.and_then(|decided| decided.reason.as_deref()).map(text),
+            decided_by: decided.map(|decided| decided.by.as_str().into()),
+            decided_reason: decided.and_then(|decided| decided.reason.as_deref()).map(Text::from),
             input: json(&call.input)?,
             edited_input: call.edited.as_ref().map(json).transpose()?,
             outcome: outcome(call.state())?,
