@@ -1,17 +1,16 @@
 //! Conversion of a call into a row and back.
 //!
-//! Invariant: every field of a call is in one column or in `more`; the times and durations are computed from the other columns. A field of
-//! a call that this file does not know is kept in `more`, so none is lost.
-
-use std::collections::BTreeMap;
+//! Invariant: every field of a call is in one column or in `more`; the times and durations are computed from the other columns.
 
 use fermata_engine::store::StoreError;
-use fermata_protocol::{AnswerKind, ApprovalId};
+use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
 use fermata_tools::{
-    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, DecisionSource, ErrorType, Owner,
-    PolicyDecision, StateName,
+    ApprovalDecision, ApprovalRequest, AskedFailure, Call, CallState, Cancelled, DecisionSource,
+    ElicitationRecord, ErrorType, Owner, PolicyDecision, Presentation, ResourceKey, StateName,
 };
-use serde_json::{Map, Value, value::RawValue};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::timing::Timing;
 use crate::{
@@ -20,24 +19,35 @@ use crate::{
     text::Text,
 };
 
-/// The serialised fields of a call that have columns.
-const IN_COLUMNS: [&str; 15] = [
-    "id",
-    "step",
-    "tool",
-    "run_by",
-    "state",
-    "output",
-    "error_type",
-    "error_text",
-    "cancelled",
-    "history",
-    "ruling",
-    "question",
-    "decided",
-    "input",
-    "edited",
-];
+/// The fields of a call that have no column. They are read as fields of [`Call`], so they have its names.
+#[derive(Serialize)]
+struct More<'a> {
+    #[serde(skip_serializing_if = "Presentation::is_empty")]
+    presentation: &'a Presentation,
+    /// Unless it is what the state says, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<&'a AnswerKind>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    has_passed: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    replies: &'a [ElicitationRecord],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource: Option<&'a ResourceKey>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    asks_user: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    asked_about: Option<&'a AskedFailure>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    is_empty: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fallback_of: Option<&'a ToolCallId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_report: Option<&'a Value>,
+    /// To the nanosecond.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<Timestamp>,
+    since: Timestamp,
+}
 
 /// Declares a row with the names of its columns, and the binding of all values in the same order.
 macro_rules! bound_row {
@@ -102,14 +112,21 @@ impl Row {
         let timing = Timing::of(call.history());
         let (policy_decision, question, decided) =
             (call.policy_decision.as_ref(), call.approval_request.as_ref(), call.approval_decision.as_ref());
-        let answered = call.answer.is_some() && call.answer == answer_of(call.state());
-        // The fields that have no column of their own. What they hold is not looked into.
-        let fields = json(call)?;
-        let mut more: BTreeMap<&str, &RawValue> = read_json("a call", &fields)?;
-        more.retain(|field, _| !IN_COLUMNS.contains(field));
-        if answered {
-            more.remove("answer");
-        }
+        let answered = call.answer.as_ref().is_some_and(|answer| is_answer_of(call.state(), answer));
+        let more = More {
+            presentation: &call.presentation,
+            answer: call.answer.as_ref().filter(|_| !answered),
+            has_passed: call.has_passed,
+            replies: &call.replies,
+            resource: call.resource.as_ref(),
+            asks_user: call.asks_user,
+            asked_about: call.asked_about.as_ref(),
+            is_empty: call.is_empty,
+            fallback_of: call.fallback_of.as_ref(),
+            last_report: call.last_report.as_ref(),
+            expires: call.expires,
+            since: call.since(),
+        };
         Ok(Self {
             id: call.id.as_str().into(),
             step: call.step.into(),
@@ -228,6 +245,17 @@ fn answer_of(state: &CallState) -> Option<AnswerKind> {
     }
 }
 
+/// Returns whether this is what [`answer_of`] returns.
+fn is_answer_of(state: &CallState, answer: &AnswerKind) -> bool {
+    match (state, answer) {
+        (CallState::Success { output }, AnswerKind::Output { output: answer }) => output == answer,
+        (CallState::Error { error_type: _, error_text }, AnswerKind::Failure { error_text: answer }) => {
+            error_text == answer
+        }
+        (_, _) => false,
+    }
+}
+
 fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
     match state {
         CallState::Validating | CallState::AwaitingApproval | CallState::Scheduled | CallState::Executing => {
@@ -265,4 +293,72 @@ fn read_ruled_by(text: &str) -> Result<DecisionSource, StoreError> {
 
 fn corrupt(what: &str, error: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(format!("{what}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use fermata_protocol::{ElicitAction, ElicitationId};
+    use fermata_tools::NamedBy;
+    use serde_json::json;
+
+    use super::*;
+
+    /// The fields that have columns.
+    const IN_COLUMNS: [&str; 11] = [
+        "id",
+        "step",
+        "tool",
+        "run_by",
+        "input",
+        "edited",
+        "policy_decision",
+        "approval_request",
+        "approval_decision",
+        "state",
+        "history",
+    ];
+
+    /// A call of which every field without a column says something.
+    fn full() -> Call {
+        let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), None, Timestamp::UNIX_EPOCH);
+        call.presentation.title = Some("A title".into());
+        call.answer = Some(AnswerKind::Output { output: json!(1) });
+        call.has_passed = true;
+        call.replies = vec![ElicitationRecord {
+            to: ElicitationId::new("q"),
+            by: Owner::anyone(),
+            action: ElicitAction::Decline,
+            content: None,
+        }];
+        call.resource = Some(ResourceKey { named_by: NamedBy::Settings, name: "file".into(), owner: None });
+        call.asks_user = true;
+        call.asked_about = Some(AskedFailure { error_type: ErrorType::Timeout, text: "late".into() });
+        call.is_empty = true;
+        call.fallback_of = Some(ToolCallId::new("b"));
+        call.last_report = Some(json!("half"));
+        call.expires = Some(Timestamp::UNIX_EPOCH);
+        call
+    }
+
+    #[test]
+    fn every_field_of_a_call_is_in_a_column_or_in_more() {
+        let row = Row::of(&full()).unwrap();
+        let more: Map<String, Value> = serde_json::from_str(&row.more).unwrap();
+        let debug = format!("{:#?}", full());
+        let fields: Vec<&str> = debug
+            .lines()
+            .filter_map(|line| line.strip_prefix("    ")?.split_once(": "))
+            .map(|(field, _)| field)
+            .filter(|field| !field.starts_with(' '))
+            .collect();
+        assert_eq!(fields.len(), IN_COLUMNS.len() + more.len(), "{fields:?}");
+        for field in fields {
+            assert!(IN_COLUMNS.contains(&field) || more.contains_key(field), "{field} is not saved");
+        }
+    }
+
+    #[test]
+    fn a_call_comes_back_with_its_fields_without_columns() {
+        assert_eq!(Row::of(&full()).unwrap().call().unwrap(), full());
+    }
 }
