@@ -130,7 +130,7 @@ impl Answer {
                 if self.last_event.is_none_or(|last| now - last > BURST_INTERVAL) {
                     self.pause = SHORTEST_PAUSE;
                 } else if matches!(self.state, State::Open) {
-                    self.receive_more().await;
+                    self.receive_burst().await;
                 }
                 self.last_event = Some(Instant::now());
             }
@@ -146,12 +146,21 @@ impl Answer {
         }
     }
 
-    /// Waits a moment, which is longer the longer a burst goes on, and decodes the pieces of the body that have come meanwhile.
-    async fn receive_more(&mut self) {
-        tokio::time::sleep(self.pause).await;
-        self.pause = LONGEST_PAUSE.min(self.pause * 2);
-        let mut bytes_received = 0;
-        while bytes_received < BURST_BYTES && !matches!(self.state, State::Closed { .. }) {
+    /// Decodes the pieces of the body that have come. If the answer goes on, it waits a moment, which is longer the longer a burst goes on,
+    /// and decodes what has come meanwhile.
+    async fn receive_burst(&mut self) {
+        let mut room = BURST_BYTES;
+        self.receive_ready(&mut room).await;
+        if matches!(self.state, State::Open) && room > 0 {
+            tokio::time::sleep(self.pause).await;
+            self.pause = LONGEST_PAUSE.min(self.pause * 2);
+            self.receive_ready(&mut room).await;
+        }
+    }
+
+    /// Decodes the pieces of the body that have come, as long as there is room.
+    async fn receive_ready(&mut self, room: &mut usize) {
+        while *room > 0 && !matches!(self.state, State::Closed { .. }) {
             // hyper hands over one chunk of HTTP at a time, in which providers put one delta, and its task has to have its turn for the
             // next one. If nothing has come after that, there is nothing.
             let received = tokio::select! {
@@ -160,7 +169,7 @@ impl Answer {
                 () = tokio::task::yield_now() => return,
             };
             if let Some(Ok(bytes)) = &received {
-                bytes_received += bytes.len();
+                *room = room.saturating_sub(bytes.len());
             }
             self.receive(received);
         }
@@ -390,6 +399,20 @@ mod tests {
     async fn text_that_comes_as_models_speak_is_handed_out_at_once() {
         let said = [0, 6, 20, 40, 46];
         assert_eq!(texts_and_times(said.to_vec()).await, said.map(|at| ("x".to_owned(), at)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_waited_for_if_the_end_of_a_burst_has_come() {
+        let texts = ["a", "b", "c"].map(|text| bytes(&delta(json!({ "content": text }))));
+        let pieces =
+            texts.into_iter().chain([bytes(&stopped()), Ok(Bytes::from_static(b"data: [DONE]\n\n"))]);
+        let (begin, mut answer) = (Instant::now(), answer(stream::iter(pieces)));
+        for event in
+            [ModelEvent::Text("a".into()), ModelEvent::Text("bc".into()), finished(FinishReason::Stop)]
+        {
+            assert_eq!(answer.next().await.unwrap().unwrap(), event);
+        }
+        assert_eq!(Instant::now(), begin);
     }
 
     #[tokio::test(start_paused = true)]
