@@ -121,23 +121,32 @@ pub async fn advance(
     news: Option<Timestamp>,
     columns: ChatColumns<'_>,
 ) -> Result<(), Fault> {
-    let update = connection
-        .query(
-            "update chats set fence = $3, updated_at = coalesce($4, updated_at),
-                profile = coalesce($5, profile), client = case when $5 is null then client else $6 end,
-                assistant = coalesce($7, assistant), model = coalesce($8, model),
-                show = coalesce($9, show), context = coalesce($10, context),
-                stage = coalesce($11, stage), requires_confirm = coalesce($12, requires_confirm),
-                last_tool = case when $11 is null then last_tool else $13 end,
-                last_result = case when $11 is null then last_result else $14 end
-             where id = $1 and fence = $2",
-        )
-        .bind(chat.as_str())
-        .bind(number(from)?)
-        .bind(number(to)?)
-        .bind(news.map(time));
-    columns.bind(update)?.execute_or(StoreError::Fenced.into()).await
+    // SQLite writes the indexes of a column again for each update that names it.
+    let update = if news.is_some() { ADVANCE_WITH_NEWS } else { ADVANCE };
+    let update = connection.query(update).bind(chat.as_str()).bind(number(from)?).bind(number(to)?);
+    let update = columns.bind(update)?;
+    let update = if let Some(news) = news { update.bind(time(news)) } else { update };
+    update.execute_or(StoreError::Fenced.into()).await
 }
+
+macro_rules! advance {
+    ($updated_at:literal) => {
+        concat!(
+            "update chats set fence = $3,
+                profile = coalesce($4, profile), client = case when $4 is null then client else $5 end,
+                assistant = coalesce($6, assistant), model = coalesce($7, model),
+                show = coalesce($8, show), context = coalesce($9, context),
+                stage = coalesce($10, stage), requires_confirm = coalesce($11, requires_confirm),
+                last_tool = case when $10 is null then last_tool else $12 end,
+                last_result = case when $10 is null then last_result else $13 end",
+            $updated_at,
+            " where id = $1 and fence = $2"
+        )
+    };
+}
+
+const ADVANCE: &str = advance!("");
+const ADVANCE_WITH_NEWS: &str = advance!(", updated_at = $14");
 
 /// Forgets the chat and returns true, unless its version is another one. Everything else of the chat goes with its row, by the foreign keys.
 pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Version) -> Result<bool, Fault> {

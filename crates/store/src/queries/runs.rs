@@ -17,6 +17,7 @@ use crate::{
 const SEPARATOR: char = '\u{1e}';
 
 /// The current state of an open run, as [`Change::SaveRun`] has it.
+#[derive(Clone, Copy)]
 pub struct RunState<'a> {
     pub state: &'a Value,
     pub expires: Option<Timestamp>,
@@ -121,14 +122,28 @@ pub async fn save(
     run: &RunId,
     run_state: RunState<'_>,
 ) -> Result<(), Fault> {
+    let (chat, id) = (chat.as_str(), text(run.as_str()));
+    if matches!(connection, Connection::Sqlite(_)) {
+        // SQLite writes the indexes of a column again for each update that names it, and the driver seldom changes.
+        let update = connection
+            .query(
+                "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7, attempts = $9
+                 where chat_id = $1 and id = $2 and outcome is null and driver is $8",
+            )
+            .bind(chat)
+            .bind(id);
+        if run_state.bind(update)?.count().await? == 1 {
+            return Ok(());
+        }
+    }
     let update = connection
         .query(
             "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7,
                 driver = $8, attempts = $9
              where chat_id = $1 and id = $2 and outcome is null",
         )
-        .bind(chat.as_str())
-        .bind(text(run.as_str()));
+        .bind(chat)
+        .bind(id);
     run_state.bind(update)?.execute_or(not_open(run)).await
 }
 
