@@ -20,7 +20,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// The system's allocator keeps the memory that large requests have used; this one returns it within seconds. SQLite uses it, too.
+/// The system's allocator keeps the memory that large requests have used; this one returns it within seconds.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
