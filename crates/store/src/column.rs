@@ -3,7 +3,7 @@
 use fermata_engine::store::StoreError;
 use jiff::Timestamp;
 use serde::{
-    Deserialize, Serialize,
+    Serialize,
     de::{DeserializeOwned, IntoDeserializer},
 };
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub fn json<T: Serialize>(value: &T) -> Result<String, StoreError> {
 }
 
 /// Reads the structure that a column has; `what` names it for the operator.
-pub fn read_json<'a, T: Deserialize<'a>>(what: &str, text: &'a str) -> Result<T, StoreError> {
+pub fn read_json<T: DeserializeOwned>(what: &str, text: &str) -> Result<T, StoreError> {
     serde_json::from_str(text).map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))
 }
 

@@ -385,13 +385,13 @@ async fn closing_waits_for_what_is_queued_and_refuses_what_comes_later() {
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
 }
 
-/// The name is empty if the thread has ended.
+/// Returns the name of a thread, which is empty if the thread has ended.
 #[cfg(target_os = "linux")]
 fn name_of_thread(task: &std::io::Result<std::fs::DirEntry>) -> String {
     std::fs::read_to_string(task.as_ref().unwrap().path().join("comm")).unwrap_or_default()
 }
 
-/// What is read on the thread of its task starts no thread that takes over the other tasks.
+/// A read that leaves the thread of its task starts another thread, which takes over the other tasks. So this counts threads.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_thread_is_changed_only_for_a_large_chat() {

@@ -115,7 +115,7 @@ impl Row {
         let answered = call.answer.as_ref().is_some_and(|answer| is_answer_of(call.state(), answer));
         let more = More {
             presentation: &call.presentation,
-            answer: call.answer.as_ref().filter(|_| !answered),
+            answer: if answered { None } else { call.answer.as_ref() },
             has_passed: call.has_passed,
             replies: &call.replies,
             resource: call.resource.as_ref(),
