@@ -11,11 +11,15 @@ mod reader;
 mod saved;
 #[cfg(test)]
 mod tests;
+mod waiter;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+};
 
 use fermata_protocol::{EventId, Frames, Profile, RunId, UiChunk, encode};
-use tokio::sync::Notify;
 
 use crate::position::Position;
 
@@ -23,6 +27,7 @@ pub use reader::Reader;
 pub(crate) use reader::{Start, StreamLocator};
 use saved::UnsavedChunk;
 pub(crate) use saved::read_records;
+use waiter::{Waiter, Waiters};
 
 /// The size of a batch in bytes. A reader that catches up reads batch by batch, so that it does not copy a whole message at once.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -33,7 +38,7 @@ pub(crate) struct RunLog {
     run: RunId,
     // The lock is held while the pointers or the chunks of one batch are copied. Only the readers of this run compete for it.
     entries: Mutex<Entries>,
-    grown: Notify,
+    waiters: Waiters,
 }
 
 #[derive(Debug)]
@@ -94,7 +99,7 @@ impl Writer {
     /// Returns an empty log.
     pub fn new(run: RunId) -> Self {
         let entries = Entries { entries: Vec::new(), detachments: Vec::new(), ending: None };
-        let log = RunLog { run, entries: Mutex::new(entries), grown: Notify::new() };
+        let log = RunLog { run, entries: Mutex::new(entries), waiters: Waiters::default() };
         Self { log: Arc::new(log), staged: Vec::new(), unsaved: Vec::new() }
     }
 
@@ -129,7 +134,7 @@ impl Writer {
             return;
         }
         self.log.lock().entries.append(&mut self.staged);
-        self.log.grown.notify_waiters();
+        self.log.waiters.wake();
     }
 
     /// Returns the chunks that have not been saved yet, staged or published, as they are saved ([`read_records`] reads them): groups with
@@ -150,7 +155,7 @@ impl Writer {
         let entries = log.entries.len();
         log.detachments.push(Detachment { entries, last: last.into() });
         drop(log);
-        self.log.grown.notify_waiters();
+        self.log.waiters.wake();
     }
 
     /// Ends the log; its readers are sent these chunks last.
@@ -178,7 +183,7 @@ impl Writer {
         if log.ending.is_none() {
             log.ending = Some(ending);
             drop(log);
-            self.log.grown.notify_waiters();
+            self.log.waiters.wake();
         }
     }
 
@@ -220,37 +225,34 @@ impl RunLog {
     /// Waits for the chunks after a position, for a reader that began after so many detachments. Returns one batch of them in the form in
     /// which they are saved, or the end of the log for that reader. Cancel safe.
     pub async fn after(
-        &self,
+        self: &Arc<Self>,
         position: Position,
         detachments: usize,
     ) -> Result<Vec<(Position, String)>, LogEnd> {
-        loop {
-            let grown = self.grown.notified();
-            tokio::pin!(grown);
-            // The waiter is registered before the entries are read, so that it misses nothing that is appended in between.
-            grown.as_mut().enable();
-            {
-                let log = self.lock();
-                let readable = log.readable(detachments);
-                let next = readable.partition_point(|entry| entry.position <= position);
-                let (mut batch, mut size) = (Vec::new(), 0);
-                for entry in &readable[next..] {
-                    if size >= BATCH_BYTES {
-                        break;
-                    }
-                    let text = entry.frames.to_record();
-                    size += text.len();
-                    batch.push((entry.position, text));
+        let waiter = Waiter::new(self.clone());
+        poll_fn(|cx| {
+            waiter.register(cx);
+            let log = self.lock();
+            let readable = log.readable(detachments);
+            let next = readable.partition_point(|entry| entry.position <= position);
+            let (mut batch, mut size) = (Vec::new(), 0);
+            for entry in &readable[next..] {
+                if size >= BATCH_BYTES {
+                    break;
                 }
-                if !batch.is_empty() {
-                    return Ok(batch);
-                }
-                if let Some(ending) = log.ending(detachments) {
-                    return Err(ending);
-                }
+                let text = entry.frames.to_record();
+                size += text.len();
+                batch.push((entry.position, text));
             }
-            grown.await;
-        }
+            if !batch.is_empty() {
+                return Poll::Ready(Ok(batch));
+            }
+            match log.ending(detachments) {
+                Some(ending) => Poll::Ready(Err(ending)),
+                None => Poll::Pending,
+            }
+        })
+        .await
     }
 
     /// Returns where a reader begins that has read up to an event: at the start of the log if the event is not of this run.

@@ -112,7 +112,7 @@ impl Replication {
             let stopping = cluster.services.shutdown.stopping.clone();
             tokio::select! {
                 () = unfollowed.cancelled() => {}
-                () = stopping.cancelled() => {}
+                () = stopping.reached() => {}
                 () = send_log(&cluster, &log, detachments, &key.2, number) => {}
             }
             let mut outgoing = lock(&cluster.logs.outgoing);
@@ -136,7 +136,7 @@ impl Replication {
     }
 }
 
-async fn send_log(cluster: &Cluster, log: &RunLog, detachments: usize, to: &InstanceId, number: Number) {
+async fn send_log(cluster: &Cluster, log: &Arc<RunLog>, detachments: usize, to: &InstanceId, number: Number) {
     let (mut position, mut part) = (Position::START, 0);
     loop {
         let from = cluster.instance().clone();

@@ -3,13 +3,19 @@
 //! A reader outlives its log. If the run has moved, to another chat actor or another instance, the reader asks its [`StreamLocator`] for the
 //! log in which the run continues, and the response that it fills stays open.
 
-use std::{fmt, mem, sync::Arc};
+use std::{
+    fmt,
+    future::poll_fn,
+    mem,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use bytes::{Bytes, BytesMut};
 use fermata_protocol::{DONE, Profile, RunId, UiChunk, encode_ephemeral};
 use futures::future::BoxFuture;
 
-use super::{BATCH_BYTES, LogEnd, RunLog};
+use super::{BATCH_BYTES, LogEnd, RunLog, Waiter};
 use crate::position::Position;
 
 /// A reader of a run.
@@ -43,7 +49,7 @@ pub(crate) trait StreamLocator: Send + Sync {
 
 enum Content {
     Log {
-        log: Arc<RunLog>,
+        waiter: Waiter,
         /// The number of entries that the reader has looked at.
         next: usize,
         /// The position up to which the reader has read the log.
@@ -55,10 +61,10 @@ enum Content {
     Nothing(RunId),
 }
 
+/// What a reader finds in its log.
 enum Ready {
     Bytes(Bytes),
     End(LogEnd),
-    Nothing,
 }
 
 // === impl Reader ===
@@ -71,7 +77,8 @@ impl Reader {
             let next = log.entries.partition_point(|entry| entry.position <= start.after);
             (next, log.detachments.len())
         };
-        Self::reading(Content::Log { log, next, position: start.after, detachments }, profile, start.prologue)
+        let content = Content::Log { waiter: Waiter::new(log), next, position: start.after, detachments };
+        Self::reading(content, profile, start.prologue)
     }
 
     /// Returns a reader of these chunks and nothing else.
@@ -92,7 +99,7 @@ impl Reader {
     /// Returns the log that it reads, and the number of detachments before it began.
     pub(crate) fn log(&self) -> Option<(&Arc<RunLog>, usize)> {
         match &self.content {
-            Content::Log { log, detachments, .. } => Some((log, *detachments)),
+            Content::Log { waiter, detachments, .. } => Some((&waiter.log, *detachments)),
             Content::Nothing(_) => None,
         }
     }
@@ -124,31 +131,26 @@ impl Reader {
                 }
                 return Some(batch.freeze());
             }
-            let Content::Log { log, .. } = &self.content else { return Some(self.finish(&[])) };
-            let log = log.clone();
-            let grown = log.grown.notified();
-            tokio::pin!(grown);
-            // The waiter is registered before the entries are read, so that it misses nothing that is appended in between.
-            grown.as_mut().enable();
-            match self.take_ready(&log) {
+            match poll_fn(|cx| self.poll_log(cx)).await {
                 Ready::Bytes(bytes) => return Some(bytes),
                 Ready::End(LogEnd::Closed(last) | LogEnd::Leaving(last)) => return Some(self.finish(&last)),
                 Ready::End(LogEnd::Moved) => match &self.locator {
                     Some(locator) => {
-                        self.moving = Some(locator.locate(log.run.clone(), self.position(), self.profile));
+                        let run = self.content.run().clone();
+                        self.moving = Some(locator.locate(run, self.position(), self.profile));
                     }
                     None => return Some(self.finish(&[lost()])),
                 },
-                Ready::Nothing => grown.await,
             }
         }
     }
 
-    fn take_ready(&mut self, log: &RunLog) -> Ready {
-        let Content::Log { next, position, detachments, .. } = &mut self.content else {
-            return Ready::Nothing;
+    fn poll_log(&mut self, cx: &Context<'_>) -> Poll<Ready> {
+        let Content::Log { waiter, next, position, detachments } = &mut self.content else {
+            return Poll::Ready(Ready::End(LogEnd::Closed([].into())));
         };
-        let log = log.lock();
+        waiter.register(cx);
+        let log = waiter.log.lock();
         let readable = log.readable(*detachments);
         let mut frames: Vec<Bytes> = Vec::new();
         let mut size = 0;
@@ -169,19 +171,19 @@ impl Reader {
         }
         if frames.is_empty() {
             return match log.ending(*detachments) {
-                Some(ending) if *next >= readable.len() => Ready::End(ending),
-                Some(_) | None => Ready::Nothing,
+                Some(ending) if *next >= readable.len() => Poll::Ready(Ready::End(ending)),
+                Some(_) | None => Poll::Pending,
             };
         }
         drop(log);
         if frames.len() == 1 {
-            return Ready::Bytes(frames.swap_remove(0));
+            return Poll::Ready(Ready::Bytes(frames.swap_remove(0)));
         }
         let mut batch = BytesMut::with_capacity(size);
         for frame in &frames {
             batch.extend_from_slice(frame);
         }
-        Ready::Bytes(batch.freeze())
+        Poll::Ready(Ready::Bytes(batch.freeze()))
     }
 
     fn finish(&mut self, last: &[UiChunk]) -> Bytes {
@@ -198,10 +200,7 @@ impl Reader {
     /// before the log it carries the start, because the prologue cannot be sent again to another reader.
     fn push_own(&mut self, chunk: &UiChunk, position: Position, batch: &mut BytesMut) {
         self.own += 1;
-        let run = match &self.content {
-            Content::Log { log, .. } => &log.run,
-            Content::Nothing(run) => run,
-        };
+        let run = self.content.run();
         if let Some(bytes) = encode_ephemeral(run, position.into(), self.own, self.profile, chunk) {
             batch.extend_from_slice(&bytes);
         }
@@ -221,6 +220,17 @@ impl fmt::Debug for Reader {
             .field("profile", &self.profile)
             .field("position", &self.position())
             .finish_non_exhaustive()
+    }
+}
+
+// === impl Content ===
+
+impl Content {
+    fn run(&self) -> &RunId {
+        match self {
+            Self::Log { waiter, .. } => &waiter.log.run,
+            Self::Nothing(run) => run,
+        }
     }
 }
 

@@ -55,6 +55,23 @@ async fn what_is_ready_comes_in_one_piece_and_then_the_reader_waits() {
     assert!(reader.next().await.is_none());
 }
 
+#[tokio::test]
+async fn each_reader_is_woken_and_one_that_is_gone_leaves_nothing_behind() {
+    let mut log = Writer::new(RunId::new("r"));
+    let gone = log.read(Profile::V6, Start::default());
+    let readers = [(); 3].map(|()| {
+        let mut reader = log.read(Profile::V6, Start::default());
+        tokio::spawn(async move { text(reader.next().await) })
+    });
+    drop(gone);
+    tokio::task::yield_now().await;
+    log.append(&[delta(1)]);
+    for reader in readers {
+        assert!(reader.await.unwrap().contains("<1>"));
+    }
+    assert!(log.log().waiters.is_empty() && !log.has_readers());
+}
+
 fn after(log: &Writer, profile: Profile, event: &str) -> String {
     let start = log.log().start_after(profile, EventId::parse(event).as_ref());
     let mut reader = log.read(profile, start);
