@@ -16,7 +16,7 @@ mod requests;
 mod submit;
 mod summaries;
 
-use std::{pin::pin, sync::Arc};
+use std::sync::Arc;
 
 pub(crate) use delivery::{ActorMessage, Delivered, Handle};
 
@@ -101,9 +101,6 @@ impl ChatActor {
 
     async fn work(&mut self) -> Result<(), StoreError> {
         let services = self.services.clone();
-        // These are made once, because there is a round for each delta of the model.
-        let mut draining = pin!(services.shutdown.draining.cancelled());
-        let mut stopping = pin!(services.shutdown.stopping.cancelled());
         let mut policies = services.policies.changes();
         loop {
             policies.mark_unchanged();
@@ -135,13 +132,11 @@ impl ChatActor {
                 // Nothing keeps other instances from beginning a run, so what was read may be out of date.
                 self.state = ChatState::Unread;
             }
-            let is_draining = services.shutdown.draining.is_cancelled();
-            if is_draining && !is_at_work {
+            let shutdown = &services.shutdown;
+            if shutdown.stopping.is_reached() || (shutdown.draining.is_reached() && !is_at_work) {
                 return Box::pin(self.shut_down()).await;
             }
             tokio::select! {
-                () = &mut stopping => return Box::pin(self.shut_down()).await,
-                () = &mut draining, if !is_draining => {}
                 Some(message) = self.mailbox.receive() => Box::pin(self.handle(message)).await?,
                 // Tools are looked for at the beginning of the next round.
                 Ok(()) = policies.changed(), if waits_for_tools => {}
@@ -157,6 +152,9 @@ impl ChatActor {
 
     /// Handles a message. If another instance has changed the chat just before, the chat is read again and the message tried again.
     async fn handle(&mut self, mut message: ActorMessage) -> Result<(), StoreError> {
+        if matches!(message, ActorMessage::ShutDown) {
+            return Ok(());
+        }
         let mut attempts = 0;
         loop {
             attempts += 1;
@@ -183,7 +181,7 @@ impl ChatActor {
             // Reading makes no commit, which would tell that another instance has gone on with the run.
             let patience = match message {
                 ActorMessage::Request(_) => Patience::Request,
-                ActorMessage::Wake | ActorMessage::Verify => Patience::Run,
+                ActorMessage::Wake | ActorMessage::Verify | ActorMessage::ShutDown => Patience::Run,
             };
             if let Err(error) = active.record.verify_if_in_doubt(&self.services, patience).await {
                 if let (ActorMessage::Request(request), StoreError::Unavailable(_)) = (&mut *message, &error)
@@ -197,6 +195,7 @@ impl ChatActor {
             ActorMessage::Request(request) => request.handle(self, is_last).await,
             ActorMessage::Wake => Box::pin(self.activate()).await,
             ActorMessage::Verify => self.verify(Patience::Run).await,
+            ActorMessage::ShutDown => Ok(()),
         }
     }
 

@@ -107,10 +107,7 @@ impl Engine {
 
         let Shutdown { draining, stopped, background, .. } = &services.shutdown;
         let keep_alive = Cluster::keep_alive(Arc::downgrade(&cluster));
-        let until = stopped.clone();
-        services.lease.heartbeat.spawn(background, async move {
-            until.run_until_cancelled(keep_alive).await;
-        });
+        services.lease.heartbeat.spawn(background, stopped.clone().cut_off(keep_alive));
         services.shutdown.spawn_background(draining, router.clone().sweep());
         services.shutdown.spawn_background(draining, router.clone().write_summaries());
         services.shutdown.spawn_background(draining, services.memories.clone().embed_in_background());
@@ -126,7 +123,7 @@ impl Engine {
     /// # Errors
     /// Returns the reason if nothing was started.
     pub async fn submit(&self, submission: Submission) -> Result<Following, SubmitError> {
-        if self.services.shutdown.draining.is_cancelled() {
+        if self.services.shutdown.draining.is_reached() {
             return Err(Unavailable::ShuttingDown.into());
         }
         let limits = &self.services.settings.limits;
@@ -375,7 +372,7 @@ impl Engine {
     /// # Errors
     /// Returns the reason if they cannot.
     pub async fn ready(&self) -> Result<(), ReadError> {
-        if self.services.shutdown.draining.is_cancelled() {
+        if self.services.shutdown.draining.is_reached() {
             return Err(Unavailable::ShuttingDown.into());
         }
         Ok(self.services.store.ready().await?)
@@ -398,7 +395,8 @@ impl Engine {
     /// work when they come to wait, or after [`Settings::drain`]. All stay saved, for other instances or the next start.
     pub async fn shutdown(&self) {
         let Services { store, lease, shutdown, settings, .. } = &*self.services;
-        shutdown.draining.cancel();
+        shutdown.draining.reach();
+        self.router.shut_actors_down();
         shutdown.tasks.close();
         self.cluster.end_replicas(&shutting_down());
         // Runs that wait have no owner from now on, so that other instances may resume them at once.
@@ -408,9 +406,10 @@ impl Engine {
         if tokio::time::timeout(settings.drain, shutdown.tasks.wait()).await.is_err() {
             tracing::info!(instance = %lease.instance, "runs were still at work; they go on elsewhere, or after the next start");
         }
-        shutdown.stopping.cancel();
+        shutdown.stopping.reach();
+        self.router.shut_actors_down();
         shutdown.tasks.wait().await;
-        shutdown.stopped.cancel();
+        shutdown.stopped.reach();
         shutdown.background.close();
         shutdown.background.wait().await;
         // Replicas that came while the server ended.

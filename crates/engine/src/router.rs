@@ -266,7 +266,7 @@ impl Router {
         // A request that finds no room is replied to, too.
         match reply.await {
             Ok(delivered) => Ok(delivered),
-            Err(_) if self.services.shutdown.draining.is_cancelled() => Err(Unavailable::ShuttingDown.into()),
+            Err(_) if self.services.shutdown.draining.is_reached() => Err(Unavailable::ShuttingDown.into()),
             Err(_) => Err(StoreError::Unavailable("the chat's actor has failed".into()).into()),
         }
     }
@@ -293,9 +293,17 @@ impl Router {
         }
     }
 
+    /// Tells the chat actors that a stage of the shutdown is reached.
+    pub fn shut_actors_down(self: &Arc<Self>) {
+        for chat in self.mailboxes.chats() {
+            // If the mailbox is full, this is dropped: the actor looks at the stages after each message that waits there.
+            self.send(&chat, ActorMessage::ShutDown);
+        }
+    }
+
     /// Returns whether this instance is shutting down and nothing of this chat is at work here any more.
     pub fn is_closed_to(&self, chat: &ChatId) -> bool {
-        self.services.shutdown.draining.is_cancelled() && !self.mailboxes.contains(chat)
+        self.services.shutdown.draining.is_reached() && !self.mailboxes.contains(chat)
     }
 
     /// Returns which instance a user's request belongs to. This comes before anything else of the chat is read and before its actor gets the

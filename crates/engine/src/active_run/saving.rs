@@ -16,7 +16,7 @@ impl ActiveRun {
         let is_kept = keeps_message(&self.run, ending);
         let message_bytes = if ending.is_some() && is_kept { json_bytes(&self.run.snapshot()) } else { 0 };
         // A run that waits when the server ends is for any instance to resume, and one that is unloaded as well.
-        let is_draining = self.services.shutdown.draining.is_cancelled();
+        let is_draining = self.services.shutdown.draining.is_reached();
         let is_owned =
             ending.is_none() && !self.run.is_unloadable() && !(is_draining && self.run.is_waiting());
         let owner = is_owned.then(|| self.services.lease.instance.clone());

@@ -19,6 +19,8 @@ pub(crate) enum ActorMessage {
     Wake,
     /// The lease of this instance may have been lost, so another one may own the chat.
     Verify,
+    /// A stage of the shutdown is reached. The actor looks at the stages after each message.
+    ShutDown,
 }
 
 /// A request and the sender of its reply, of whatever type they are.

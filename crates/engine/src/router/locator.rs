@@ -56,7 +56,7 @@ impl StreamLocator for ChatLocator {
                     Ok(following) => return following.map(|following| following.reader),
                     Err(error) => error,
                 };
-                let is_draining = router.services.shutdown.draining.is_cancelled();
+                let is_draining = router.services.shutdown.draining.is_reached();
                 if !is_transient(&error) || Instant::now() >= give_up_at || is_draining {
                     tracing::debug!(%chat, %run, %error, "a reader has not found its run again");
                     return None;

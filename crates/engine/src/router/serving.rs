@@ -31,7 +31,7 @@ impl Router {
         let IncomingCall { chat, request, .. } = call;
         let result = match request {
             // Nothing new begins here any more.
-            Request::Submit(_) if self.services.shutdown.draining.is_cancelled() => None,
+            Request::Submit(_) if self.services.shutdown.draining.is_reached() => None,
             Request::Submit(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::AnswerRequest(request) => self.serve_answer(&chat, &request).await,
             Request::Resume(request) => self.serve_here(&chat, request, &mut reply).await,

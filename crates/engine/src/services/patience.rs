@@ -71,14 +71,14 @@ impl Services {
                 done => return done,
             };
             let is_over =
-                begin.elapsed() >= patience.time(unclear.is_some()) || self.shutdown.stopping.is_cancelled();
+                begin.elapsed() >= patience.time(unclear.is_some()) || self.shutdown.stopping.is_reached();
             if is_over || error == StoreError::Fenced {
                 return Err(unclear.unwrap_or(error));
             }
             tracing::debug!(%error, "the store is away; the operation is repeated");
             tokio::select! {
                 () = sleep(pause) => {}
-                () = self.shutdown.stopping.cancelled() => {}
+                () = self.shutdown.stopping.reached() => {}
             }
             pause = longest.min(pause * 2);
         }

@@ -1,32 +1,67 @@
 //! The stages in which the engine ends, and the tasks that each of them waits for.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// The stages of a shutdown, in this order, and the tasks of the engine.
 #[derive(Clone, Default)]
 pub(crate) struct Shutdown {
-    /// Cancelled when the shutdown begins: nothing new begins, and runs at work may go on for [`Settings::drain`](crate::Settings::drain).
-    pub draining: CancellationToken,
-    /// Cancelled when the time is up: chats end now, whatever is at work in them.
-    pub stopping: CancellationToken,
-    /// Cancelled when no chat is left: the lease is given up, and the background tasks end.
-    pub stopped: CancellationToken,
-    /// The tasks of chats, which end when `stopping` is cancelled at the latest.
+    /// The shutdown begins: nothing new begins, and runs at work may go on for [`Settings::drain`](crate::Settings::drain).
+    pub draining: Stage,
+    /// The time is up: chats end now, whatever is at work in them.
+    pub stopping: Stage,
+    /// No chat is left: the lease is given up, and the background tasks end.
+    pub stopped: Stage,
+    /// The tasks of chats, which end at the stage `stopping` at the latest.
     pub tasks: TaskTracker,
-    /// The tasks that go on until `draining` or `stopped` is cancelled.
+    /// The tasks that go on until the stage `draining` or `stopped`.
     pub background: TaskTracker,
+}
+
+/// A stage of the shutdown. Clones are the same stage.
+///
+/// A chat actor looks for each delta of its model whether a stage is reached. A token takes a lock for that, which all chats would share, so
+/// the stage is in an atomic, too.
+#[derive(Clone, Default)]
+pub(crate) struct Stage {
+    is_reached: Arc<AtomicBool>,
+    token: CancellationToken,
 }
 
 // === impl Shutdown ===
 
 impl Shutdown {
-    /// Spawns a background task that is dropped when `until` is cancelled.
-    pub fn spawn_background(
-        &self,
-        until: &CancellationToken,
-        work: impl Future<Output = ()> + Send + 'static,
-    ) {
-        let until = until.clone();
-        self.background.spawn(async move { until.run_until_cancelled(work).await });
+    /// Spawns a background task that is dropped when the stage is reached.
+    pub fn spawn_background(&self, until: &Stage, work: impl Future<Output = ()> + Send + 'static) {
+        self.background.spawn(until.clone().cut_off(work));
+    }
+}
+
+// === impl Stage ===
+
+impl Stage {
+    /// Notes that the stage is reached. Chat actors have to be told so by a message.
+    pub fn reach(&self) {
+        self.is_reached.store(true, Ordering::Release);
+        self.token.cancel();
+    }
+
+    /// Returns whether the stage is reached.
+    pub fn is_reached(&self) -> bool {
+        self.is_reached.load(Ordering::Acquire)
+    }
+
+    /// Waits until the stage is reached. Cancel safe.
+    pub async fn reached(&self) {
+        self.token.cancelled().await;
+    }
+
+    /// Does this work until the stage is reached.
+    pub async fn cut_off(self, work: impl Future<Output = ()>) {
+        self.token.run_until_cancelled(work).await;
     }
 }
