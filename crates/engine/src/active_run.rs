@@ -494,7 +494,12 @@ impl StepWork {
             Self::Summary(work) => return Happening::SummaryWritten((&mut work.writing).await),
             Self::Model(stream) => stream,
         };
-        let events = stream.events.next().instrument(stream.span.clone()).await;
+        // Entering the span costs a tenth of what is done for a delta, so the model is in it only until its answer has begun.
+        let events = if stream.has_begun {
+            stream.events.next().await
+        } else {
+            stream.events.next().instrument(stream.span.clone()).await
+        };
         stream.last_event_at = Instant::now();
         match events {
             Some(events) => {
