@@ -14,13 +14,7 @@ mod slots;
 mod socket;
 
 use std::{
-    convert::Infallible,
-    future::poll_fn,
-    io,
-    net::SocketAddr,
-    pin::{Pin, pin},
-    sync::Arc,
-    task::Poll,
+    convert::Infallible, future::poll_fn, io, net::SocketAddr, pin::Pin, sync::Arc, task::Poll,
     time::Duration,
 };
 
@@ -37,8 +31,9 @@ use hyper_util::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
     net::TcpListener,
+    task::JoinSet,
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
 pub use self::slots::Full;
 use self::{
@@ -75,14 +70,6 @@ pub struct ConnectionLimits {
     pub reader_timeout: Duration,
 }
 
-/// The signals that end a connection.
-struct Signals {
-    /// After the response that is under way, if there is one.
-    shutdown: CancellationToken,
-    /// At once.
-    close: CancellationToken,
-}
-
 /// The limit on the head of a request, in bytes. Browsers and proxies send less.
 const HEAD_BYTES: usize = 64 << 10;
 /// The delay before the next attempt after the first failure to accept a connection. It doubles with each failure.
@@ -97,11 +84,15 @@ impl Server {
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let slots = Slots::new(&self.limits, self.proxies.clone());
         let server = Arc::new(self);
-        let tasks = TaskTracker::new();
-        let close_all = CancellationToken::new();
-        let _guard = close_all.clone().drop_guard();
+        let mut connections = JoinSet::new();
         let mut delay = FIRST_ACCEPT_DELAY;
-        while let Some(accepted) = shutdown.run_until_cancelled(listener.accept()).await {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                // Its task is forgotten.
+                Some(_) = connections.join_next() => continue,
+                () = shutdown.cancelled() => break,
+            };
             match accepted {
                 Ok((socket, peer)) => {
                     delay = FIRST_ACCEPT_DELAY;
@@ -110,8 +101,7 @@ impl Server {
                         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
                     }
                     let Some(slot) = slots.take(peer.ip()).await else { continue };
-                    let signals = Signals { shutdown: shutdown.clone(), close: close_all.clone() };
-                    tasks.spawn(server.clone().connection(socket, peer, slot, signals));
+                    connections.spawn(server.clone().connection(socket, peer, slot, shutdown.clone()));
                 }
                 // Such an error concerns only the connection that was to be accepted.
                 Err(error)
@@ -132,24 +122,21 @@ impl Server {
             }
         }
         drop(listener);
-        tasks.close();
-        tasks.wait().await;
+        while connections.join_next().await.is_some() {}
     }
 
     /// Serves one connection. There is such a future for each open stream, so it is small.
-    async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr, slot: Slot, signals: Signals)
+    async fn connection<I>(self: Arc<Self>, io: I, peer: SocketAddr, slot: Slot, shutdown: CancellationToken)
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let slot = Arc::new(slot);
-        let mut closing = pin!(signals.close.cancelled());
         let mut socket = Socket::new(io, self.limits.reader_timeout, slot.clone());
         let ended = loop {
             // hyper's state is on the heap, and gone when the stream is written.
             let taken = tokio::select! {
-                taken = Box::pin(self.requests(socket, peer, &slot, &signals.shutdown)) => taken,
+                taken = Box::pin(self.requests(socket, peer, &slot, &shutdown)) => taken,
                 () = slot.evicted() => return,
-                () = &mut closing => return,
             };
             let (stream, taken) = match taken {
                 Ok(Some(taken)) => taken,
@@ -158,14 +145,10 @@ impl Server {
             };
             socket = taken;
             let keep_alive = stream.keep_alive;
-            let written = tokio::select! {
-                written = socket.write_stream(stream) => written,
-                () = &mut closing => return,
-            };
-            if let Err(error) = written {
+            if let Err(error) = socket.write_stream(stream).await {
                 break error;
             }
-            if !keep_alive || signals.shutdown.is_cancelled() {
+            if !keep_alive || shutdown.is_cancelled() {
                 match socket.shutdown().await {
                     Ok(()) => return,
                     Err(error) => break error,

@@ -11,7 +11,8 @@
 //! [`Socket::write_stream`]: super::socket::Socket::write_stream
 
 use std::{
-    io::{self, Write},
+    fmt::Write,
+    io,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, ready},
@@ -21,6 +22,7 @@ use axum::{
     body::{Body, Bytes},
     http::{HeaderMap, Method, Request, Response, Version, header},
 };
+use bytes::BytesMut;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
@@ -62,6 +64,17 @@ pub(super) struct EventStream {
     /// `true` if the client may send another request afterwards.
     pub keep_alive: bool,
     _request: RequestGuard,
+}
+
+/// The rest of a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// More of it may be ready.
+    MayBeReady,
+    /// Nothing of it is ready, and the task is woken when something is.
+    Pending,
+    /// There is none.
+    Over,
 }
 
 /// The body of a request, of which it is noted when all is read.
@@ -150,9 +163,9 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 // === impl EventStream ===
 
 impl EventStream {
-    /// Returns all that is ready of the body, in chunks, and whether it is the rest.
-    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<(Vec<u8>, bool)>> {
-        let mut ready = Vec::new();
+    /// Returns what is ready of the body, in chunks, and the state of the rest.
+    pub fn take_ready(&mut self, cx: &mut Context<'_>) -> io::Result<(BytesMut, Rest)> {
+        let mut ready = BytesMut::new();
         while ready.len() < WRITE_BYTES {
             match http_body::Body::poll_frame(Pin::new(&mut self.body), cx) {
                 Poll::Ready(Some(frame)) => {
@@ -160,20 +173,19 @@ impl EventStream {
                     let Ok(piece) = frame.map_err(io::Error::other)?.into_data() else { continue };
                     if !piece.is_empty() {
                         ready.reserve(piece.len() + 24);
-                        write!(ready, "{:x}\r\n", piece.len())?;
+                        write!(ready, "{:x}\r\n", piece.len()).map_err(io::Error::other)?;
                         ready.extend_from_slice(&piece);
                         ready.extend_from_slice(b"\r\n");
                     }
                 }
                 Poll::Ready(None) => {
                     ready.extend_from_slice(LAST_CHUNK);
-                    return Poll::Ready(Ok((ready, true)));
+                    return Ok((ready, Rest::Over));
                 }
-                Poll::Pending if ready.is_empty() => return Poll::Pending,
-                Poll::Pending => break,
+                Poll::Pending => return Ok((ready, Rest::Pending)),
             }
         }
-        Poll::Ready(Ok((ready, false)))
+        Ok((ready, Rest::MayBeReady))
     }
 }
 

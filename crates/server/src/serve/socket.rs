@@ -11,13 +11,14 @@ use std::{
 };
 
 use axum::body::Bytes;
+use bytes::{Buf, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     time::Sleep,
 };
 
 use super::{
-    event_stream::{EventStream, UnderWay},
+    event_stream::{EventStream, Rest, UnderWay},
     slots::Slot,
 };
 
@@ -94,17 +95,34 @@ impl<I: AsyncRead + AsyncWrite + Unpin> Socket<I> {
     /// # Errors
     /// If the client is gone, or the stream breaks off. The connection has to be closed then.
     pub async fn write_stream(&mut self, mut stream: EventStream) -> io::Result<()> {
-        loop {
-            let (ready, is_last) = poll_fn(|cx| match stream.poll_ready(cx) {
-                Poll::Pending => self.poll_disconnected(cx).map(Err),
-                ready => ready,
-            })
-            .await?;
-            self.write_all(&ready).await?;
-            if is_last {
-                return self.flush().await;
+        let (mut unwritten, mut rest) = (BytesMut::new(), Rest::MayBeReady);
+        poll_fn(|cx| {
+            // What the client did not take at once comes first.
+            ready!(self.poll_write_all(cx, &mut unwritten))?;
+            while rest != Rest::Over {
+                (unwritten, rest) = stream.take_ready(cx)?;
+                ready!(self.poll_write_all(cx, &mut unwritten))?;
+                if rest == Rest::Pending {
+                    return self.poll_disconnected(cx).map(Err);
+                }
             }
+            Poll::Ready(Ok(()))
+        })
+        .await?;
+        self.flush().await
+    }
+
+    /// Writes these bytes. Their memory is freed when all are written.
+    fn poll_write_all(&mut self, cx: &mut Context<'_>, unwritten: &mut BytesMut) -> Poll<io::Result<()>> {
+        while !unwritten.is_empty() {
+            let written = ready!(Pin::new(&mut *self).poll_write(cx, unwritten))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            unwritten.advance(written);
         }
+        *unwritten = BytesMut::new();
+        Poll::Ready(Ok(()))
     }
 }
 

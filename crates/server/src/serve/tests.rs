@@ -60,8 +60,7 @@ async fn slot() -> (SocketAddr, Slot) {
 async fn connect(server: Server) -> (DuplexStream, impl Future<Output = ()>) {
     let (client, io) = duplex(PIPE);
     let (peer, slot) = slot().await;
-    let signals = Signals { shutdown: CancellationToken::new(), close: CancellationToken::new() };
-    (client, Arc::new(server).connection(io, peer, slot, signals))
+    (client, Arc::new(server).connection(io, peer, slot, CancellationToken::new()))
 }
 
 /// Serves a client to the end of what it does.
@@ -392,6 +391,29 @@ async fn a_reader_that_takes_nothing_of_an_event_stream_is_disconnected() {
     assert_eq!(lasts(streaming().0, ask).await.as_secs(), 59);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_larger_than_the_buffers_to_its_reader_arrives_whole() {
+    let (server, said) = streaming();
+    let (mut client, connection) = connect(server).await;
+    let client = async {
+        client.write_all(b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
+        say(&said, "begun").await;
+        answer(&mut client, "begun\r\n").await;
+        let talking = async {
+            said.send(Ok(Bytes::from(vec![b'x'; 10 * PIPE]))).await.expect("a reader");
+            say(&said, "last").await;
+            drop(said);
+        };
+        let reading = async {
+            sleep(Duration::from_secs(1)).await;
+            answer(&mut client, "\r\n0\r\n\r\n").await
+        };
+        let (read, ()) = futures::join!(reading, talking);
+        assert_eq!(read, format!("2800\r\n{}\r\n4\r\nlast\r\n0\r\n\r\n", "x".repeat(10 * PIPE)));
+    };
+    served(client, connection).await;
+}
+
 #[tokio::test]
 async fn when_the_server_ends_an_event_stream_is_finished() {
     let (server, said) = streaming();
@@ -428,7 +450,7 @@ async fn a_quiet_event_stream_is_taken_from_hyper() {
 
 #[test]
 fn a_connection_with_a_quiet_event_stream_is_small() {
-    fn size<F>(_: impl FnOnce(Arc<Server>, TcpStream, SocketAddr, Slot, Signals) -> F) -> usize {
+    fn size<F>(_: impl FnOnce(Arc<Server>, TcpStream, SocketAddr, Slot, CancellationToken) -> F) -> usize {
         size_of::<F>()
     }
     let size = size(Server::connection::<TcpStream>);
