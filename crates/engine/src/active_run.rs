@@ -185,6 +185,8 @@ pub(crate) enum Happening {
     Answered(AnswerBatch),
     Recollected(Recollection),
     Model(Vec<Result<ModelEvent, ModelError>>),
+    /// The run has decided something that follows from what the model has said, and that has to be saved.
+    Heard(Box<Effects>),
     ModelStreamEnded,
     SummaryWritten(Result<WrittenSummary, WriteError>),
     InputsChecked(CheckedInputs),
@@ -297,7 +299,8 @@ impl ActiveRun {
         }
     }
 
-    /// Waits for something to happen to the run. Cancel safe.
+    /// Waits for something to happen to the run that its actor has to see to. What the model says meanwhile is shown at once, unless it has
+    /// to be saved. Cancel safe.
     pub async fn next(&mut self) -> Happening {
         if let Some(error) = self.failure.take() {
             return Happening::Failed(error);
@@ -306,11 +309,27 @@ impl ActiveRun {
         if self.deadline < self.alarm.deadline() || self.alarm.is_elapsed() {
             self.alarm.as_mut().reset(self.deadline);
         }
-        tokio::select! {
-            Some(happening) = self.waits.next(), if !self.waits.is_empty() => happening,
-            event = self.tools.next() => Happening::Tool(Box::new(event)),
-            happening = self.step.next() => happening,
-            () = self.alarm.as_mut() => Happening::Deadline,
+        loop {
+            let happening = tokio::select! {
+                Some(happening) = self.waits.next(), if !self.waits.is_empty() => happening,
+                event = self.tools.next() => Happening::Tool(Box::new(event)),
+                happening = self.step.next() => happening,
+                () = self.alarm.as_mut() => Happening::Deadline,
+            };
+            match happening {
+                Happening::Model(events) if events.iter().all(Result::is_ok) => {
+                    let received = events.into_iter().filter_map(Result::ok).collect();
+                    if let Some(effects) = self.hear_model(received, None) {
+                        return Happening::Heard(effects);
+                    }
+                }
+                happening => return happening,
+            }
+            if self.step.model().is_none() {
+                return Happening::Nothing;
+            }
+            // The actor has its turn, too, if the model never pauses.
+            tokio::task::coop::consume_budget().await;
         }
     }
 
@@ -323,6 +342,7 @@ impl ActiveRun {
                 return Box::pin(self.ask_model()).await;
             }
             Happening::Model(events) => return self.handle_model(events).await,
+            Happening::Heard(effects) => return Box::pin(self.perform_saved(effects)).await,
             Happening::ModelStreamEnded => {
                 return self.handle_model(vec![Err(stream_ended_early())]).await;
             }

@@ -325,6 +325,16 @@ async fn stop_ends_the_model_and_the_tools() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_model_that_never_pauses_can_be_stopped() {
+    let world = World::new();
+    world.script_endless();
+    let mut stream = world.post_text("hello?").await;
+    world.engine.stop(&world.owner, &world.chat).await.unwrap();
+    stream.read_to_end().await;
+    assert_eq!((world.open_run(), world.model.open_streams.load(Ordering::SeqCst)), (None, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_new_message_supersedes_the_run_and_outputs_that_come_with_it_are_accepted() {
     let world = World::new();
     world.script([calls(&[("where", json!({})), ("color", json!({}))]), text("ok")]);

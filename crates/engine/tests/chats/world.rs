@@ -59,6 +59,8 @@ enum ScriptedStep {
     Streamed(mpsc::UnboundedReceiver<Result<ModelEvent, ModelError>>),
     /// Panics in the task that reads the stream.
     Panic,
+    /// Signs of life without a pause and without an end.
+    Endless,
 }
 
 impl ScriptedModel {
@@ -96,6 +98,7 @@ impl Model for ScriptedModel {
         let open_stream = OpenStream(self.open_streams.clone());
         let events = match step {
             ScriptedStep::Whole(events) => stream::iter(events).boxed(),
+            ScriptedStep::Endless => stream::repeat_with(|| Ok(ModelEvent::Alive)).boxed(),
             ScriptedStep::Panic => stream::once(async { panic!("the script says so") }).boxed(),
             ScriptedStep::Streamed(events) => {
                 stream::unfold(events, |mut events| async { Some((events.recv().await?, events)) }).boxed()
@@ -408,6 +411,11 @@ impl World {
     /// Appends this number of steps that panic in the task that reads them.
     pub fn script_panics(&self, times: usize) {
         self.model.script.lock().unwrap().extend((0..times).map(|_| ScriptedStep::Panic));
+    }
+
+    /// Appends a step that never pauses and never ends.
+    pub fn script_endless(&self) {
+        self.model.script.lock().unwrap().push_back(ScriptedStep::Endless);
     }
 
     /// Appends a step whose events are sent by the test. It ends when the sender is dropped.
