@@ -306,6 +306,8 @@ impl ChatActor {
         if failure != Some(StoreError::Fenced)
             && let Some(result) = result.transpose()
         {
+            // Whoever reads the run waits for the outcome; the reply says no more than that it was accepted, and may come after it.
+            tokio::task::yield_now().await;
             // The client may have gone.
             let _ = batch.reply.send(result);
         }
