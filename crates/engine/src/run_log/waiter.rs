@@ -16,7 +16,7 @@ use super::RunLog;
 /// The waiters of a log.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
-    // The mutex is held while all of them are woken, or one comes or goes, never across an await.
+    // The mutex is held for a few instructions, never while a task is woken or across an await.
     wakers: Mutex<Vec<Arc<AtomicWaker>>>,
 }
 
@@ -31,8 +31,13 @@ pub(super) struct Waiter {
 impl Waiters {
     /// Wakes all that wait.
     pub fn wake(&self) {
-        for waker in self.lock().iter() {
-            waker.wake();
+        let waiters = self.lock().len();
+        // From the last to the first: if one goes meanwhile, the last takes its place.
+        for index in (0..waiters).rev() {
+            let waker = self.lock().get(index).and_then(|waker| waker.take());
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
     }
 
