@@ -2,6 +2,8 @@
 //!
 //! The same request, model and dialect always give the same body. This module does not check the conversation, in which the engine
 //! keeps calls and results paired.
+//!
+//! A conversation may have megabytes, and schemas many fields, so they are moved into the body ([`object`]): `json!` would copy them.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use fermata_engine::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
@@ -46,10 +48,8 @@ fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField
             push_result_files(&mut mapped, &mut result_files);
         }
         match message {
-            ModelMessage::System(text) => mapped.push(json!({"role": "system", "content": text})),
-            ModelMessage::User(content) => {
-                mapped.push(json!({"role": "user", "content": user_content(content)}));
-            }
+            ModelMessage::System(text) => mapped.push(message_of("system", text.into())),
+            ModelMessage::User(content) => mapped.push(message_of("user", user_content(content))),
             ModelMessage::Assistant { reasoning, text, calls } => {
                 let has_reasoning = is_in_turn_with_calls && !reasoning.is_empty();
                 let reasoning = if has_reasoning { Some(reasoning) } else { None };
@@ -60,7 +60,11 @@ fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField
             }
             ModelMessage::Tool { call_id, tool, content } => {
                 let (text, files) = result(&call_id, &tool, content);
-                mapped.push(json!({"role": "tool", "tool_call_id": call_id, "content": text}));
+                mapped.push(object([
+                    ("role", "tool".into()),
+                    ("tool_call_id", call_id.into()),
+                    ("content", text.into()),
+                ]));
                 result_files.extend(files);
             }
         }
@@ -73,8 +77,17 @@ fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField
 /// anything else, so the files follow the last one, as if the user sent them.
 fn push_result_files(mapped: &mut Vec<Value>, files: &mut Vec<Value>) {
     if !files.is_empty() {
-        mapped.push(json!({"role": "user", "content": std::mem::take(files)}));
+        mapped.push(message_of("user", std::mem::take(files).into()));
     }
+}
+
+fn message_of(role: &str, content: Value) -> Value {
+    object([("role", role.into()), ("content", content)])
+}
+
+/// Returns an object with these fields.
+fn object<const FIELDS: usize>(fields: [(&str, Value); FIELDS]) -> Value {
+    fields.into_iter().collect()
 }
 
 /// Returns the text of a result, and the parts for its files. Each file follows a text that names its call.
@@ -144,11 +157,9 @@ fn assistant(
     if !calls.is_empty() {
         let calls = calls.into_iter().enumerate();
         let calls = calls.map(|(index, call)| {
-            let mut value = json!({
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.tool, "arguments": call.input.to_string()},
-            });
+            let function = object([("name", call.tool.into()), ("arguments", call.input.to_string().into())]);
+            let mut value =
+                object([("id", call.id.into()), ("type", "function".into()), ("function", function)]);
             if dialect.signs_calls() && index == 0 {
                 value["extra_content"] = json!({"google": {"thought_signature": NO_SIGNATURE}});
             }
@@ -180,13 +191,13 @@ fn user_content(content: Vec<ModelContent>) -> Value {
 }
 
 fn text_part(text: impl Into<String>) -> Value {
-    json!({"type": "text", "text": text.into()})
+    object([("type", "text".into()), ("text", text.into().into())])
 }
 
 fn file_part(media_type: &str, url: String, filename: Option<String>) -> Value {
     let media_type = media_type.to_ascii_lowercase();
     if media_type.starts_with("image/") {
-        return json!({"type": "image_url", "image_url": {"url": url}});
+        return object([("type", "image_url".into()), ("image_url", object([("url", url.into())]))]);
     }
     let Some(data) = DataUrl::parse(&url) else {
         let name = filename.as_deref().unwrap_or("a file");
@@ -200,7 +211,8 @@ fn file_part(media_type: &str, url: String, filename: Option<String>) -> Value {
     }
     let filename = filename
         .unwrap_or_else(|| if media_type == "application/pdf" { "document.pdf" } else { "file" }.into());
-    json!({"type": "file", "file": {"filename": filename, "file_data": url}})
+    let file = object([("filename", filename.into()), ("file_data", url.into())]);
+    object([("type", "file".into()), ("file", file)])
 }
 
 fn audio_format(media_type: &str) -> Option<&'static str> {
@@ -240,7 +252,7 @@ fn tool(tool: ModelTool) -> Value {
         function.insert("description".into(), tool.description.into());
     }
     function.insert("parameters".into(), tool.input_schema);
-    json!({"type": "function", "function": function})
+    object([("type", "function".into()), ("function", function.into())])
 }
 
 /// The fields that options for the provider do not set, because they decide who is asked for what, in which form, and for how many
