@@ -152,7 +152,8 @@ impl Reader {
         waiter.register(cx);
         let log = waiter.log.lock();
         let readable = log.readable(*detachments);
-        let mut frames: Vec<Bytes> = Vec::new();
+        // Mostly there is one, for which nothing is allocated.
+        let (mut first, mut others) = (None, Vec::new());
         let mut size = 0;
         for entry in readable.get(*next..).unwrap_or_default() {
             if size >= BATCH_BYTES {
@@ -166,21 +167,25 @@ impl Reader {
             *position = entry.position;
             if let Some(bytes) = entry.frames.get(self.profile) {
                 size += bytes.len();
-                frames.push(bytes);
+                match first {
+                    None => first = Some(bytes),
+                    Some(_) => others.push(bytes),
+                }
             }
         }
-        if frames.is_empty() {
+        let Some(first) = first else {
             return match log.ending(*detachments) {
                 Some(ending) if *next >= readable.len() => Poll::Ready(Ready::End(ending)),
                 Some(_) | None => Poll::Pending,
             };
-        }
+        };
         drop(log);
-        if frames.len() == 1 {
-            return Poll::Ready(Ready::Bytes(frames.swap_remove(0)));
+        if others.is_empty() {
+            return Poll::Ready(Ready::Bytes(first));
         }
         let mut batch = BytesMut::with_capacity(size);
-        for frame in &frames {
+        batch.extend_from_slice(&first);
+        for frame in &others {
             batch.extend_from_slice(frame);
         }
         Poll::Ready(Ready::Bytes(batch.freeze()))
