@@ -184,10 +184,13 @@ pub(crate) enum Happening {
     /// An endpoint has handed answers over.
     Answered(AnswerBatch),
     Recollected(Recollection),
-    Model(Vec<Result<ModelEvent, ModelError>>),
+    /// The model has said something, and may have failed after it.
+    Model {
+        received: Vec<ModelEvent>,
+        failure: Option<ModelError>,
+    },
     /// The run has decided something that follows from what the model has said, and that has to be saved.
     Heard(Box<Effects>),
-    ModelStreamEnded,
     SummaryWritten(Result<WrittenSummary, WriteError>),
     InputsChecked(CheckedInputs),
     Tool(Box<ToolEvent>),
@@ -316,14 +319,9 @@ impl ActiveRun {
                 happening = self.step.next() => happening,
                 () = self.alarm.as_mut() => Happening::Deadline,
             };
-            match happening {
-                Happening::Model(events) if events.iter().all(Result::is_ok) => {
-                    let received = events.into_iter().filter_map(Result::ok).collect();
-                    if let Some(effects) = self.hear_model(received, None) {
-                        return Happening::Heard(effects);
-                    }
-                }
-                happening => return happening,
+            let Happening::Model { received, failure: None } = happening else { return happening };
+            if let Some(effects) = self.hear_model(received, None) {
+                return Happening::Heard(effects);
             }
             if self.step.model().is_none() {
                 return Happening::Nothing;
@@ -341,11 +339,8 @@ impl ActiveRun {
                 self.step = StepWork::None;
                 return Box::pin(self.ask_model()).await;
             }
-            Happening::Model(events) => return self.handle_model(events).await,
+            Happening::Model { received, failure } => return self.handle_model(received, failure).await,
             Happening::Heard(effects) => return Box::pin(self.perform_saved(effects)).await,
-            Happening::ModelStreamEnded => {
-                return self.handle_model(vec![Err(stream_ended_early())]).await;
-            }
             Happening::SummaryWritten(written) => return Box::pin(self.handle_summary(written)).await,
             Happening::Recollected(recollection) => {
                 self.step = StepWork::None;
@@ -377,20 +372,13 @@ impl ActiveRun {
         Box::pin(self.apply(event)).await
     }
 
-    async fn handle_model(&mut self, events: Vec<Result<ModelEvent, ModelError>>) -> Result<(), StoreError> {
-        let mut received = Vec::with_capacity(events.len());
-        let mut failure = None;
-        for event in events {
-            match event {
-                Ok(event) => received.push(event),
-                Err(error) => {
-                    if let StepWork::Model(stream) = &self.step {
-                        stream.span.record("error.type", error.error_type().as_str());
-                    }
-                    failure = Some(error);
-                    break;
-                }
-            }
+    async fn handle_model(
+        &mut self,
+        received: Vec<ModelEvent>,
+        failure: Option<ModelError>,
+    ) -> Result<(), StoreError> {
+        if let (Some(error), StepWork::Model(stream)) = (&failure, &self.step) {
+            stream.span.record("error.type", error.error_type().as_str());
         }
         if let (Some(error @ (ModelError::TooLong(_) | ModelError::NoAnswer(_))), StepWork::Model(stream)) =
             (&failure, &self.step)
@@ -521,17 +509,22 @@ impl StepWork {
             stream.events.next().instrument(stream.span.clone()).await
         };
         stream.last_event_at = Instant::now();
-        match events {
-            Some(events) => {
-                stream.has_begun |=
-                    events.iter().any(|event| event.as_ref().is_ok_and(|event| *event != ModelEvent::Alive));
-                Happening::Model(events)
-            }
-            None => {
-                stream.has_begun = true;
-                Happening::ModelStreamEnded
+        let Some(events) = events else {
+            stream.has_begun = true;
+            return Happening::Model { received: Vec::new(), failure: Some(stream_ended_early()) };
+        };
+        let (mut received, mut failure) = (Vec::with_capacity(events.len()), None);
+        for event in events {
+            match event {
+                Ok(event) => received.push(event),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
             }
         }
+        stream.has_begun |= received.iter().any(|event| *event != ModelEvent::Alive);
+        Happening::Model { received, failure }
     }
 }
 

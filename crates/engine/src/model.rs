@@ -16,7 +16,8 @@ pub trait Model: Send + Sync {
     /// Returns the model's name, which stands in the metadata of messages.
     fn name(&self) -> &str;
 
-    /// Requests one step. Dropping the future or the stream ends the request to the provider.
+    /// Requests one step. Dropping the future or the stream ends the request to the provider. The tracing span of the request is the current
+    /// one until the first event that is not [`ModelEvent::Alive`].
     ///
     /// # Errors
     /// Returns an error if the model failed before any event, [`ModelEvent::Alive`] included. A later failure is an error in the stream.

@@ -77,7 +77,7 @@ impl ActiveRun {
                 tracing::warn!(%chat, %run, "the model is silent and is asked again");
                 return Box::pin(self.ask_model()).await;
             }
-            return Box::pin(self.handle_model(vec![Err(ModelError::Timeout)])).await;
+            return Box::pin(self.handle_model(Vec::new(), Some(ModelError::Timeout))).await;
         }
         if question_is_over {
             return Box::pin(self.apply(Event::QuestionTimedOut)).await;

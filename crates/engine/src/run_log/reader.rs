@@ -61,7 +61,7 @@ enum Content {
     Nothing(RunId),
 }
 
-/// What a reader finds in its log.
+/// Something that is ready for a reader.
 enum Ready {
     Bytes(Bytes),
     End(LogEnd),

@@ -191,7 +191,8 @@ fn user_content(content: Vec<ModelContent>) -> Value {
 }
 
 fn text_part(text: impl Into<String>) -> Value {
-    object([("type", "text".into()), ("text", text.into().into())])
+    let text: String = text.into();
+    object([("type", "text".into()), ("text", text.into())])
 }
 
 fn file_part(media_type: &str, url: String, filename: Option<String>) -> Value {
