@@ -284,13 +284,21 @@ impl ChatStore for SqlStore {
         let mut forgotten = 0;
         while forgotten < limit {
             let batch = chats::BATCH.min(limit - forgotten);
+            let find = |mut db: PooledConnection| async move {
+                chats::unchanged_since(&mut db.get(), before, batch).await
+            };
+            let found = &self.backend.look_up(find).await?;
+            if found.is_empty() {
+                break;
+            }
             // Each batch is a transaction, so that others can write before the next one.
             let deleting = self.backend.transact(Effect::Repeatable, |mut transaction| async move {
-                let deleted = chats::forget(&mut transaction.get(), before, batch).await?;
+                let deleted = chats::forget(&mut transaction.get(), found).await?;
                 Ok((transaction, deleted))
             });
             let deleted = deleting.await?;
             if deleted == 0 {
+                // All of them have changed meanwhile.
                 break;
             }
             forgotten += deleted;

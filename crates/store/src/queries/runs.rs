@@ -147,7 +147,7 @@ pub async fn save(
     run_state.bind(update)?.execute_or(not_open(run)).await
 }
 
-/// Puts the settings of a run, which are kept for as long as it is open.
+/// Puts the settings of an open run, which are kept with its log.
 pub async fn put_settings(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -236,7 +236,7 @@ pub async fn append(
         .await
 }
 
-/// The run keeps its row and its calls; its log, state and settings go.
+/// The run keeps its row and its calls, and loses its state. Its log and settings go later, with those of others ([`forget_logs`]).
 pub async fn close(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -257,14 +257,7 @@ pub async fn close(
         .bind(outcome)
         .bind(time(at))
         .execute_or(not_open(run))
-        .await?;
-    connection
-        .query("delete from run_settings where chat_id = $1 and run_id = $2")
-        .bind(chat.as_str())
-        .bind(text(run.as_str()))
-        .execute()
-        .await?;
-    Ok(())
+        .await
 }
 
 /// The log of a run that is over, if it is still kept.
@@ -285,13 +278,26 @@ pub async fn finished_log(
     }
 }
 
-/// Forgets the logs of at most `limit` runs that ended before a time. Returns the number of those runs.
+/// Deletes what belongs to the runs of a list.
+macro_rules! forget_rows {
+    ($table:literal, $runs:literal) => {
+        concat!(
+            "delete from ",
+            $table,
+            " where (chat_id, run_id) in (select run.value ->> 0, run.value ->> 1 from ",
+            $runs,
+            ")"
+        )
+    };
+}
+
+/// Forgets the logs and settings of at most `limit` runs that ended before a time. Returns the number of those runs.
 pub async fn forget_logs(
     connection: &mut Connection<'_>,
     before: Timestamp,
     limit: usize,
 ) -> Result<usize, Fault> {
-    // Whoever changes the runs also deletes their chunks, and nobody else.
+    // Whoever changes the runs also deletes what belongs to them, and nobody else.
     let forgotten: Vec<(String, String)> = connection
         .query(
             "update runs set has_log = false
@@ -304,17 +310,21 @@ pub async fn forget_logs(
         .bind(count(limit))
         .fetch_all()
         .await?;
-    let forget = connection.choose(FORGET_CHUNKS_IN_SQLITE, FORGET_CHUNKS_IN_POSTGRES);
-    connection.query(forget).bind(json(&forgotten)?).execute().await?;
+    let forget = connection.choose(
+        [
+            forget_rows!("run_chunks", "json_each($1) as run"),
+            forget_rows!("run_settings", "json_each($1) as run"),
+        ],
+        [
+            forget_rows!("run_chunks", "jsonb_array_elements($1::jsonb) as run (value)"),
+            forget_rows!("run_settings", "jsonb_array_elements($1::jsonb) as run (value)"),
+        ],
+    );
+    for forget in forget {
+        connection.query(forget).bind(json(&forgotten)?).execute().await?;
+    }
     Ok(forgotten.len())
 }
-
-const FORGET_CHUNKS_IN_SQLITE: &str = "delete from run_chunks where (chat_id, run_id) in (
-    select run.value ->> 0, run.value ->> 1 from json_each($1) as run
- )";
-const FORGET_CHUNKS_IN_POSTGRES: &str = "delete from run_chunks where (chat_id, run_id) in (
-    select run.value ->> 0, run.value ->> 1 from jsonb_array_elements($1::jsonb) as run (value)
- )";
 
 /// The chat's open run with its log and calls, and the instance alive that owns it.
 pub async fn find_open(

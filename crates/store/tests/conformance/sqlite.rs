@@ -303,10 +303,10 @@ async fn a_closed_run_keeps_its_row_and_its_calls_only() {
     let store = opened(&folder).await;
     fill(&store).await;
     commit_at(&store, &chat("a"), at(9), vec![close("r")]).await.unwrap();
-    assert_eq!(count(&folder, "run_settings").await, 0);
     assert_eq!(count(&folder, "run_chunks").await, 1, "readers may look for the rest of it");
     assert_eq!(store.forget_logs(at(10), 1).await.unwrap(), 1);
     assert_eq!(count(&folder, "run_chunks").await, 0);
+    assert_eq!(count(&folder, "run_settings").await, 0);
     assert_eq!(count(&folder, "tool_calls").await, 1);
     assert_eq!(
         count(&folder, "runs where state is null and outcome = 'finished' and ended_at > started_at").await,
