@@ -14,7 +14,7 @@ use std::{
 };
 
 use backon::{ExponentialBuilder, Retryable};
-use rusqlite::OpenFlags;
+use rusqlite::{OpenFlags, config::DbConfig};
 use sqlx::{
     ConnectOptions, Connection as _, SqliteConnection,
     migrate::{MigrateError, Migrator},
@@ -316,6 +316,8 @@ impl DatabaseFile {
             None => rusqlite::Connection::open_with_flags(&self.path, self.flags)?,
         };
         connection.busy_timeout(BUSY)?;
+        // Otherwise each statement with `limit $1` is planned again for each value.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         for (name, value) in PRAGMAS {
             connection.pragma_update(None, name, value)?;
