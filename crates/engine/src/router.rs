@@ -315,6 +315,8 @@ impl Router {
         if self.mailboxes.belongs_to(chat, owner) {
             return Ok(Location::Here);
         }
+        // Before this instance has joined, a process that has ended may still count as alive.
+        self.services.lease.acquire().await?;
         let Some(known) = self.services.store.owner_of(chat).await? else { return Ok(Location::Here) };
         if known.owner != *owner {
             return Ok(Location::Denied);

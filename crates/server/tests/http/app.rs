@@ -62,8 +62,15 @@ impl TestApp {
 
     /// Builds a server with these options.
     pub async fn with(options: &[&str], turns: impl IntoIterator<Item = Turn>) -> Self {
-        let arguments =
-            ["fermata", "--database-url", "sqlite::memory:"].iter().chain(options).map(Into::into);
+        Self::on("sqlite::memory:", options, turns).await
+    }
+
+    /// Builds a server on this database.
+    pub async fn on(database: &str, options: &[&str], turns: impl IntoIterator<Item = Turn>) -> Self {
+        let arguments = ["fermata", "--database-url", database]
+            .into_iter()
+            .chain(options.iter().copied())
+            .map(Into::into);
         let Invocation::Serve(config) = Invocation::read(arguments, &|_| None).expect("good options") else {
             panic!("these options serve nothing");
         };

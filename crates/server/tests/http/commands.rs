@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// A temporary folder, which is deleted at the end of the test.
-struct Folder(std::path::PathBuf);
+pub struct Folder(pub std::path::PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let path = std::env::temp_dir().join(format!("fermata-{}", uuid::Uuid::new_v4()));
         std::fs::create_dir(&path).expect("a folder");
         Self(path)

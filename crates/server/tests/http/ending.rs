@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::{
     TestApp,
     app::{PATIENCE, says, says_with_location},
+    commands::Folder,
     scripted::{calls, goes_on_for_ever},
 };
 
@@ -53,4 +54,16 @@ async fn a_run_that_is_at_work_for_too_long_is_cut() {
     tokio::time::timeout(PATIENCE, app.app.end_runs()).await.expect("an end");
     stream.end().await;
     assert_eq!(stream.kinds().last(), Some(&"error"));
+}
+
+#[tokio::test]
+async fn the_first_request_after_a_crash_is_not_sent_to_the_process_that_has_ended() {
+    let folder = Folder::new();
+    let url = format!("sqlite://{}", folder.0.join("fermata.db").display());
+    let app = TestApp::on(&url, &[], [calls(&[("get_location", json!({}))])]).await;
+    let mut stream = app.open(says_with_location("c", "where?")).await;
+    stream.until("tool-input-available").await;
+    // Nobody has told the database that the first one has ended.
+    let second = TestApp::on(&url, &[], []).await;
+    assert_eq!(second.pending("c").await.len(), 1);
 }
