@@ -93,8 +93,8 @@ fn start() -> anyhow::Result<()> {
     }
 }
 
-/// Returns the runtime of the program. On one core it has one thread, because several would only take turns: waking a task costs less then,
-/// and what is ready is done in its order, so that the same code runs for many streams before the next does.
+/// Returns the runtime of the program. On one core it has one thread: several would only take turns. It costs less to wake a task then, and
+/// what is ready is done in order, so that the same code runs for many streams before the next does.
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let mut builder = match std::thread::available_parallelism() {
         Ok(cores) if cores.get() == 1 => tokio::runtime::Builder::new_current_thread(),

@@ -291,10 +291,10 @@ impl ChatStore for SqlStore {
         let mut forgotten = 0;
         while forgotten < limit {
             let batch = chats::BATCH.min(limit - forgotten);
-            let find = |mut db: PooledConnection| async move {
-                chats::unchanged_since(&mut db.get(), before, batch).await
+            let find = |mut db: PooledConnection, before: Arc<Timestamp>| async move {
+                chats::unchanged_since(&mut db.get(), *before, batch).await
             };
-            let found = &self.backend.look_up(find).await?;
+            let found = &self.backend.read(before, find).await?;
             if found.is_empty() {
                 break;
             }

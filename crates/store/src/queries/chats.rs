@@ -426,18 +426,11 @@ impl<'a> ChatColumns<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::failed_in_sqlite;
+    use crate::queries::plan_in_sqlite;
 
     #[tokio::test]
     async fn sqlite_looks_at_no_young_chat_when_it_looks_for_old_ones() {
-        let database = crate::sqlite::open::open("sqlite::memory:", true).await.unwrap();
-        let plan = database.writer.transact(async |turn| {
-            let explain = format!("explain query plan {UNCHANGED_IN_SQLITE}");
-            let mut statement = turn.prepare(&explain).map_err(failed_in_sqlite)?;
-            let steps = statement.query_map([1, 1], |row| row.get::<_, String>("detail"));
-            steps.and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(failed_in_sqlite)
-        });
-        let plan = plan.await.unwrap();
+        let plan = plan_in_sqlite(UNCHANGED_IN_SQLITE).await;
         let mut chats: Vec<_> = plan.iter().filter(|step| step.contains(" chats ")).collect();
         chats.sort();
         assert_eq!(
