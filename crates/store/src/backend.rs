@@ -3,10 +3,7 @@
 //! PostgreSQL undoes one of two transactions that are in each other's way. The work that is handed in is then done again from its
 //! beginning, so it may be done several times.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use fermata_engine::store::StoreError;
 use fermata_protocol::ChatId;
@@ -16,7 +13,7 @@ use crate::{
     error::Fault,
     postgres::{Effect, PostgresDatabase},
     queries::chats,
-    sqlite::{SqliteDatabase, on_another_thread},
+    sqlite::{SqliteDatabase, blocking},
 };
 
 /// The size of a chat's messages, in bytes, up to which SQLite reads all of them in less time than it takes to change the thread.
@@ -48,46 +45,37 @@ impl Backend {
         }
     }
 
-    /// Runs queries that only read, however much that is. They are handed what they are about, because SQLite has them on another thread.
-    pub async fn read<A, T, W>(
-        &self,
-        about: A,
-        work: impl Fn(PooledConnection, Arc<A>) -> W,
-    ) -> Result<T, StoreError>
+    /// Runs queries that only read, however much that is.
+    pub async fn read<T, W>(&self, work: impl Fn(PooledConnection) -> W) -> Result<T, StoreError>
     where
-        T: Send + 'static,
-        W: Future<Output = Result<T, Fault>> + Send + 'static,
+        W: Future<Output = Result<T, Fault>>,
     {
-        let about = Arc::new(about);
         match self {
             Self::Sqlite(SqliteDatabase { readers: Some(readers), .. }) => {
-                let reader = PooledConnection::SqliteReader(readers.acquire().await?);
-                Ok(on_another_thread(work(reader, about)).await?)
+                let reader = readers.acquire().await?;
+                Ok(blocking(work(PooledConnection::SqliteReader(reader))).await?)
             }
-            Self::Sqlite(_) | Self::Postgres(_) => self.look_up(|db| work(db, about.clone())).await,
+            Self::Sqlite(_) | Self::Postgres(_) => self.look_up(work).await,
         }
     }
 
     /// Runs queries that read messages of a chat. In SQLite the thread is changed only if the chat is large.
-    pub async fn read_chat<A, T, W>(
+    pub async fn read_chat<T, W>(
         &self,
         chat: &ChatId,
-        about: A,
-        work: impl Fn(PooledConnection, Arc<(ChatId, A)>) -> W,
+        work: impl Fn(PooledConnection) -> W,
     ) -> Result<T, StoreError>
     where
-        T: Send + 'static,
-        W: Future<Output = Result<T, Fault>> + Send + 'static,
+        W: Future<Output = Result<T, Fault>>,
     {
-        let about = Arc::new((chat.clone(), about));
         let Self::Sqlite(SqliteDatabase { readers: Some(readers), .. }) = self else {
-            return self.look_up(|db| work(db, about.clone())).await;
+            return self.look_up(work).await;
         };
         let mut connection = PooledConnection::SqliteReader(readers.acquire().await?);
         let is_small =
             chats::bytes(&mut connection.get(), chat).await?.is_some_and(|bytes| bytes <= SMALL_CHAT);
-        let work = work(connection, about);
-        Ok(if is_small { work.await } else { on_another_thread(work).await }?)
+        let work = work(connection);
+        Ok(if is_small { work.await } else { blocking(work).await }?)
     }
 
     /// As [`Backend::look_up`], in one transaction, which sees the database as of one moment. It is handed in and given back.

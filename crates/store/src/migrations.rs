@@ -52,7 +52,6 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0026_owners_of_runs"
     "0027_values_elsewhere"
     "0028_less_to_write"
-    "0029_chats_by_age"
 );
 
 /// The migrations of a PostgreSQL database.

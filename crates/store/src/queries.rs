@@ -20,17 +20,3 @@ pub mod owners;
 pub mod plans;
 pub mod runs;
 pub mod summaries;
-
-/// Returns the steps in which SQLite makes a query.
-#[cfg(test)]
-async fn plan_in_sqlite(query: &str) -> Vec<String> {
-    use crate::error::failed_in_sqlite;
-
-    let database = crate::sqlite::open::open("sqlite::memory:", true).await.unwrap();
-    let plan = database.writer.transact(async |turn| {
-        let mut statement = turn.prepare(&format!("explain query plan {query}")).map_err(failed_in_sqlite)?;
-        let steps = statement.raw_query().mapped(|row| row.get("detail")).collect::<Result<Vec<_>, _>>();
-        steps.map_err(failed_in_sqlite)
-    });
-    plan.await.unwrap()
-}

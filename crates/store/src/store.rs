@@ -121,11 +121,7 @@ impl ChatStore for SqlStore {
 
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
         self.backend
-            .read_chat(
-                chat,
-                (),
-                |mut db, about| async move { messages::outline(&mut db.get(), &about.0).await },
-            )
+            .read_chat(chat, |mut db| async move { messages::outline(&mut db.get(), chat).await })
             .await
     }
 
@@ -135,13 +131,13 @@ impl ChatStore for SqlStore {
         positions: Range<usize>,
         files: Files,
     ) -> Result<Vec<UiMessage>, StoreError> {
-        let read = |mut db: PooledConnection, about: Arc<(ChatId, Range<usize>)>| async move {
-            messages::at(&mut db.get(), &about.0, &about.1, files).await
+        let positions = &positions;
+        let read = |mut db: PooledConnection| async move {
+            messages::at(&mut db.get(), chat, positions, files).await
         };
-        if let Some(messages) = self.backend.read_chat(chat, positions.clone(), read).await? {
+        if let Some(messages) = self.backend.read_chat(chat, read).await? {
             return Ok(messages);
         }
-        let positions = &positions;
         let read = |mut snapshot: Transaction| async move {
             let messages = messages::at(&mut snapshot.get(), chat, positions, files).await?;
             Ok((snapshot, messages))
@@ -151,17 +147,14 @@ impl ChatStore for SqlStore {
 
     async fn file(&self, chat: &ChatId, name: &str) -> Result<Option<String>, StoreError> {
         let Some(hash) = name.strip_prefix(STORED_FILE) else { return Ok(None) };
-        let read = |mut db: PooledConnection, about: Arc<(ChatId, String)>| async move {
-            messages::elsewhere::file(&mut db.get(), &about.0, &about.1).await
-        };
-        self.backend.read((chat.clone(), hash.to_owned()), read).await
+        self.backend
+            .read(|mut db| async move { messages::elsewhere::file(&mut db.get(), chat, hash).await })
+            .await
     }
 
     async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {
-        let read = |mut db: PooledConnection, about: Arc<(ChatId, MessageId)>| async move {
-            messages::find(&mut db.get(), &about.0, &about.1).await
-        };
-        if let Some(found) = self.backend.read_chat(chat, id.clone(), read).await? {
+        let read = |mut db: PooledConnection| async move { messages::find(&mut db.get(), chat, id).await };
+        if let Some(found) = self.backend.read_chat(chat, read).await? {
             return Ok(found);
         }
         let read = |mut snapshot: Transaction| async move {
@@ -231,10 +224,10 @@ impl ChatStore for SqlStore {
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         let before = before.map(Cursor::parse).transpose()?;
-        let read = |mut db: PooledConnection, about: Arc<(Owner, Option<Cursor>)>| async move {
-            chats::page(&mut db.get(), &about.0, limit, about.1.as_ref()).await
-        };
-        self.backend.read((owner.clone(), before), read).await
+        let before = before.as_ref();
+        self.backend
+            .read(|mut db| async move { chats::page(&mut db.get(), owner, limit, before).await })
+            .await
     }
 
     async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
@@ -291,21 +284,13 @@ impl ChatStore for SqlStore {
         let mut forgotten = 0;
         while forgotten < limit {
             let batch = chats::BATCH.min(limit - forgotten);
-            let find = |mut db: PooledConnection, before: Arc<Timestamp>| async move {
-                chats::unchanged_since(&mut db.get(), *before, batch).await
-            };
-            let found = &self.backend.read(before, find).await?;
-            if found.is_empty() {
-                break;
-            }
             // Each batch is a transaction, so that others can write before the next one.
             let deleting = self.backend.transact(Effect::Repeatable, |mut transaction| async move {
-                let deleted = chats::forget(&mut transaction.get(), found).await?;
+                let deleted = chats::forget(&mut transaction.get(), before, batch).await?;
                 Ok((transaction, deleted))
             });
             let deleted = deleting.await?;
             if deleted == 0 {
-                // All of them have changed meanwhile.
                 break;
             }
             forgotten += deleted;
@@ -318,10 +303,7 @@ impl ChatStore for SqlStore {
         chat: &ChatId,
         run: &RunId,
     ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
-        let read = |mut db: PooledConnection, about: Arc<(ChatId, RunId)>| async move {
-            runs::finished_log(&mut db.get(), &about.0, &about.1).await
-        };
-        self.backend.read((chat.clone(), run.clone()), read).await
+        self.backend.read(|mut db| async move { runs::finished_log(&mut db.get(), chat, run).await }).await
     }
 
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

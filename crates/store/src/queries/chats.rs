@@ -159,46 +159,29 @@ pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Ver
     Ok(deleted == 1)
 }
 
-/// At most `limit` chats without an open run that have not changed since `before`, with their versions.
-pub async fn unchanged_since(
+/// Forgets at most `limit` chats without an open run that have not changed since `before`, the oldest first. Returns the number of those
+/// chats. A chat that changes meanwhile has another version, and stays.
+pub async fn forget(
     connection: &mut Connection<'_>,
     before: Timestamp,
     limit: usize,
-) -> Result<Vec<(String, i64)>, Fault> {
-    let find = connection.choose(UNCHANGED_IN_SQLITE, UNCHANGED_IN_POSTGRES);
-    connection.query(find).bind(time(before)).bind(count(limit)).fetch_all().await
-}
-
-/// SQLite has no index by time alone, which each turn would have to write. That of the owners is asked for one owner after the other.
-const UNCHANGED_IN_SQLITE: &str = "with recursive owners (owner) as (
-    select (select min(owner) from chats)
-    union all
-    select (select min(chats.owner) from chats where chats.owner > owners.owner) from owners
-    where owners.owner is not null
- )
- select chats.id, chats.fence from owners cross join chats
- where chats.owner = owners.owner and chats.updated_at < $1
-    and not exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null)
- limit $2";
-const UNCHANGED_IN_POSTGRES: &str = "select id, fence from chats
- where updated_at < $1
-    and not exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null)
- order by updated_at, id
- limit $2";
-
-/// Forgets these chats, unless they have another version by now. Returns the number of chats that it has forgotten.
-pub async fn forget(connection: &mut Connection<'_>, chats: &[(String, i64)]) -> Result<usize, Fault> {
-    let forget = connection.choose(FORGET_IN_SQLITE, FORGET_IN_POSTGRES);
-    let forgotten = connection.query(forget).bind(json(&chats)?).count().await?;
+) -> Result<usize, Fault> {
+    let forgotten = connection
+        .query(
+            "delete from chats where (id, fence) in (
+                select id, fence from chats
+                where updated_at < $1
+                    and not exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null)
+                order by updated_at, id
+                limit $2
+             )",
+        )
+        .bind(time(before))
+        .bind(count(limit))
+        .count()
+        .await?;
     Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
 }
-
-const FORGET_IN_SQLITE: &str = "delete from chats where (id, fence) in (
-    select chat.value ->> 0, chat.value ->> 1 from json_each($1) as chat
- )";
-const FORGET_IN_POSTGRES: &str = "delete from chats where (id, fence) in (
-    select chat.value ->> 0, cast(chat.value ->> 1 as bigint) from jsonb_array_elements($1::jsonb) as chat (value)
- )";
 
 pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatRow>, Fault> {
     let found: Option<Found> = connection
@@ -420,26 +403,5 @@ impl<'a> ChatColumns<'a> {
             .bind(status.map(|status| status.requires_confirm))
             .bind(status.and_then(|status| status.last_tool.as_deref()).map(text))
             .bind(status.and_then(|status| status.last_result.as_deref()).map(text)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::queries::plan_in_sqlite;
-
-    #[tokio::test]
-    async fn sqlite_looks_at_no_young_chat_when_it_looks_for_old_ones() {
-        let plan = plan_in_sqlite(UNCHANGED_IN_SQLITE).await;
-        let mut chats: Vec<_> = plan.iter().filter(|step| step.contains(" chats ")).collect();
-        chats.sort();
-        assert_eq!(
-            chats,
-            [
-                "SEARCH chats USING COVERING INDEX chats_by_owner",
-                "SEARCH chats USING COVERING INDEX chats_by_owner (owner>?)",
-                "SEARCH chats USING INDEX chats_by_owner (owner=? AND updated_at<?)",
-            ]
-        );
     }
 }

@@ -463,7 +463,7 @@ mod tests {
     use fermata_engine::store::StoreError;
 
     use super::*;
-    use crate::queries::plan_in_sqlite;
+    use crate::error::failed_in_sqlite;
 
     #[test]
     fn a_sequence_gives_back_its_texts_byte_by_byte() {
@@ -473,7 +473,14 @@ mod tests {
 
     #[tokio::test]
     async fn sqlite_looks_at_no_run_that_waits_when_it_looks_for_orphans() {
-        let plan = plan_in_sqlite(ORPHANS_IN_SQLITE).await;
+        let database = crate::sqlite::open::open("sqlite::memory:", true).await.unwrap();
+        let plan = database.writer.transact(async |turn| {
+            let explain = format!("explain query plan {ORPHANS_IN_SQLITE}");
+            let mut statement = turn.prepare(&explain).map_err(failed_in_sqlite)?;
+            let steps = statement.query_map([1], |row| row.get::<_, String>("detail"));
+            steps.and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(failed_in_sqlite)
+        });
+        let plan = plan.await.unwrap();
         let runs: Vec<_> = plan.iter().filter(|step| step.contains(" runs ")).collect();
         assert_eq!(runs.len(), 4, "{plan:?}");
         assert!(runs.iter().all(|step| step.contains("INDEX runs_at_work_by_driver (driver")), "{plan:?}");

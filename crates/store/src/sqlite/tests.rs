@@ -196,7 +196,7 @@ async fn commits_behind_another_one_are_done_again_with_it_if_one_is_fenced() {
             database.commit(hold).await.unwrap();
             assert_eq!(times.load(Ordering::Relaxed), 2);
         });
-        spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
+        tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
         let end: Box<dyn FnOnce()> = Box::new(move || drop(end));
         (end, holding)
     })
@@ -286,7 +286,7 @@ async fn what_has_failed_in_a_transaction_that_sqlite_has_ended_is_looked_at_aga
         let (database, times) = (database.clone(), times.clone());
         let refuses = move |_: &mut rusqlite::Connection| {
             times.fetch_add(1, Ordering::Relaxed);
-            Err(conflict("by what it has read"))
+            Err(crate::error::conflict("by what it has read"))
         };
         tokio::spawn(async move { database.commit(refuses).await })
     };
