@@ -243,6 +243,43 @@ for (const { name, path } of PAGES) {
           last.open();
           await chat.hears('Done.');
         });
+
+        test('a call that has ended is shown so, also if an older record comes late', async ({
+          world,
+          chat,
+        }) => {
+          const { page } = chat;
+          const read = gate();
+          const arrives = gate();
+          world.model.script(
+            calls({ name: 'hand__work', input: { key: 'one' }, id: 'one' }),
+            says('Finished.'),
+          );
+          await chat.say('work');
+          const card = chat.card('hand__work');
+          await chat.isInState(card, 'Waiting for you');
+          await page.route(
+            `**/api/chat/${chat.id}`,
+            async (route) => {
+              const response = await route.fetch();
+              read.open();
+              await arrives.opened;
+              await route.fulfill({ response });
+            },
+            { times: 1 },
+          );
+          await chat.say('yes');
+          await read.opened;
+          letGo(world.server, 'one');
+          await chat.hears('Finished.');
+          await chat.isAtRest();
+          const late = page.waitForResponse(`**/api/chat/${chat.id}`);
+          arrives.open();
+          await (await late).finished();
+          // The page has had its turn.
+          await page.evaluate(() => new Promise((done) => setTimeout(done)));
+          await chat.isInState(card, 'Done');
+        });
       });
 
       test('a call waits for what another chat holds, and the line says so', async ({

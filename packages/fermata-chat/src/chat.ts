@@ -158,6 +158,8 @@ export class ChatFollower {
   /** Ends what the first viewer has begun. */
   #watching: (() => void) | undefined;
   #tabs: BroadcastChannel | undefined;
+  /** Done when what is asked of older messages is shown. */
+  #settled: Promise<void> = Promise.resolve();
 
   constructor(options: FermataOptions, id: string) {
     this.#options = options;
@@ -172,7 +174,7 @@ export class ChatFollower {
           if (what.type === 'ended' || what.type === 'refused') this.#settleSoon();
           if (what.type === 'ended') {
             this.#summary.refreshSoon(this.#chat.messages.length);
-            this.#settleOlderSoon();
+            this.#settleOlder();
           }
         },
         onChosen: (chosen) => {
@@ -209,7 +211,7 @@ export class ChatFollower {
           const { toolCallId, ...status } = data as CallStatus & { toolCallId: string };
           this.#calls.set(toolCallId, status);
           // A call that was approved in words has its outcome in an earlier message, which no stream changes.
-          if (['success', 'error', 'cancelled'].includes(status.state)) this.#settleOlderSoon();
+          if (['success', 'error', 'cancelled'].includes(status.state)) this.#settleOlder();
         } else if (type === 'data-run') {
           this.#run.set(data as RunStatus);
         } else if (type === 'data-context') {
@@ -317,12 +319,10 @@ export class ChatFollower {
       case 'tellTabs':
         this.#tellTabs();
         break;
-      case 'settleOlder': {
+      case 'settleOlder':
         // Nothing more is read of a run that the post has superseded.
-        if (this.#state.streams.length > 1) void this.#settleOlder().catch(() => undefined);
-        else this.#settleOlderSoon();
+        this.#settleOlder({ isSuperseded: this.#state.streams.length > 1 });
         break;
-      }
       default:
         action satisfies never;
     }
@@ -491,18 +491,23 @@ export class ChatFollower {
     }
   }
 
-  /** Settles older messages if one of them has a call that is open. If the record cannot be had now, the next loading has it. */
-  #settleOlderSoon() {
-    if (this.#chat.messages.slice(0, -1).some(hasOpenCall)) void this.#settleOlder().catch(() => undefined);
-  }
-
-  /** What became of messages that a new one has left behind: their own stream has ended without a word of it. */
-  async #settleOlder(): Promise<void> {
-    const { messages } = await this.#record();
-    const stored = new Map(messages.map((message) => [message.id, message]));
-    this.#chat.messages = this.#chat.messages.map((message, index, { length }) =>
-      index < length - 1 ? (stored.get(message.id) ?? message) : message,
-    );
+  /**
+   * Shows what became of messages that a new one has left behind, if one of them was superseded or has a call that is open: their own stream
+   * has ended without a word of it. If the record cannot be had now, the next loading has it.
+   *
+   * One look follows another. Otherwise an older record could take the place of a newer one, and before the first one comes, the page may
+   * show a call as over that is not: assistant-ui cancels open calls by itself when a message is sent.
+   */
+  #settleOlder({ isSuperseded = false } = {}) {
+    const settle = async () => {
+      if (!isSuperseded && !this.#chat.messages.slice(0, -1).some(hasOpenCall)) return;
+      const { messages } = await this.#record();
+      const stored = new Map(messages.map((message) => [message.id, message]));
+      this.#chat.messages = this.#chat.messages.map((message, index, { length }) =>
+        index < length - 1 ? (stored.get(message.id) ?? message) : message,
+      );
+    };
+    this.#settled = this.#settled.then(settle).catch(() => undefined);
   }
 
   /** Shows a summary that the server has just saved, also in other tabs. */
