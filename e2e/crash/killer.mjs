@@ -152,7 +152,7 @@ export class Killer {
   /**
    * The last kill, of all instances, once all clients have stopped.
    *
-   * @param {() => string[]} certain the chats of which it is known what was asked of them
+   * @param {() => string[]} certain the chats of which it is known what was asked of them, and that it was not stopped
    * @returns {Promise<Map<string, number>>} of the chats that the model was speaking in: how often it had
    * been asked
    */

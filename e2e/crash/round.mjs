@@ -74,9 +74,10 @@ export async function round(
  */
 async function plays(world, killer, talkers, untouched) {
   await talksUnder(killer, talkers);
-  const cut = await killer.ends(() =>
-    talkers.filter(({ caller }) => caller.unsure === undefined).map(({ chat }) => chat),
-  );
+  // A run that was stopped is over, although the model may not have seen yet that nobody listens any more.
+  const isAtWork = (/** @type {Talker} */ { caller, cutShort, turn }) =>
+    caller.unsure === undefined && !cutShort.has(turn);
+  const cut = await killer.ends(() => talkers.filter(isAtWork).map(({ chat }) => chat));
   if (untouched) await goesOnByItself(world, cut);
   world.halted = false;
   await Promise.all(
