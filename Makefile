@@ -132,7 +132,7 @@ web-demo/dist/index.html: package-lock.json $(DEMO)
 e2e: tested-bin
 	cd e2e && npm run --silent check
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent test
-	@# On one core, things happen in another order. Only Linux has the program that chooses the core.
+	@# On one core the server has another runtime. Only Linux has the program that chooses the core.
 	$(if $(shell command -v taskset),cd e2e && FERMATA_BIN=$(TESTED_BIN) npm run --silent test:one-core)
 
 tested-bin: require-cargo demo e2e/node_modules/.for-tests

@@ -59,7 +59,6 @@ fn start() -> anyhow::Result<()> {
         Err(ConfigError::Usage(usage)) => usage.exit(),
         Err(error @ ConfigError::Bad(_)) => return Err(error.into()),
     };
-    let runtime = || tokio::runtime::Runtime::new().context("cannot start the tokio runtime");
     match invocation {
         Invocation::Serve(config) => {
             log::begin(config.log);
@@ -92,6 +91,16 @@ fn start() -> anyhow::Result<()> {
         }
         Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config))?),
     }
+}
+
+/// Returns the runtime of the program. On one core it has one thread: several would only take turns. It costs less to wake a task then, and
+/// what is ready is done in order, so that the same code runs for many streams before the next does.
+fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let mut builder = match std::thread::available_parallelism() {
+        Ok(cores) if cores.get() == 1 => tokio::runtime::Builder::new_current_thread(),
+        Ok(_) | Err(_) => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.enable_all().build().context("cannot start the tokio runtime")
 }
 
 fn read_settings() -> Result<Invocation, ConfigError> {

@@ -3,7 +3,10 @@
 //! PostgreSQL undoes one of two transactions that are in each other's way. The work that is handed in is then done again from its
 //! beginning, so it may be done several times.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use fermata_engine::store::StoreError;
 use fermata_protocol::ChatId;
@@ -13,7 +16,7 @@ use crate::{
     error::Fault,
     postgres::{Effect, PostgresDatabase},
     queries::chats,
-    sqlite::{SqliteDatabase, blocking},
+    sqlite::{SqliteDatabase, on_another_thread},
 };
 
 /// The size of a chat's messages, in bytes, up to which SQLite reads all of them in less time than it takes to change the thread.
@@ -45,37 +48,46 @@ impl Backend {
         }
     }
 
-    /// Runs queries that only read, however much that is.
-    pub async fn read<T, W>(&self, work: impl Fn(PooledConnection) -> W) -> Result<T, StoreError>
+    /// Runs queries that only read, however much that is. They are handed what they are about, because SQLite has them on another thread.
+    pub async fn read<A, T, W>(
+        &self,
+        about: A,
+        work: impl Fn(PooledConnection, Arc<A>) -> W,
+    ) -> Result<T, StoreError>
     where
-        W: Future<Output = Result<T, Fault>>,
+        T: Send + 'static,
+        W: Future<Output = Result<T, Fault>> + Send + 'static,
     {
+        let about = Arc::new(about);
         match self {
             Self::Sqlite(SqliteDatabase { readers: Some(readers), .. }) => {
-                let reader = readers.acquire().await?;
-                Ok(blocking(work(PooledConnection::SqliteReader(reader))).await?)
+                let reader = PooledConnection::SqliteReader(readers.acquire().await?);
+                Ok(on_another_thread(work(reader, about)).await?)
             }
-            Self::Sqlite(_) | Self::Postgres(_) => self.look_up(work).await,
+            Self::Sqlite(_) | Self::Postgres(_) => self.look_up(|db| work(db, about.clone())).await,
         }
     }
 
     /// Runs queries that read messages of a chat. In SQLite the thread is changed only if the chat is large.
-    pub async fn read_chat<T, W>(
+    pub async fn read_chat<A, T, W>(
         &self,
         chat: &ChatId,
-        work: impl Fn(PooledConnection) -> W,
+        about: A,
+        work: impl Fn(PooledConnection, Arc<(ChatId, A)>) -> W,
     ) -> Result<T, StoreError>
     where
-        W: Future<Output = Result<T, Fault>>,
+        T: Send + 'static,
+        W: Future<Output = Result<T, Fault>> + Send + 'static,
     {
+        let about = Arc::new((chat.clone(), about));
         let Self::Sqlite(SqliteDatabase { readers: Some(readers), .. }) = self else {
-            return self.look_up(work).await;
+            return self.look_up(|db| work(db, about.clone())).await;
         };
         let mut connection = PooledConnection::SqliteReader(readers.acquire().await?);
         let is_small =
             chats::bytes(&mut connection.get(), chat).await?.is_some_and(|bytes| bytes <= SMALL_CHAT);
-        let work = work(connection);
-        Ok(if is_small { work.await } else { blocking(work).await }?)
+        let work = work(connection, about);
+        Ok(if is_small { work.await } else { on_another_thread(work).await }?)
     }
 
     /// As [`Backend::look_up`], in one transaction, which sees the database as of one moment. It is handed in and given back.

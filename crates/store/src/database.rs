@@ -92,10 +92,10 @@ impl Database {
         after: i64,
         limit: usize,
     ) -> Result<Vec<Decision>, StoreError> {
-        let read = |mut db: PooledConnection| async move {
-            audit::of_owner(&mut db.get(), owner, after, limit).await
+        let read = |mut db: PooledConnection, owner: Arc<Owner>| async move {
+            audit::of_owner(&mut db.get(), &owner, after, limit).await
         };
-        self.sql.backend.read(read).await
+        self.sql.backend.read(owner.clone(), read).await
     }
 
     /// Forgets what is known of the owner's client.

@@ -86,14 +86,14 @@ impl Notes {
         before: Option<&str>,
     ) -> Result<NotePage, StoreError> {
         let before = before.map(read_cursor).transpose()?;
-        let before = before.as_ref();
-        let folded = fold(query);
-        let words: Vec<&str> = folded.split_whitespace().collect();
-        let words = words.as_slice();
         let most = limit.saturating_add(1);
         let mut notes = self
             .backend
-            .read(|mut db| async move { notes::search(&mut db.get(), owner, words, most, before).await })
+            .read((owner.clone(), fold(query), before), |mut db, about| async move {
+                let (owner, query, before) = &*about;
+                let words: Vec<&str> = query.split_whitespace().collect();
+                notes::search(&mut db.get(), owner, &words, most, before.as_ref()).await
+            })
             .await?;
         let has_more = notes.len() > limit;
         notes.truncate(limit);

@@ -1,26 +1,28 @@
 //! A SQLite file: its connections, and how queries run on them.
 //!
 //! Statements run with rusqlite, on the thread that asks: sqlx would change threads twice for each statement, because its connections have
-//! threads of their own.
+//! threads of their own. What may be much is read on a thread for that, so that nobody waits for it on a runtime of one thread.
 //!
 //! Invariants: all writes go through one connection, whose thread commits them; a file has one server: an instance that joins takes the place
 //! of all others.
 
 use std::{
+    panic::resume_unwind,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
 use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
+use futures::FutureExt;
 use sqlx::SqlitePool;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    task::block_in_place,
+    task::{block_in_place, spawn_blocking},
 };
 
 use crate::{
     connection::{Connection, Turn, readers::Readers},
-    error::{Fault, failed_in_sqlite},
+    error::{Fault, conflict, failed_in_sqlite},
     migrations::{SQLITE, newest},
     queries::{clock_marks, instances},
     text::text,
@@ -209,6 +211,22 @@ pub async fn blocking<W: Future>(work: W) -> W::Output {
     match runtime.runtime_flavor() {
         RuntimeFlavor::MultiThread => block_in_place(|| runtime.block_on(work)),
         _ => work.await,
+    }
+}
+
+/// Does work that waits for nothing but SQLite, on a thread for that.
+pub async fn on_another_thread<T, W>(work: W) -> Result<T, Fault>
+where
+    T: Send + 'static,
+    W: Future<Output = Result<T, Fault>> + Send + 'static,
+{
+    match spawn_blocking(move || work.now_or_never()).await {
+        Ok(Some(done)) => done,
+        Ok(None) => Err(conflict("a query waits for something else")),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => Err(StoreError::Unavailable("the server ends".into()).into()),
+        },
     }
 }
 

@@ -121,7 +121,11 @@ impl ChatStore for SqlStore {
 
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
         self.backend
-            .read_chat(chat, |mut db| async move { messages::outline(&mut db.get(), chat).await })
+            .read_chat(
+                chat,
+                (),
+                |mut db, about| async move { messages::outline(&mut db.get(), &about.0).await },
+            )
             .await
     }
 
@@ -131,13 +135,13 @@ impl ChatStore for SqlStore {
         positions: Range<usize>,
         files: Files,
     ) -> Result<Vec<UiMessage>, StoreError> {
-        let positions = &positions;
-        let read = |mut db: PooledConnection| async move {
-            messages::at(&mut db.get(), chat, positions, files).await
+        let read = |mut db: PooledConnection, about: Arc<(ChatId, Range<usize>)>| async move {
+            messages::at(&mut db.get(), &about.0, &about.1, files).await
         };
-        if let Some(messages) = self.backend.read_chat(chat, read).await? {
+        if let Some(messages) = self.backend.read_chat(chat, positions.clone(), read).await? {
             return Ok(messages);
         }
+        let positions = &positions;
         let read = |mut snapshot: Transaction| async move {
             let messages = messages::at(&mut snapshot.get(), chat, positions, files).await?;
             Ok((snapshot, messages))
@@ -147,14 +151,17 @@ impl ChatStore for SqlStore {
 
     async fn file(&self, chat: &ChatId, name: &str) -> Result<Option<String>, StoreError> {
         let Some(hash) = name.strip_prefix(STORED_FILE) else { return Ok(None) };
-        self.backend
-            .read(|mut db| async move { messages::elsewhere::file(&mut db.get(), chat, hash).await })
-            .await
+        let read = |mut db: PooledConnection, about: Arc<(ChatId, String)>| async move {
+            messages::elsewhere::file(&mut db.get(), &about.0, &about.1).await
+        };
+        self.backend.read((chat.clone(), hash.to_owned()), read).await
     }
 
     async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {
-        let read = |mut db: PooledConnection| async move { messages::find(&mut db.get(), chat, id).await };
-        if let Some(found) = self.backend.read_chat(chat, read).await? {
+        let read = |mut db: PooledConnection, about: Arc<(ChatId, MessageId)>| async move {
+            messages::find(&mut db.get(), &about.0, &about.1).await
+        };
+        if let Some(found) = self.backend.read_chat(chat, id.clone(), read).await? {
             return Ok(found);
         }
         let read = |mut snapshot: Transaction| async move {
@@ -224,10 +231,10 @@ impl ChatStore for SqlStore {
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         let before = before.map(Cursor::parse).transpose()?;
-        let before = before.as_ref();
-        self.backend
-            .read(|mut db| async move { chats::page(&mut db.get(), owner, limit, before).await })
-            .await
+        let read = |mut db: PooledConnection, about: Arc<(Owner, Option<Cursor>)>| async move {
+            chats::page(&mut db.get(), &about.0, limit, about.1.as_ref()).await
+        };
+        self.backend.read((owner.clone(), before), read).await
     }
 
     async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
@@ -303,7 +310,10 @@ impl ChatStore for SqlStore {
         chat: &ChatId,
         run: &RunId,
     ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
-        self.backend.read(|mut db| async move { runs::finished_log(&mut db.get(), chat, run).await }).await
+        let read = |mut db: PooledConnection, about: Arc<(ChatId, RunId)>| async move {
+            runs::finished_log(&mut db.get(), &about.0, &about.1).await
+        };
+        self.backend.read((chat.clone(), run.clone()), read).await
     }
 
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

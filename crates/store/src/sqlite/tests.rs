@@ -196,7 +196,7 @@ async fn commits_behind_another_one_are_done_again_with_it_if_one_is_fenced() {
             database.commit(hold).await.unwrap();
             assert_eq!(times.load(Ordering::Relaxed), 2);
         });
-        tokio::task::spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
+        spawn_blocking(move || has_begun.recv().unwrap()).await.unwrap();
         let end: Box<dyn FnOnce()> = Box::new(move || drop(end));
         (end, holding)
     })
@@ -286,7 +286,7 @@ async fn what_has_failed_in_a_transaction_that_sqlite_has_ended_is_looked_at_aga
         let (database, times) = (database.clone(), times.clone());
         let refuses = move |_: &mut rusqlite::Connection| {
             times.fetch_add(1, Ordering::Relaxed);
-            Err(crate::error::conflict("by what it has read"))
+            Err(conflict("by what it has read"))
         };
         tokio::spawn(async move { database.commit(refuses).await })
     };
@@ -417,4 +417,19 @@ async fn the_thread_is_changed_only_for_a_large_chat() {
     assert_eq!(read("large", &"x".repeat(100_000)).await, 1);
     store.close().await;
     std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn what_may_be_much_is_read_on_another_thread() {
+    let folder = std::env::temp_dir().join(format!("fermata-reads-{}", uuid::Uuid::new_v4()));
+    std::fs::create_dir(&folder).unwrap();
+    let (_, store) = opened(&format!("sqlite://{}", folder.join("chats.db").display())).await;
+    let here = std::thread::current().id();
+    let there = store.backend.read((), |_, _| async { Ok(std::thread::current().id()) });
+    assert_ne!(there.await.unwrap(), here, "a runtime of one thread goes on meanwhile");
+    let panics = store.backend.read((), |_, _| async { panic!("on purpose") });
+    let panicked: Result<Result<(), _>, _> = std::panic::AssertUnwindSafe(panics).catch_unwind().await;
+    assert!(panicked.is_err(), "whoever asks learns of it");
+    store.close().await;
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -95,7 +95,8 @@ impl Memories for SqlStore {
             return nearest.await;
         }
         self.backend
-            .read(|mut db| async move {
+            .read((owner.clone(), model.to_owned(), vector.to_vec()), |mut db, about| async move {
+                let (owner, model, vector) = &*about;
                 memory_vectors::nearest(&mut db.get(), owner, model, vector, limit).await
             })
             .await
@@ -107,7 +108,9 @@ impl Memories for SqlStore {
         limit: usize,
     ) -> Result<Vec<(Owner, Memory)>, StoreError> {
         self.backend
-            .read(|mut db| async move { memory_vectors::missing(&mut db.get(), model, limit).await })
+            .read(model.to_owned(), |mut db, model| async move {
+                memory_vectors::missing(&mut db.get(), &model, limit).await
+            })
             .await
     }
 
