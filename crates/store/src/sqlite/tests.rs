@@ -421,9 +421,8 @@ async fn the_thread_is_changed_only_for_a_large_chat() {
 
 #[tokio::test]
 async fn what_may_be_much_is_read_on_another_thread() {
-    let folder = std::env::temp_dir().join(format!("fermata-reads-{}", uuid::Uuid::new_v4()));
-    std::fs::create_dir(&folder).unwrap();
-    let (_, store) = opened(&format!("sqlite://{}", folder.join("chats.db").display())).await;
+    let file = std::env::temp_dir().join(format!("fermata-reads-{}.db", uuid::Uuid::new_v4()));
+    let (_, store) = opened(&format!("sqlite://{}", file.display())).await;
     let here = std::thread::current().id();
     let there = store.backend.read((), |_, _| async { Ok(std::thread::current().id()) });
     assert_ne!(there.await.unwrap(), here, "a runtime of one thread goes on meanwhile");
@@ -431,5 +430,5 @@ async fn what_may_be_much_is_read_on_another_thread() {
     let panicked: Result<Result<(), _>, _> = std::panic::AssertUnwindSafe(panics).catch_unwind().await;
     assert!(panicked.is_err(), "whoever asks learns of it");
     store.close().await;
-    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::remove_file(file).unwrap();
 }
