@@ -118,7 +118,7 @@ impl Backend {
         }
     }
 
-    /// Runs queries that write and that may be seen, or lost, one without the other.
+    /// Runs queries that write a few rows, and that may be seen, or lost, one without the other.
     pub async fn write<T, W>(&self, work: impl Fn(PooledConnection) -> W) -> Result<T, StoreError>
     where
         W: Future<Output = Result<T, Fault>>,
@@ -129,25 +129,32 @@ impl Backend {
         }
     }
 
-    /// Runs queries that write in one transaction, which is handed in and, unless they fail, given back to be committed.
+    /// Runs queries that write, however much that is, in one transaction. It is handed in and, unless they fail, given back to be committed.
+    /// They are handed what they are about, because SQLite has them on another thread.
     ///
     /// Work whose effect is [`Effect::Repeatable`] may be done again after it was committed.
     ///
     /// # Errors
     /// Returns [`StoreError::Unclear`] if the database may have heard that it is to commit, and has not said that it has done so.
-    pub async fn transact<T, W>(
+    pub async fn transact<A, T, W>(
         &self,
         effect: Effect,
-        work: impl Fn(Transaction) -> W,
+        about: A,
+        work: impl Fn(Transaction, Arc<A>) -> W,
     ) -> Result<T, StoreError>
     where
-        W: Future<Output = Result<(Transaction, T), Fault>>,
+        T: Send + 'static,
+        W: Future<Output = Result<(Transaction, T), Fault>> + Send + 'static,
     {
+        let about = Arc::new(about);
         let database = match self {
             Self::Sqlite(database) => {
-                let work = &work;
-                let done =
-                    database.write(async move |turn| Ok(work(Transaction::SqliteWriter(turn)).await?.1));
+                let done = database.write(async |turn| {
+                    let (transaction, done) =
+                        on_another_thread(work(Transaction::SqliteWriter(turn), about.clone())).await?;
+                    drop(transaction);
+                    Ok(done)
+                });
                 return done.await;
             }
             Self::Postgres(database) => database,
@@ -156,7 +163,7 @@ impl Backend {
         let may_be_committed = AtomicBool::new(false);
         let done = database.retrying(effect, || async {
             let transaction = Transaction::Postgres(database.pool.begin("begin").await?);
-            let (transaction, done) = work(transaction).await?;
+            let (transaction, done) = work(transaction, about.clone()).await?;
             let before = may_be_committed.swap(true, Ordering::Relaxed);
             let committed = transaction.commit().await;
             if committed.as_ref().is_err_and(|fault| !matches!(fault, Fault::Lost(_))) {

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 
 use crate::{
     backend::Backend,
+    postgres::Effect,
     queries::notes::{self, Note},
 };
 
@@ -120,8 +121,13 @@ impl Notes {
     /// # Errors
     /// If the database fails.
     pub async fn delete_all(&self, owner: &Owner) -> Result<usize, StoreError> {
-        let deleted =
-            self.backend.write(|mut db| async move { notes::delete_all(&mut db.get(), owner).await }).await?;
+        let deleted = self
+            .backend
+            .transact(Effect::Once, owner.clone(), |mut transaction, owner| async move {
+                let deleted = notes::delete_all(&mut transaction.get(), &owner).await?;
+                Ok((transaction, deleted))
+            })
+            .await?;
         self.backend.forget_deleted().await;
         Ok(deleted)
     }

@@ -1,7 +1,7 @@
 //! A SQLite file: its connections, and how queries run on them.
 //!
 //! Statements run with rusqlite, on the thread that asks: sqlx would change threads twice for each statement, because its connections have
-//! threads of their own. What may be much is read on a thread for that, so that nobody waits for it on a runtime of one thread.
+//! threads of their own. What may be much is read and written on a thread for that, so that nobody waits for it on a runtime of one thread.
 //!
 //! Invariants: all writes go through one connection, whose thread commits them; a file has one server: an instance that joins takes the place
 //! of all others.
@@ -15,10 +15,7 @@ use std::{
 use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
 use futures::FutureExt;
 use sqlx::SqlitePool;
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    task::{block_in_place, spawn_blocking},
-};
+use tokio::task::spawn_blocking;
 
 use crate::{
     connection::{Connection, Turn, readers::Readers},
@@ -202,15 +199,6 @@ impl SqliteDatabase {
             .await?;
         self.empty_log().await;
         Ok(renewed)
-    }
-}
-
-/// Does work that blocks the thread. On a runtime of several threads the others take over what else this one has to do.
-pub async fn blocking<W: Future>(work: W) -> W::Output {
-    let runtime = Handle::current();
-    match runtime.runtime_flavor() {
-        RuntimeFlavor::MultiThread => block_in_place(|| runtime.block_on(work)),
-        _ => work.await,
     }
 }
 

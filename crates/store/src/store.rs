@@ -214,13 +214,11 @@ impl ChatStore for SqlStore {
             };
             database.commit(work).await
         } else {
-            let changes = &changes;
-            self.backend
-                .transact(Effect::Repeatable, |mut transaction| async move {
-                    changes::make(&mut transaction.get(), chat, from, to, at, changes).await?;
-                    Ok((transaction, ()))
-                })
-                .await
+            let make = |mut transaction: Transaction, about: Arc<(ChatId, Arc<[Change]>)>| async move {
+                changes::make(&mut transaction.get(), &about.0, from, to, at, &about.1).await?;
+                Ok((transaction, ()))
+            };
+            self.backend.transact(Effect::Repeatable, (chat.clone(), changes), make).await
         };
         match made {
             // An earlier attempt may have made it.
@@ -239,8 +237,8 @@ impl ChatStore for SqlStore {
 
     async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
         self.backend
-            .transact(Effect::Repeatable, |mut transaction| async move {
-                changes::delete(&mut transaction.get(), chat, version).await?;
+            .transact(Effect::Repeatable, chat.clone(), |mut transaction, chat| async move {
+                changes::delete(&mut transaction.get(), &chat, version).await?;
                 Ok((transaction, ()))
             })
             .await?;
@@ -273,8 +271,8 @@ impl ChatStore for SqlStore {
             return Ok(usage);
         }
         self.backend
-            .transact(Effect::Repeatable, |mut transaction| async move {
-                owners::count_bytes(&mut transaction.get(), owner).await?;
+            .transact(Effect::Repeatable, owner.clone(), |mut transaction, owner| async move {
+                owners::count_bytes(&mut transaction.get(), &owner).await?;
                 Ok((transaction, ()))
             })
             .await?;
@@ -292,7 +290,7 @@ impl ChatStore for SqlStore {
         while forgotten < limit {
             let batch = chats::BATCH.min(limit - forgotten);
             // Each batch is a transaction, so that others can write before the next one.
-            let deleting = self.backend.transact(Effect::Repeatable, |mut transaction| async move {
+            let deleting = self.backend.transact(Effect::Repeatable, (), |mut transaction, _| async move {
                 let deleted = chats::forget(&mut transaction.get(), before, batch).await?;
                 Ok((transaction, deleted))
             });
@@ -318,7 +316,7 @@ impl ChatStore for SqlStore {
 
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.backend
-            .transact(Effect::Repeatable, |mut transaction| async move {
+            .transact(Effect::Repeatable, (), |mut transaction, _| async move {
                 let forgotten = runs::forget_logs(&mut transaction.get(), before, limit).await?;
                 Ok((transaction, forgotten))
             })
@@ -327,7 +325,7 @@ impl ChatStore for SqlStore {
 
     async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.backend
-            .transact(Effect::Repeatable, |mut transaction| async move {
+            .transact(Effect::Repeatable, (), |mut transaction, _| async move {
                 let forgotten = audit::forget(&mut transaction.get(), before, limit).await?;
                 Ok((transaction, forgotten))
             })

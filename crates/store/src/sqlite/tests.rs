@@ -8,7 +8,7 @@ use fermata_tools::Owner;
 use jiff::Timestamp;
 
 use super::*;
-use crate::{SqlStore, backend::Backend, queries::changes};
+use crate::{SqlStore, backend::Backend, connection::Transaction, postgres::Effect, queries::changes};
 
 async fn opened(url: &str) -> (SqliteDatabase, SqlStore) {
     let database = open::open(url, true).await.unwrap();
@@ -420,15 +420,49 @@ async fn the_thread_is_changed_only_for_a_large_chat() {
 }
 
 #[tokio::test]
-async fn what_may_be_much_is_read_on_another_thread() {
-    let file = std::env::temp_dir().join(format!("fermata-reads-{}.db", uuid::Uuid::new_v4()));
+async fn what_may_be_much_is_read_and_written_on_another_thread() {
+    let file = std::env::temp_dir().join(format!("fermata-much-{}.db", uuid::Uuid::new_v4()));
     let (_, store) = opened(&format!("sqlite://{}", file.display())).await;
     let here = std::thread::current().id();
     let there = store.backend.read((), |_, _| async { Ok(std::thread::current().id()) });
     assert_ne!(there.await.unwrap(), here, "a runtime of one thread goes on meanwhile");
+    let there = |turn, _: Arc<()>| async { Ok((turn, std::thread::current().id())) };
+    assert_ne!(store.backend.transact(Effect::Once, (), there).await.unwrap(), here);
     let panics = store.backend.read((), |_, _| async { panic!("on purpose") });
     let panicked: Result<Result<(), _>, _> = std::panic::AssertUnwindSafe(panics).catch_unwind().await;
     assert!(panicked.is_err(), "whoever asks learns of it");
+    let panics = |mut turn: Transaction, _: Arc<()>| async move {
+        instances::remove(&mut turn.get(), &InstanceId::new("none")).await?;
+        panic!("on purpose");
+    };
+    let panics = store.backend.transact::<_, (), _>(Effect::Once, (), panics);
+    assert!(std::panic::AssertUnwindSafe(panics).catch_unwind().await.is_err());
+    begin(&store, &ChatId::new("goes on")).await;
     store.close().await;
     std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_given_up_on_another_thread_is_undone() {
+    let (_, store, chat) = in_memory().await;
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let begun = Mutex::new(Some(begun));
+    let (end, may_end) = std::sync::mpsc::channel();
+    let may_end = Arc::new(Mutex::new(may_end));
+    let delete = |mut turn: Transaction, chat: Arc<ChatId>| {
+        let (begun, may_end) = (begun.lock().unwrap().take().unwrap(), may_end.clone());
+        async move {
+            changes::delete(&mut turn.get(), &chat, Version(1)).await?;
+            begun.send(()).unwrap();
+            may_end.lock().unwrap().recv().unwrap();
+            Ok((turn, ()))
+        }
+    };
+    let deleting = store.backend.transact(Effect::Once, chat.clone(), delete);
+    tokio::select! {
+        _ = deleting => panic!("it waits"),
+        begun = has_begun => begun.unwrap(),
+    }
+    end.send(()).unwrap();
+    assert_eq!(store.version(&chat).await.unwrap(), Some(Version(1)));
 }

@@ -26,7 +26,6 @@ use backon::{ExponentialBuilder, Retryable};
 use fermata_engine::store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::blocking;
 use crate::{
     connection::Turn,
     error::{Fault, failed_in_sqlite},
@@ -136,7 +135,7 @@ impl Writer {
         Ok(attempt.retry(pauses()).when(is_collision).await?)
     }
 
-    /// Does the work in a transaction, as [`Writer::commit`], but where it is, with the connection lent to it. Its statements block.
+    /// Does the work in a transaction, as [`Writer::commit`], but where it is, with the connection lent to it. Its statements block the thread.
     ///
     /// # Errors
     /// As for [`Writer::commit`].
@@ -156,7 +155,7 @@ impl Writer {
         let (keep, is_kept) = oneshot::channel();
         let working = async {
             // If it is never granted, the reason is told as the outcome.
-            let done = blocking(work(granted.await.ok()?)).await;
+            let done = work(granted.await.ok()?).await;
             // If nobody listens, nobody tells the outcome either.
             let _ = keep.send(done.is_ok());
             Some(done)

@@ -33,9 +33,9 @@ impl Memories for SqlStore {
         if changes.is_empty() {
             return Ok(Vec::new());
         }
-        let changes = &changes;
         self.backend
-            .transact(Effect::Once, |mut transaction| async move {
+            .transact(Effect::Once, (owner.clone(), changes), move |mut transaction, about| async move {
+                let (owner, changes) = &*about;
                 let outcomes =
                     memories::change(&mut transaction.get(), owner, at, changes.clone(), most).await?;
                 Ok((transaction, outcomes))
@@ -45,8 +45,8 @@ impl Memories for SqlStore {
 
     async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError> {
         self.backend
-            .transact(Effect::Once, |mut transaction| async move {
-                let undone = memories::undo(&mut transaction.get(), owner, id, at).await?;
+            .transact(Effect::Once, (owner.clone(), id.clone()), |mut transaction, about| async move {
+                let undone = memories::undo(&mut transaction.get(), &about.0, &about.1, at).await?;
                 Ok((transaction, undone))
             })
             .await
@@ -55,8 +55,8 @@ impl Memories for SqlStore {
     async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
         let deleted = self
             .backend
-            .transact(Effect::Once, |mut transaction| async move {
-                let deleted = memories::delete(&mut transaction.get(), owner).await?;
+            .transact(Effect::Once, owner.clone(), |mut transaction, owner| async move {
+                let deleted = memories::delete(&mut transaction.get(), &owner).await?;
                 Ok((transaction, deleted))
             })
             .await?;
@@ -69,10 +69,14 @@ impl Memories for SqlStore {
             return Ok(());
         }
         self.backend
-            .transact(Effect::Repeatable, |mut transaction| async move {
-                memories::note_recalled(&mut transaction.get(), owner, ids, at).await?;
-                Ok((transaction, ()))
-            })
+            .transact(
+                Effect::Repeatable,
+                (owner.clone(), ids.to_vec()),
+                |mut transaction, about| async move {
+                    memories::note_recalled(&mut transaction.get(), &about.0, &about.1, at).await?;
+                    Ok((transaction, ()))
+                },
+            )
             .await
     }
 
@@ -116,10 +120,9 @@ impl Memories for SqlStore {
 
     async fn put_vectors(&self, model: &str, vectors: Vec<MemoryVector>) -> Result<(), StoreError> {
         vectors.iter().try_for_each(|of_memory| check_vector(&of_memory.vector))?;
-        let vectors = vectors.as_slice();
         self.backend
-            .transact(Effect::Repeatable, |mut transaction| async move {
-                memory_vectors::put(&mut transaction.get(), model, vectors).await?;
+            .transact(Effect::Repeatable, (model.to_owned(), vectors), |mut transaction, about| async move {
+                memory_vectors::put(&mut transaction.get(), &about.0, &about.1).await?;
                 Ok((transaction, ()))
             })
             .await
@@ -127,7 +130,10 @@ impl Memories for SqlStore {
 
     async fn forget_memory_events(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.backend
-            .write(|mut db| async move { memories::forget_events(&mut db.get(), before, limit).await })
+            .transact(Effect::Once, (), |mut transaction, _| async move {
+                let forgotten = memories::forget_events(&mut transaction.get(), before, limit).await?;
+                Ok((transaction, forgotten))
+            })
             .await
     }
 }
