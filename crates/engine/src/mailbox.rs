@@ -21,9 +21,9 @@ use futures::task::AtomicWaker;
 
 use crate::answer_batch::AnswerBatch;
 
-/// The number of messages that may wait for one actor. If there are more, the actor is stuck or the chat is flooded. Each message that
-/// waits holds what was posted with it.
-const CAPACITY: usize = 256;
+/// The number of messages that may wait for one actor: a thousand readers that all come back at once, after a restart, find room. If there
+/// are more, the actor is stuck or the chat is flooded. Each message that waits holds what was posted with it, which the server bounds.
+const CAPACITY: usize = 2048;
 
 /// The mailboxes of all chats that have an actor.
 pub(crate) struct Mailboxes<M> {

@@ -16,7 +16,7 @@ use crate::world::{World, calls, finished, output, text};
 /// More requests than fit into a mailbox.
 const MANY: usize = 10_000;
 /// The maximum number of requests that may wait for one chat.
-const MAX_WAITING: usize = 1000;
+const MAX_WAITING: usize = 4000;
 
 /// Makes a chat with a call that waits for the browser. Returns the call.
 async fn park(world: &World) -> String {
@@ -81,6 +81,19 @@ async fn a_chat_whose_database_does_not_answer_accepts_a_bounded_number_of_reque
     let mut stream = world.post_text("are you there?").await;
     stream.read_to_end().await;
     assert!(stream.is_done, "{}", stream.types());
+}
+
+/// After a restart all readers come back at the same moment.
+#[tokio::test(start_paused = true)]
+async fn a_thousand_readers_that_come_at_once_are_all_served() {
+    let world = World::new();
+    park(&world).await;
+    let (waiting, refused) =
+        flood((0..1000).map(|_| world.engine.resume(&world.owner, &world.chat, None).boxed()));
+    assert!(refused.is_empty(), "{} are refused", refused.len());
+    for reader in join_all(waiting).await {
+        assert!(reader.expect("a chat that can be read").is_some(), "a run that waits");
+    }
 }
 
 /// Outcomes of tools, events of the model and deadlines do not come through the mailbox, so a chat that is busy loses none of them.
