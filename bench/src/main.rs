@@ -6,6 +6,7 @@
 
 mod client;
 mod distance;
+mod fan_out;
 mod load;
 mod model;
 mod parked;
@@ -56,6 +57,9 @@ struct Options {
     /// Be the byte proxy in front of this address, for the measuring process.
     #[arg(long, hide = true)]
     proxy_of: Option<std::net::SocketAddr>,
+    /// Be the yardstick for so many readers, for the measuring process.
+    #[arg(long, hide = true)]
+    fan_out: Option<usize>,
 }
 
 /// A figure, or several that are measured together.
@@ -84,6 +88,9 @@ fn main() -> anyhow::Result<()> {
         return runtime.block_on(proxy::serve(upstream));
     }
     process::raise_file_limit()?;
+    if let Some(readers) = options.fan_out {
+        return fan_out::serve(readers);
+    }
     let cores = Cores::choose()?;
     runtime.block_on(measure(&options, &cores))
 }
@@ -114,7 +121,7 @@ async fn measure(options: &Options, cores: &Cores) -> anyhow::Result<()> {
         }
         if options.wants(Figure::Readers) {
             let server = targets.fermata().await?;
-            measure_readers(&server, &mut table).await.with_context(|| server.log())?;
+            measure_readers(&server, cores, &mut table).await.with_context(|| server.log())?;
         }
         if options.wants(Figure::Start) {
             measure_start(options.parked, &targets, &mut table).await?;
@@ -199,13 +206,17 @@ async fn measure_parked(runs: usize, target: &Target, table: &mut Table) -> anyh
     Ok(())
 }
 
-async fn measure_readers(target: &Target, table: &mut Table) -> anyhow::Result<()> {
+async fn measure_readers(target: &Target, cores: &Cores, table: &mut Table) -> anyhow::Result<()> {
     load::warm_up(target).await?;
     for readers in [1, 10, 1_000] {
-        let (times, cpu) = readers::readers(target, readers).await?;
         let name = |what| format!("{readers} readers of a run: {what}");
-        table.note(target, &name("a delta's way, p50"), Unit::Micros, micros(times.p50));
-        table.note(target, &name("CPU for each delta"), Unit::Micros, micros(cpu));
+        let (way, cpu) = (name("a delta's way, p50"), name("CPU for each delta"));
+        let yardstick = readers::yardstick(cores, readers).await?;
+        table.note_machine(&way, Unit::Micros, micros(yardstick.way.p50));
+        table.note_machine(&cpu, Unit::Micros, micros(yardstick.cpu));
+        let reading = readers::readers(target, readers).await?;
+        table.note(target, &way, Unit::Micros, micros(reading.way.p50));
+        table.note(target, &cpu, Unit::Micros, micros(reading.cpu));
     }
     Ok(())
 }

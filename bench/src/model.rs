@@ -7,6 +7,7 @@ use std::{convert::Infallible, net::SocketAddr, time::Duration};
 use axum::{Json, Router, body::Body, response::Response, routing::post};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, future::Either, stream};
+use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{net::TcpListener, time::Instant};
@@ -88,10 +89,9 @@ impl ModelApi {
     }
 }
 
-/// Returns the time since the process's first measurement in microseconds, as it is written in deltas.
+/// Returns the time in microseconds, as it is written in deltas. All processes have the same clock.
 pub fn clock() -> u128 {
-    static BEGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    BEGIN.get_or_init(std::time::Instant::now).elapsed().as_micros()
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |time| Duration::from(time).as_micros())
 }
 
 async fn answer(Json(request): Json<Request>) -> Result<Response, String> {
