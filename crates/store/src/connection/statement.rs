@@ -3,6 +3,9 @@
 //! rusqlite's types cannot be held across an await, so a statement is prepared only when it is executed. Prepared statements are kept with
 //! the connection.
 
+use std::sync::LazyLock;
+
+use dashmap::DashMap;
 use rusqlite::{CachedStatement, types::ToSqlOutput};
 
 use super::{Value, rows::FromRow};
@@ -48,16 +51,28 @@ impl<'c> Statement<'c> {
     }
 
     fn prepare(&self) -> Result<CachedStatement<'_>, Fault> {
-        let mut statement = self.connection.prepare_cached(self.sql).map_err(failed_in_sqlite)?;
-        for index in 1..=statement.parameter_count() {
-            // SQLite numbers `$2` by where it stands first; it stands for the second value.
-            let name = statement.parameter_name(index).and_then(|name| name.strip_prefix('$'));
-            let value = name
-                .and_then(|number| number.parse::<usize>().ok())
-                .and_then(|number| self.values.get(number.checked_sub(1)?))
+        let sql = in_sqlite(self.sql);
+        let mut statement = self.connection.prepare_cached(sql).map_err(failed_in_sqlite)?;
+        for number in 1..=statement.parameter_count() {
+            let value = self.values.get(number - 1);
+            let value = value
                 .ok_or_else(|| conflict(format!("a parameter of a query has no value: {}", self.sql)))?;
-            statement.raw_bind_parameter(index, value).map_err(failed_in_sqlite)?;
+            statement.raw_bind_parameter(number, value).map_err(failed_in_sqlite)?;
         }
         Ok(statement)
     }
+}
+
+/// Returns a query as SQLite is to read it, which numbers `$2` by where it stands first, and `?2` as its name says.
+fn in_sqlite(sql: &'static str) -> &'static str {
+    /// By the address and the length of the text: a query is a constant, and it takes longer to read it than to execute some.
+    static QUERIES: LazyLock<DashMap<(usize, usize), &'static str>> = LazyLock::new(DashMap::default);
+    let place = (sql.as_ptr().addr(), sql.len());
+    if let Some(known) = QUERIES.get(&place) {
+        return *known;
+    }
+    // There are as many of these as there are queries in the program.
+    let translated: &str = sql.replace('$', "?").leak();
+    QUERIES.insert(place, translated);
+    translated
 }
