@@ -109,7 +109,7 @@ mod tests {
                 name: "look".into(),
                 title: None,
                 description: String::new(),
-                input_schema: json!({"type": "object"}),
+                input_schema: json!({"type": "object"}).into(),
                 run_by: RunBy::Server,
                 server: None,
                 policy: Decision::Allow,

@@ -6,7 +6,7 @@
 use std::ops::AddAssign;
 
 use async_trait::async_trait;
-use fermata_tools::{ErrorPolicy, ErrorType};
+use fermata_tools::{ErrorPolicy, ErrorType, InputSchema};
 use futures::stream::BoxStream;
 use serde_json::{Map, Value};
 
@@ -104,7 +104,7 @@ pub struct ModelTool {
     /// The description of the tool.
     pub description: String,
     /// The JSON Schema of the input, with `type: object`.
-    pub input_schema: Value,
+    pub input_schema: InputSchema,
 }
 
 /// One event of the stream in which a model answers.

@@ -173,7 +173,7 @@ pub(crate) fn tools(mode: PlanMode) -> Vec<ToolSpec> {
         name: name.into(),
         title: Some(title.into()),
         description: description.into(),
-        input_schema,
+        input_schema: input_schema.into(),
         run_by: RunBy::Server,
         server: None,
         policy,

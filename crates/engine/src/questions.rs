@@ -66,7 +66,7 @@ pub(crate) fn tool() -> ToolSpec {
         name: ASK_USER.into(),
         title: Some("Ask a question".into()),
         description: "Asks the user, who sees your guesses and may change them. At most two questions in a call, and two calls for a message.".into(),
-        input_schema: schema,
+        input_schema: schema.into(),
         run_by: RunBy::Server,
         server: None,
         policy: Decision::Allow,

@@ -49,8 +49,7 @@ pub fn of_message(message: &ModelMessage) -> u64 {
 
 /// Returns about how many tokens the offer of a tool has.
 pub fn of_tool(tool: &ModelTool) -> u64 {
-    let schema = tool.input_schema.to_string();
-    FRAME + of_text(&tool.name) + of_text(&tool.description) + of_text(&schema)
+    FRAME + of_text(&tool.name) + of_text(&tool.description) + of_text(tool.input_schema.text())
 }
 
 fn of_content(content: &[ModelContent]) -> u64 {

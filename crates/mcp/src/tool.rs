@@ -63,7 +63,7 @@ impl McpTool {
             name,
             title: listed.title.clone(),
             description: listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default().into(),
-            input_schema: Value::Object(schema),
+            input_schema: Value::Object(schema).into(),
             run_by: RunBy::Mcp,
             server: Some(server.clone()),
             policy: if is_trusted && is_read_only(listed) { Decision::Allow } else { Decision::Ask },

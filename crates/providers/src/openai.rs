@@ -43,6 +43,7 @@ use secrecy::{ExposeSecret, SecretString};
 
 use self::{
     dialect::{Dialect, LastReasoningField},
+    failure::Failure,
     model_stream::{ModelStream, Request},
     transport::Transport,
 };
@@ -183,14 +184,15 @@ impl Model for OpenAi {
         &self,
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
-        let error_policy = request.error_policy.clone();
+        let body = request::body(&self.model, self.dialect, self.last_reasoning_field.get(), &request);
         let request = Request {
             transport: self.transport.clone(),
-            body: request::body(&self.model, self.dialect, self.last_reasoning_field.get(), request),
+            body: body
+                .map_err(|error| Failure::format(error.to_string()).into_error(&self.url, &self.secrets))?,
             last_reasoning_field: self.last_reasoning_field.clone(),
             url: self.url.clone(),
             secrets: self.secrets.clone(),
-            error_policy,
+            error_policy: request.error_policy,
         };
         // It is moved with each event.
         let mut events = Box::new(ModelStream::new(request, self.retries));

@@ -135,7 +135,7 @@ fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSp
         name: call.tool.clone(),
         title: None,
         description: String::new(),
-        input_schema: json!({"type": "object"}),
+        input_schema: json!({"type": "object"}).into(),
         run_by,
         server: None,
         policy,

@@ -237,7 +237,7 @@ fn build(schema: &Schema, cost: &SchemaCost) -> Result<Arc<Built>, InputError> {
     let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_MEMORY);
     let options = jsonschema::options_for::<MeteredJson>().with_pattern_options(patterns);
     let (options, schema) = match schema {
-        Schema::Tool(tool) => (options, &tool.spec.input_schema),
+        Schema::Tool(tool) => (options, &*tool.spec.input_schema),
         Schema::Elicitation(schema) => (options.should_validate_formats(true), &**schema),
     };
     let built = catch_unwind(AssertUnwindSafe(|| options.build(schema)));

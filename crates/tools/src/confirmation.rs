@@ -172,7 +172,7 @@ mod tests {
             name: "t".into(),
             title: None,
             description: description.into(),
-            input_schema: json!({"type": "object"}),
+            input_schema: json!({"type": "object"}).into(),
             run_by,
             server: None,
             policy: crate::Decision::Ask,
@@ -208,7 +208,10 @@ mod tests {
             spec(RunBy::Mcp, "wires money"),
             spec(RunBy::Browser, "reads"),
             ToolSpec { server: Some("other".into()), ..spec(RunBy::Mcp, "reads") },
-            ToolSpec { input_schema: json!({"type": "object", "required": []}), ..spec(RunBy::Mcp, "reads") },
+            ToolSpec {
+                input_schema: json!({"type": "object", "required": []}).into(),
+                ..spec(RunBy::Mcp, "reads")
+            },
         ] {
             assert!(!grant.covers(&other), "{other:?}");
         }
@@ -216,7 +219,7 @@ mod tests {
             ToolSpec { repeatable: true, timeout: Some(Default::default()), ..spec(RunBy::Mcp, "reads") };
         assert!(grant.covers(&settings), "settings do not make another tool of it");
         let schema = |text: &str| ToolSpec {
-            input_schema: serde_json::from_str(text).unwrap(),
+            input_schema: serde_json::from_str::<serde_json::Value>(text).unwrap().into(),
             ..spec(RunBy::Mcp, "")
         };
         let one = schema(r#"{"type":"object","properties":{"a":{},"b":{"x":1,"y":2}}}"#);

@@ -13,6 +13,7 @@ mod decision;
 mod execution;
 mod failure;
 mod field;
+mod input_schema;
 mod lock_queue;
 mod matcher;
 mod output;
@@ -39,6 +40,7 @@ pub use context::{CallContext, Elicitation, ElicitationReply, NoHost, Pause, Too
 pub use decision::{Decision, DecisionSource, Permission, PolicyDecision};
 pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output};
+pub use input_schema::InputSchema;
 pub use lock_queue::{Guard, LockQueue, Waiter};
 pub use matcher::{Decimal, Folder, HostName, HostPattern, Matcher, Side, TextRegex};
 pub use output::{Audience, Output};

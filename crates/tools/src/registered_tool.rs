@@ -31,7 +31,7 @@ impl RegisteredTool {
             name: tool.name.clone(),
             title: None,
             description: tool.description.clone().unwrap_or_default(),
-            input_schema: tool.input_schema.clone(),
+            input_schema: tool.input_schema.clone().into(),
             run_by: RunBy::Browser,
             server: None,
             policy: Decision::Allow,

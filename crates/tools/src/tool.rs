@@ -9,7 +9,8 @@ use serde_json::Value;
 use sha2::Digest;
 
 use crate::{
-    CallContext, Confirm, Decision, ErrorStrategy, ErrorType, MAX_RETRIES, Resource, RunBy, ToolError,
+    CallContext, Confirm, Decision, ErrorStrategy, ErrorType, InputSchema, MAX_RETRIES, Resource, RunBy,
+    ToolError,
 };
 
 /// The description of a tool.
@@ -24,7 +25,7 @@ pub struct ToolSpec {
     /// The description for the model.
     pub description: String,
     /// The JSON Schema of the input, an object schema.
-    pub input_schema: Value,
+    pub input_schema: InputSchema,
     /// The party that runs the tool's calls.
     pub run_by: RunBy,
     /// The name in the settings of the MCP server that offers the tool.
@@ -179,7 +180,7 @@ impl<T: TypedTool> Tool for Typed<T> {
             name: T::NAME.into(),
             title: T::TITLE.map(Into::into),
             description: T::DESCRIPTION.into(),
-            input_schema: schema,
+            input_schema: schema.into(),
             run_by: RunBy::Server,
             server: None,
             policy: T::POLICY,
@@ -222,7 +223,7 @@ impl ToolSpec {
     /// It covers the party that runs the tool, its server, its description and its schema. It covers neither the operator's settings nor
     /// the order of keys in the schema.
     pub fn fingerprint(&self) -> String {
-        let mut schema = self.input_schema.clone();
+        let mut schema = Value::clone(&self.input_schema);
         schema.sort_all_objects();
         let whole = serde_json::json!([self.run_by.name(), self.server, self.description, schema]);
         sha256(whole.to_string().as_bytes())

@@ -87,7 +87,7 @@ impl Run {
                     name: call.tool.clone(),
                     title: None,
                     description: String::new(),
-                    input_schema: Value::Null,
+                    input_schema: Value::Null.into(),
                     run_by: call.run_by?,
                     server: None,
                     policy: Decision::Allow,
@@ -298,12 +298,12 @@ impl Deciding<'_> {
         let found = self.context.toolbox.find(&call.tool);
         let schema = found
             .map(|found| &found.spec().input_schema)
-            .filter(|schema| schema.to_string().len() <= LONGEST_SHOWN_SCHEMA);
+            .filter(|schema| schema.text().len() <= LONGEST_SHOWN_SCHEMA);
         let chunk = UiChunk::ToolApprovalRequest {
             approval_id: id,
             tool_call_id: call.id.clone(),
             tool_name: call.tool.clone(),
-            approval_descriptor: schema.map(|schema| json!({ "inputSchema": schema })),
+            approval_descriptor: schema.map(|schema| json!({ "inputSchema": **schema })),
             input_schema_input: None,
             reason: call.approval_reason().map(str::to_owned),
             is_automatic: None,

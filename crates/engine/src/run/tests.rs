@@ -53,7 +53,7 @@ impl Tool for FakeTool {
             name: self.0.into(),
             title: None,
             description: String::new(),
-            input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+            input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}).into(),
             run_by: RunBy::Server,
             server: None,
             policy: self.1,

@@ -35,7 +35,7 @@ impl Tool for Echo {
             name: self.0.into(),
             title: None,
             description: "Returns its input.".into(),
-            input_schema: json!({"type": "object"}),
+            input_schema: json!({"type": "object"}).into(),
             run_by: RunBy::Server,
             server: None,
             policy: Decision::Allow,

@@ -140,7 +140,7 @@ impl Tool for ScriptedTool {
             name: self.name.into(),
             title: None,
             description: "Does what its input says.".into(),
-            input_schema: json!({"type": "object"}),
+            input_schema: json!({"type": "object"}).into(),
             run_by: RunBy::Server,
             server: None,
             policy: self.policy,

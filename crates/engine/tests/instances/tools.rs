@@ -179,7 +179,7 @@ impl Tool for ScriptedTool {
             name: self.kind.name.into(),
             title: None,
             description: "Does what its input says.".into(),
-            input_schema: json!({"type": "object"}),
+            input_schema: json!({"type": "object"}).into(),
             run_by: RunBy::Server,
             server: None,
             policy: if self.kind.needs_approval { Decision::Ask } else { Decision::Allow },

@@ -147,7 +147,7 @@ impl TestTool {
             name: name.into(),
             title: None,
             description: format!("does {name}"),
-            input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}),
+            input_schema: json!({"type": "object", "properties": {"n": {"type": "integer"}}}).into(),
             run_by: RunBy::Server,
             server: None,
             policy: Decision::Allow,

@@ -118,7 +118,7 @@ fn size(request: &ModelRequest) -> usize {
     let tools = request
         .tools
         .iter()
-        .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.to_string().len());
+        .map(|tool| tool.name.len() + tool.description.len() + tool.input_schema.text().len());
     messages.chain(tools).sum()
 }
 

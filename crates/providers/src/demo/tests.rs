@@ -23,7 +23,7 @@ fn tools() -> Vec<ModelTool> {
 }
 
 fn tool(name: &str, input_schema: Value) -> ModelTool {
-    ModelTool { name: name.into(), description: String::new(), input_schema }
+    ModelTool { name: name.into(), description: String::new(), input_schema: input_schema.into() }
 }
 
 fn asked(said: &str, tools: Vec<ModelTool>) -> ModelRequest {

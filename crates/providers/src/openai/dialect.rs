@@ -104,19 +104,6 @@ impl Dialect {
     }
 }
 
-// === impl ReasoningField ===
-
-impl ReasoningField {
-    /// Returns the field's name in an assistant message.
-    pub(super) fn name(self) -> Option<&'static str> {
-        match self {
-            Self::ReasoningContent => Some("reasoning_content"),
-            Self::Reasoning => Some("reasoning"),
-            Self::Nowhere => None,
-        }
-    }
-}
-
 // === impl LastReasoningField ===
 
 impl LastReasoningField {

@@ -8,7 +8,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use fermata_engine::model::{ModelError, ModelEvent};
 use fermata_tools::{ErrorPolicy, ErrorStrategy};
 use secrecy::SecretString;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::{answer::Answer, dialect::LastReasoningField, transport::Transport};
 
@@ -24,7 +24,7 @@ pub(super) struct ModelStream {
 /// Everything that stays the same from one attempt to the next.
 pub(super) struct Request {
     pub(super) transport: Transport,
-    pub(super) body: Value,
+    pub(super) body: Box<RawValue>,
     /// The URL of the API for errors, without its query.
     pub(super) url: String,
     pub(super) last_reasoning_field: LastReasoningField,

@@ -3,68 +3,182 @@
 //! The same request, model and dialect always give the same body. This module does not check the conversation, in which the engine
 //! keeps calls and results paired.
 //!
-//! A conversation may have megabytes, and schemas many fields, so they are moved into the body ([`object`]): `json!` would copy them.
+//! A conversation may have megabytes, and schemas many fields, so the body borrows them until it is written.
+
+use std::borrow::Cow;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use fermata_engine::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
 use fermata_protocol::ToolChoice;
+use fermata_tools::InputSchema;
 use percent_encoding::percent_decode_str;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{
+    Map, Value, json,
+    value::{RawValue, to_raw_value},
+};
 
 use super::dialect::{Dialect, ReasoningField};
 
 /// The value that Google accepts instead of a signature that was not stored.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// Builds the request body.
-pub(super) fn body(model: &str, dialect: Dialect, field: ReasoningField, request: ModelRequest) -> Value {
-    let mut body = Map::new();
-    body.insert("model".into(), model.into());
-    body.insert("messages".into(), messages(request.messages, dialect, field).into());
-    body.insert("stream".into(), true.into());
-    body.insert("stream_options".into(), json!({"include_usage": true}));
-    if !request.tools.is_empty() {
-        body.insert("tools".into(), request.tools.into_iter().map(tool).collect());
-        if let Some(choice) = request.tool_choice {
-            let choice = match choice {
-                ToolChoice::Auto => "auto".into(),
-                ToolChoice::None => "none".into(),
-                ToolChoice::Required => "required".into(),
-                ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
-            };
-            body.insert("tool_choice".into(), choice);
-        }
-    }
-    put_settings(&mut body, &request.settings, dialect);
-    Value::Object(body)
+/// Returns the request body, as JSON text.
+///
+/// # Errors
+/// If a part of it cannot be written as JSON.
+pub(super) fn body(
+    model: &str,
+    dialect: Dialect,
+    field: ReasoningField,
+    request: &ModelRequest,
+) -> serde_json::Result<Box<RawValue>> {
+    let tools: Vec<Tool<'_>> = request.tools.iter().map(Tool::new).collect();
+    let tool_choice = request.tool_choice.as_ref().filter(|_| !tools.is_empty()).map(|choice| match choice {
+        ToolChoice::Auto => "auto".into(),
+        ToolChoice::None => "none".into(),
+        ToolChoice::Required => "required".into(),
+        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
+    });
+    to_raw_value(&Body {
+        model,
+        messages: messages(&request.messages, dialect, field),
+        stream: true,
+        stream_options: StreamOptions { include_usage: true },
+        settings: settings(&request.settings, dialect, !tools.is_empty()),
+        tools,
+        tool_choice,
+    })
 }
 
-fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField) -> Vec<Value> {
-    let are_in_turns_with_calls = are_in_turns_with_calls(&messages);
-    let mut mapped = Vec::new();
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Message<'a>>,
+    stream: bool,
+    stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Value>,
+    #[serde(flatten)]
+    settings: Map<String, Value>,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+enum Message<'a> {
+    System {
+        content: &'a str,
+    },
+    User {
+        content: Content<'a>,
+    },
+    Assistant {
+        /// `null` if there is no text.
+        content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning_content: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        reasoning: Option<&'a str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        tool_calls: Vec<ToolCall<'a>>,
+    },
+    Tool {
+        tool_call_id: &'a str,
+        content: Cow<'a, str>,
+    },
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Content<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<Part<'a>>),
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    Text { text: Cow<'a, str> },
+    ImageUrl { image_url: ImageUrl<'a> },
+    InputAudio { input_audio: InputAudio<'a> },
+    File { file: File<'a> },
+}
+
+#[derive(Serialize)]
+struct ImageUrl<'a> {
+    url: &'a str,
+}
+
+#[derive(Serialize)]
+struct InputAudio<'a> {
+    data: &'a str,
+    format: &'static str,
+}
+
+#[derive(Serialize)]
+struct File<'a> {
+    filename: &'a str,
+    file_data: &'a str,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "function")]
+struct ToolCall<'a> {
+    id: &'a str,
+    function: CalledFunction<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct CalledFunction<'a> {
+    name: &'a str,
+    /// JSON text.
+    arguments: String,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "function")]
+struct Tool<'a> {
+    function: OfferedFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct OfferedFunction<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    parameters: &'a InputSchema,
+}
+
+fn messages<'a>(messages: &'a [ModelMessage], dialect: Dialect, field: ReasoningField) -> Vec<Message<'a>> {
+    let mut mapped = Vec::with_capacity(messages.len());
     let mut result_files = Vec::new();
-    for (message, is_in_turn_with_calls) in messages.into_iter().zip(are_in_turns_with_calls) {
+    for (message, is_in_turn_with_calls) in messages.iter().zip(are_in_turns_with_calls(messages)) {
         if !matches!(message, ModelMessage::Tool { .. }) {
             push_result_files(&mut mapped, &mut result_files);
         }
         match message {
-            ModelMessage::System(text) => mapped.push(message_of("system", text.into())),
-            ModelMessage::User(content) => mapped.push(message_of("user", user_content(content))),
+            ModelMessage::System(text) => mapped.push(Message::System { content: text }),
+            ModelMessage::User(content) => mapped.push(Message::User { content: user_content(content) }),
             ModelMessage::Assistant { reasoning, text, calls } => {
                 let has_reasoning = is_in_turn_with_calls && !reasoning.is_empty();
-                let reasoning = if has_reasoning { Some(reasoning) } else { None };
+                let reasoning = if has_reasoning { Some(reasoning.as_str()) } else { None };
                 // Strict providers refuse a message without text and calls.
                 if !text.is_empty() || !calls.is_empty() {
                     mapped.push(assistant(reasoning, text, calls, dialect, field));
                 }
             }
             ModelMessage::Tool { call_id, tool, content } => {
-                let (text, files) = result(&call_id, &tool, content);
-                mapped.push(object([
-                    ("role", "tool".into()),
-                    ("tool_call_id", call_id.into()),
-                    ("content", text.into()),
-                ]));
+                let (text, files) = result(call_id, tool, content);
+                mapped.push(Message::Tool { tool_call_id: call_id, content: text });
                 result_files.extend(files);
             }
         }
@@ -75,36 +189,27 @@ fn messages(messages: Vec<ModelMessage>, dialect: Dialect, field: ReasoningField
 
 /// Pushes the files of a step's results. Results take text only, and strict providers want every result of a step before
 /// anything else, so the files follow the last one, as if the user sent them.
-fn push_result_files(mapped: &mut Vec<Value>, files: &mut Vec<Value>) {
+fn push_result_files<'a>(mapped: &mut Vec<Message<'a>>, files: &mut Vec<Part<'a>>) {
     if !files.is_empty() {
-        mapped.push(message_of("user", std::mem::take(files).into()));
+        mapped.push(Message::User { content: Content::Parts(std::mem::take(files)) });
     }
 }
 
-fn message_of(role: &str, content: Value) -> Value {
-    object([("role", role.into()), ("content", content)])
-}
-
-/// Returns an object with these fields.
-fn object<const FIELDS: usize>(fields: [(&str, Value); FIELDS]) -> Value {
-    fields.into_iter().collect()
-}
-
 /// Returns the text of a result, and the parts for its files. Each file follows a text that names its call.
-fn result(call_id: &str, tool: &str, content: Vec<ModelContent>) -> (String, Vec<Value>) {
+fn result<'a>(call_id: &str, tool: &str, content: &'a [ModelContent]) -> (Cow<'a, str>, Vec<Part<'a>>) {
     let (mut texts, mut names, mut files) = (Vec::new(), Vec::new(), Vec::new());
     for piece in content {
         match piece {
-            ModelContent::Text(text) => texts.push(text),
+            ModelContent::Text(text) => texts.push(text.as_str()),
             ModelContent::File { media_type, url, filename } => {
                 let name = format!("{} ({media_type})", filename.as_deref().unwrap_or("a file"));
                 files.push(text_part(format!("[From the result of {tool}, call {call_id}: {name}]")));
                 // A request with a file that no API supports would be refused, and so would every later request of the chat, although
                 // no user has chosen that file.
                 let is_shown =
-                    DataUrl::parse(&url).is_none() || is_supported(&media_type.to_ascii_lowercase());
+                    DataUrl::parse(url).is_none() || is_supported(&media_type.to_ascii_lowercase());
                 files.push(if is_shown {
-                    file_part(&media_type, url, filename)
+                    file_part(media_type, url, filename.as_deref())
                 } else {
                     text_part(format!("[It cannot be shown: the model takes no {media_type}.]"))
                 });
@@ -112,10 +217,20 @@ fn result(call_id: &str, tool: &str, content: Vec<ModelContent>) -> (String, Vec
             }
         }
     }
-    if texts.is_empty() {
-        texts.push(format!("[The result is shown in the next message: {}]", names.join(", ")));
+    let text = if texts.is_empty() {
+        format!("[The result is shown in the next message: {}]", names.join(", ")).into()
+    } else {
+        join(&texts)
+    };
+    (text, files)
+}
+
+/// Returns texts as one, with each on a line of its own.
+fn join<'a>(texts: &[&'a str]) -> Cow<'a, str> {
+    match texts {
+        [text] => Cow::Borrowed(text),
+        texts => texts.join("\n").into(),
     }
-    (texts.join("\n"), files)
 }
 
 /// Returns whether chat completions support files of this media type.
@@ -141,36 +256,28 @@ fn are_in_turns_with_calls(messages: &[ModelMessage]) -> Vec<bool> {
         .collect()
 }
 
-fn assistant(
-    reasoning: Option<String>,
-    text: String,
-    calls: Vec<ModelCall>,
+fn assistant<'a>(
+    reasoning: Option<&'a str>,
+    text: &'a str,
+    calls: &'a [ModelCall],
     dialect: Dialect,
     field: ReasoningField,
-) -> Value {
-    let mut message = Map::new();
-    message.insert("role".into(), "assistant".into());
-    message.insert("content".into(), if text.is_empty() { Value::Null } else { text.into() });
-    if let (Some(reasoning), Some(name)) = (reasoning, field.name()) {
-        message.insert(name.into(), reasoning.into());
+) -> Message<'a> {
+    let call = |(index, call): (usize, &'a ModelCall)| ToolCall {
+        id: &call.id,
+        function: CalledFunction { name: &call.tool, arguments: call.input.to_string() },
+        extra_content: (dialect.signs_calls() && index == 0)
+            .then(|| json!({"google": {"thought_signature": NO_SIGNATURE}})),
+    };
+    Message::Assistant {
+        content: if text.is_empty() { None } else { Some(text) },
+        reasoning_content: reasoning.filter(|_| field == ReasoningField::ReasoningContent),
+        reasoning: reasoning.filter(|_| field == ReasoningField::Reasoning),
+        tool_calls: calls.iter().enumerate().map(call).collect(),
     }
-    if !calls.is_empty() {
-        let calls = calls.into_iter().enumerate();
-        let calls = calls.map(|(index, call)| {
-            let function = object([("name", call.tool.into()), ("arguments", call.input.to_string().into())]);
-            let mut value =
-                object([("id", call.id.into()), ("type", "function".into()), ("function", function)]);
-            if dialect.signs_calls() && index == 0 {
-                value["extra_content"] = json!({"google": {"thought_signature": NO_SIGNATURE}});
-            }
-            value
-        });
-        message.insert("tool_calls".into(), calls.collect());
-    }
-    Value::Object(message)
 }
 
-fn user_content(content: Vec<ModelContent>) -> Value {
+fn user_content(content: &[ModelContent]) -> Content<'_> {
     let texts: Option<Vec<&str>> = content
         .iter()
         .map(|piece| match piece {
@@ -179,41 +286,40 @@ fn user_content(content: Vec<ModelContent>) -> Value {
         })
         .collect();
     match texts {
-        Some(texts) => texts.join("\n").into(),
-        None => content
-            .into_iter()
-            .map(|piece| match piece {
+        Some(texts) => Content::Text(join(&texts)),
+        None => {
+            let parts = content.iter().map(|piece| match piece {
                 ModelContent::Text(text) => text_part(text),
-                ModelContent::File { media_type, url, filename } => file_part(&media_type, url, filename),
-            })
-            .collect(),
+                ModelContent::File { media_type, url, filename } => {
+                    file_part(media_type, url, filename.as_deref())
+                }
+            });
+            Content::Parts(parts.collect())
+        }
     }
 }
 
-fn text_part(text: impl Into<String>) -> Value {
-    let text: String = text.into();
-    object([("type", "text".into()), ("text", text.into())])
+fn text_part<'a>(text: impl Into<Cow<'a, str>>) -> Part<'a> {
+    Part::Text { text: text.into() }
 }
 
-fn file_part(media_type: &str, url: String, filename: Option<String>) -> Value {
+fn file_part<'a>(media_type: &str, url: &'a str, filename: Option<&'a str>) -> Part<'a> {
     let media_type = media_type.to_ascii_lowercase();
     if media_type.starts_with("image/") {
-        return object([("type", "image_url".into()), ("image_url", object([("url", url.into())]))]);
+        return Part::ImageUrl { image_url: ImageUrl { url } };
     }
-    let Some(data) = DataUrl::parse(&url) else {
-        let name = filename.as_deref().unwrap_or("a file");
+    let Some(data) = DataUrl::parse(url) else {
+        let name = filename.unwrap_or("a file");
         return text_part(format!("[{name} ({media_type}): {url}]"));
     };
     if let (Some(format), true) = (audio_format(&media_type), data.is_base64) {
-        return json!({"type": "input_audio", "input_audio": {"data": data.text, "format": format}});
+        return Part::InputAudio { input_audio: InputAudio { data: data.text, format } };
     }
     if let (true, Some(text)) = (media_type.starts_with("text/"), data.decode()) {
         return text_part(text);
     }
-    let filename = filename
-        .unwrap_or_else(|| if media_type == "application/pdf" { "document.pdf" } else { "file" }.into());
-    let file = object([("filename", filename.into()), ("file_data", url.into())]);
-    object([("type", "file".into()), ("file", file)])
+    let otherwise = if media_type == "application/pdf" { "document.pdf" } else { "file" };
+    Part::File { file: File { filename: filename.unwrap_or(otherwise), file_data: url } }
 }
 
 fn audio_format(media_type: &str) -> Option<&'static str> {
@@ -246,14 +352,13 @@ impl<'a> DataUrl<'a> {
     }
 }
 
-fn tool(tool: ModelTool) -> Value {
-    let mut function = Map::new();
-    function.insert("name".into(), tool.name.into());
-    if !tool.description.is_empty() {
-        function.insert("description".into(), tool.description.into());
+// === impl Tool ===
+
+impl<'a> Tool<'a> {
+    fn new(tool: &'a ModelTool) -> Self {
+        let ModelTool { name, description, input_schema } = tool;
+        Self { function: OfferedFunction { name, description, parameters: input_schema } }
     }
-    function.insert("parameters".into(), tool.input_schema);
-    object([("type", "function".into()), ("function", function.into())])
 }
 
 /// The fields that options for the provider do not set, because they decide who is asked for what, in which form, and for how many
@@ -275,8 +380,8 @@ const RESERVED_FIELDS: [&str; 14] = [
     "n_predict",
 ];
 
-/// Adds the settings that chat completions know. A setting that is unknown or of a wrong type is left out.
-fn put_settings(body: &mut Map<String, Value>, settings: &Map<String, Value>, dialect: Dialect) {
+/// Returns the fields for the settings that chat completions know. A setting that is unknown or of a wrong type is left out.
+fn settings(settings: &Map<String, Value>, dialect: Dialect, has_tools: bool) -> Map<String, Value> {
     type IsValid = fn(&Value) -> bool;
     let known: [(&str, &str, IsValid); 10] = [
         ("temperature", "temperature", Value::is_number),
@@ -290,24 +395,26 @@ fn put_settings(body: &mut Map<String, Value>, settings: &Map<String, Value>, di
         ("reasoningEffort", "reasoning_effort", Value::is_string),
         ("parallelToolCalls", "parallel_tool_calls", Value::is_boolean),
     ];
+    let mut fields = Map::new();
     for (setting, field, is_valid) in known {
         if let Some(value) = settings.get(setting)
             && is_valid(value)
         {
-            body.insert(field.to_owned(), value.clone());
+            fields.insert(field.to_owned(), value.clone());
         }
     }
     let options = settings.get("providerOptions").and_then(|options| options.get("openai"));
     for (name, value) in options.and_then(Value::as_object).into_iter().flatten() {
         let field = api_field(name);
         if !RESERVED_FIELDS.contains(&field.as_str()) {
-            body.insert(field, value.clone());
+            fields.insert(field, value.clone());
         }
     }
-    if !body.contains_key("tools") {
+    if !has_tools {
         // OpenAI refuses it then.
-        body.remove("parallel_tool_calls");
+        fields.remove("parallel_tool_calls");
     }
+    fields
 }
 
 /// Returns the API's name of an option, which the AI SDK writes in camel case.

@@ -12,8 +12,8 @@ use async_openai::{Client, error::OpenAIError, middleware::HttpRequestFactory};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
 use reqwest::{Response, header::CONTENT_TYPE};
-use serde::de::IgnoredAny;
-use serde_json::Value;
+use serde::{Serialize, de::IgnoredAny};
+use serde_json::{Value, value::RawValue};
 use tokio::sync::mpsc;
 
 use super::{
@@ -58,7 +58,7 @@ impl Transport {
     /// Sends the request and starts to read the answer.
     pub(super) async fn ask(
         &self,
-        body: &Value,
+        body: &RawValue,
         last_reasoning_field: LastReasoningField,
     ) -> Result<Answer, Failure> {
         let (api, http) = match self {
@@ -93,7 +93,7 @@ async fn send(
     api: &Client<Endpoint>,
     http: &reqwest::Client,
     operation: Operation,
-    body: &Value,
+    body: impl Serialize,
 ) -> Result<Response, Failure> {
     let (responses, mut received) = mpsc::unbounded_channel();
     let http = http.clone();

@@ -159,10 +159,10 @@ fn chunked(body: &str) -> Vec<u8> {
 
 /// Returns a plain request with two tools.
 pub fn question() -> ModelRequest {
-    let tool = |name: &str, schema| ModelTool {
+    let tool = |name: &str, schema: Value| ModelTool {
         name: name.into(),
         description: String::new(),
-        input_schema: schema,
+        input_schema: schema.into(),
     };
     ModelRequest {
         messages: vec![

@@ -69,7 +69,7 @@ pub async fn list(
         name: spec.name,
         title: spec.title,
         description: spec.description,
-        input_schema: spec.input_schema,
+        input_schema: Value::clone(&spec.input_schema),
         run_by: spec.run_by,
         policy: spec.policy,
         resource: spec.resource.map(|resource| resource.to_string()),

@@ -170,7 +170,7 @@ mod tests {
             name: name.into(),
             title: None,
             description: String::new(),
-            input_schema: json!({"type": "object"}),
+            input_schema: json!({"type": "object"}).into(),
             run_by,
             server: None,
             policy,

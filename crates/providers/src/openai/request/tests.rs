@@ -2,6 +2,12 @@
 
 use super::*;
 
+/// The body as it is read again.
+fn body(model: &str, dialect: Dialect, field: ReasoningField, request: ModelRequest) -> Value {
+    let body = super::body(model, dialect, field, &request).unwrap();
+    serde_json::from_str(body.get()).unwrap()
+}
+
 fn request(messages: Vec<ModelMessage>) -> ModelRequest {
     ModelRequest { messages, ..ModelRequest::default() }
 }
@@ -210,7 +216,7 @@ fn a_tool_choice_is_sent_only_with_tools() {
     let tool = ModelTool {
         name: "f".into(),
         description: "Does f.".into(),
-        input_schema: json!({"type": "object"}),
+        input_schema: json!({"type": "object"}).into(),
     };
     let choice = |choice: ToolChoice, tools: Vec<ModelTool>| {
         let request = ModelRequest { tools, tool_choice: Some(choice), ..request(vec![user("hi")]) };
@@ -263,8 +269,11 @@ fn options_for_the_provider_go_into_the_request_and_replace_nothing_that_is_rese
 fn calls_one_at_a_time_are_asked_for_only_if_there_are_tools() {
     let settings = json!({"parallelToolCalls": false}).as_object().unwrap().clone();
     assert_eq!(with_settings(settings.clone().into(), Dialect::Common), json!({}));
-    let tool =
-        ModelTool { name: "a".into(), description: String::new(), input_schema: json!({"type": "object"}) };
+    let tool = ModelTool {
+        name: "a".into(),
+        description: String::new(),
+        input_schema: json!({"type": "object"}).into(),
+    };
     let request = ModelRequest { settings, tools: vec![tool], ..request(vec![user("hi")]) };
     assert_eq!(
         body("m", Dialect::Common, ReasoningField::Nowhere, request)["parallel_tool_calls"],

@@ -20,7 +20,7 @@ fn policy_decision(config: &Config, name: &str, input: &serde_json::Value) -> (D
         name: name.into(),
         title: None,
         description: String::new(),
-        input_schema: json!({"type": "object"}),
+        input_schema: json!({"type": "object"}).into(),
         run_by: RunBy::Server,
         server: None,
         policy: Decision::Ask,
