@@ -129,8 +129,8 @@ impl Backend {
         }
     }
 
-    /// Runs queries that write, however much that is, in one transaction. It is handed in and, unless they fail, given back to be committed.
-    /// They are handed what they are about, because SQLite has them on another thread.
+    /// Runs queries that write, however much that is, in one transaction, which is handed in and, unless they fail, given back to be
+    /// committed. What they are about is handed in, too, because SQLite has them on another thread.
     ///
     /// Work whose effect is [`Effect::Repeatable`] may be done again after it was committed.
     ///
