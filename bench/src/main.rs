@@ -87,10 +87,10 @@ fn main() -> anyhow::Result<()> {
     if let Some(upstream) = options.proxy_of {
         return runtime.block_on(proxy::serve(upstream));
     }
-    process::raise_file_limit()?;
     if let Some(readers) = options.fan_out {
         return fan_out::serve(readers);
     }
+    process::raise_file_limit()?;
     let cores = Cores::choose()?;
     runtime.block_on(measure(&options, &cores))
 }

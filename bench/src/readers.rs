@@ -12,11 +12,12 @@ use crate::{
     target::{Asking, Target},
 };
 
-/// The number of deltas of the run, and the pause before each.
+/// The number of deltas of the run.
 pub const DELTAS: usize = 200;
+/// The pause before each delta.
 pub const PAUSE: Duration = Duration::from_millis(20);
 
-/// What it takes to have a delta read by all readers.
+/// The time and the work until all readers have read a delta.
 pub struct Reading {
     /// For how long a delta is on its way to a reader.
     pub way: Percentiles,

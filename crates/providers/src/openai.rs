@@ -187,8 +187,10 @@ impl Model for OpenAi {
         let body = request::body(&self.model, self.dialect, self.last_reasoning_field.get(), &request);
         let request = Request {
             transport: self.transport.clone(),
-            body: body
-                .map_err(|error| Failure::format(error.to_string()).into_error(&self.url, &self.secrets))?,
+            body: body.map_err(|error| {
+                Failure::format(format!("the request cannot be written: {error}"))
+                    .into_error(&self.url, &self.secrets)
+            })?,
             last_reasoning_field: self.last_reasoning_field.clone(),
             url: self.url.clone(),
             secrets: self.secrets.clone(),

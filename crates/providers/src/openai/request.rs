@@ -34,12 +34,15 @@ pub(super) fn body(
     request: &ModelRequest,
 ) -> serde_json::Result<Box<RawValue>> {
     let tools: Vec<Tool<'_>> = request.tools.iter().map(Tool::new).collect();
-    let tool_choice = request.tool_choice.as_ref().filter(|_| !tools.is_empty()).map(|choice| match choice {
-        ToolChoice::Auto => "auto".into(),
-        ToolChoice::None => "none".into(),
-        ToolChoice::Required => "required".into(),
-        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
-    });
+    let tool_choice = match &request.tool_choice {
+        // It is refused without tools.
+        _ if tools.is_empty() => None,
+        None => None,
+        Some(ToolChoice::Auto) => Some("auto".into()),
+        Some(ToolChoice::None) => Some("none".into()),
+        Some(ToolChoice::Required) => Some("required".into()),
+        Some(ToolChoice::Tool(name)) => Some(json!({"type": "function", "function": {"name": name}})),
+    };
     to_raw_value(&Body {
         model,
         messages: messages(&request.messages, dialect, field),
@@ -263,18 +266,24 @@ fn assistant<'a>(
     dialect: Dialect,
     field: ReasoningField,
 ) -> Message<'a> {
-    let call = |(index, call): (usize, &'a ModelCall)| ToolCall {
+    let call = |call: &'a ModelCall| ToolCall {
         id: &call.id,
         function: CalledFunction { name: &call.tool, arguments: call.input.to_string() },
-        extra_content: (dialect.signs_calls() && index == 0)
-            .then(|| json!({"google": {"thought_signature": NO_SIGNATURE}})),
+        extra_content: None,
     };
-    Message::Assistant {
-        content: if text.is_empty() { None } else { Some(text) },
-        reasoning_content: reasoning.filter(|_| field == ReasoningField::ReasoningContent),
-        reasoning: reasoning.filter(|_| field == ReasoningField::Reasoning),
-        tool_calls: calls.iter().enumerate().map(call).collect(),
+    let mut tool_calls: Vec<ToolCall<'_>> = calls.iter().map(call).collect();
+    if dialect.signs_calls()
+        && let Some(first) = tool_calls.first_mut()
+    {
+        first.extra_content = Some(json!({"google": {"thought_signature": NO_SIGNATURE}}));
     }
+    let (reasoning_content, reasoning) = match field {
+        ReasoningField::ReasoningContent => (reasoning, None),
+        ReasoningField::Reasoning => (None, reasoning),
+        ReasoningField::Nowhere => (None, None),
+    };
+    let content = if text.is_empty() { None } else { Some(text) };
+    Message::Assistant { content, reasoning_content, reasoning, tool_calls }
 }
 
 fn user_content(content: &[ModelContent]) -> Content<'_> {
