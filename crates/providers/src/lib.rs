@@ -41,8 +41,11 @@ pub enum BuildError {
     /// The header of this name, or its value, has characters that a header cannot carry. The value is never part of this error.
     #[error("the header {0} has characters that an HTTP header cannot carry")]
     Header(String),
-    /// The HTTP client could not be built.
-    #[error("the HTTP client could not be made: {0}")]
+    /// The HTTP client cannot be built, which happens if the system has no CA certificates.
+    #[error(
+        "the HTTP client of the model API cannot be built: {0} (CA certificates come from the system, for example from its package \
+         ca-certificates, or from the file that SSL_CERT_FILE names)"
+    )]
     Client(String),
     /// The scenes of the demo model cannot be used.
     #[error(transparent)]

@@ -137,7 +137,7 @@ impl OpenAi {
             .user_agent(concat!("fermata/", env!("CARGO_PKG_VERSION")));
         // A proxy from the environment cannot reach a model server on this machine.
         let builder = if is_loopback(&base) { builder.no_proxy() } else { builder };
-        let http = builder.build().map_err(|error| BuildError::Client(error.to_string()))?;
+        let http = builder.build().map_err(|error| BuildError::Client(failure::innermost(&error)))?;
         let endpoint = Endpoint {
             headers: headers(key.as_ref(), &config.headers)?,
             key: key.unwrap_or_else(|| String::new().into()),

@@ -70,7 +70,10 @@ pub enum BuildError {
     ClusterKey(#[from] NoClusterKey),
     #[error(transparent)]
     Tools(#[from] fermata_tools::ToolboxError),
-    #[error("the client for the web cannot be built: {0}")]
+    #[error(
+        "the HTTP client of fetch_url cannot be built (CA certificates come from the system, for example from its package ca-certificates, or \
+         from the file that SSL_CERT_FILE names)"
+    )]
     Web(#[from] reqwest::Error),
     #[error("the metrics recorder cannot be installed: {0}")]
     Metrics(#[from] metrics_exporter_prometheus::BuildError),

@@ -106,11 +106,7 @@ impl Failure {
     pub(super) fn reqwest(error: reqwest::Error) -> Self {
         let error = error.without_url();
         let cause = if error.is_connect() { Cause::Unreachable } else { Cause::Network };
-        // The outer errors say only that something failed, and the innermost says what.
-        let innermost =
-            std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source()).last();
-        let innermost = innermost.map(ToString::to_string).unwrap_or_default();
-        Self::new(cause, Retry::Soon, format!("{error}: {innermost}"))
+        Self::new(cause, Retry::Soon, format!("{error}: {}", innermost(&error)))
     }
 
     /// Creates the failure of a response whose status is not a success.
@@ -194,6 +190,12 @@ impl From<OpenAIError> for Failure {
             error => Self::new(Cause::Refused, Retry::Never, error.to_string()),
         }
     }
+}
+
+/// Returns the text of the innermost cause: the outer errors of an HTTP client say only that something failed.
+pub(super) fn innermost(error: &reqwest::Error) -> String {
+    let cause = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source()).last();
+    cause.map(ToString::to_string).unwrap_or_default()
 }
 
 /// Classifies a failure by its status. The body decides if one status has two meanings.

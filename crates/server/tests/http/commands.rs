@@ -177,3 +177,24 @@ fn a_check_warns_of_a_fallback_that_is_no_tool() {
     assert_eq!(status, Some(1), "{error}");
     assert!(error.contains("fallback_input: there is no fallback that gets it"), "{error}");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_system_without_certificates_is_named_as_the_reason() {
+    let folder = Folder::new();
+    let empty = folder.0.to_str().expect("a path");
+    for base_url in ["https://model.example/v1", "http://127.0.0.1:9/v1", ""] {
+        let (status, _, error) = outcome(&folder.run(
+            &["--bind", "127.0.0.1:0"],
+            &[
+                ("SSL_CERT_FILE", "/does/not/exist"),
+                ("SSL_CERT_DIR", empty),
+                ("OPENAI_BASE_URL", base_url),
+                ("FERMATA_MODEL", "any"),
+            ],
+        ));
+        assert_eq!(status, Some(1), "{base_url}: {error}");
+        assert!(error.contains("No CA certificates were loaded from the system"), "{base_url}: {error}");
+        assert!(error.contains("package ca-certificates"), "{base_url}: {error}");
+    }
+}
