@@ -1,6 +1,9 @@
 //! Runs that wait for their browser, with their streams open: what they cost, and how soon an answer is seen.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::Ipv4Addr,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, ensure};
 use futures::{
@@ -44,12 +47,15 @@ impl Parked {
     /// Parks more runs until there are so many. Returns the memory of each of the new ones in bytes.
     pub async fn grow(&mut self, target: &Target, runs: usize) -> anyhow::Result<f64> {
         let before = target.process.memory()?;
-        let added = runs - self.runs.len();
-        let parked: Vec<Run> = stream::iter(0..added)
-            .map(|_| park(target, "1h"))
+        let parked: Vec<Run> = stream::iter(self.runs.len()..runs)
+            .map(|number| async move {
+                let client = Client::connect_from(loopback_of(number), target.address).await?;
+                park(target, client, "1h").await
+            })
             .buffer_unordered(AT_ONCE)
             .try_collect()
             .await?;
+        let added = parked.len();
         self.runs.extend(parked);
         // What was only needed to park them goes back meanwhile.
         tokio::time::sleep(Duration::from_secs(3)).await;
@@ -104,7 +110,10 @@ impl Parked {
 pub async fn detached(target: &Target, runs: usize) -> anyhow::Result<f64> {
     let before = target.process.memory()?;
     stream::iter(0..runs)
-        .map(|_| async { park(target, "10ms").await?.body.read_all().await })
+        .map(|_| async {
+            let client = Client::connect(target.address).await?;
+            park(target, client, "10ms").await?.body.read_all().await
+        })
         .buffer_unordered(AT_ONCE)
         .try_for_each(async |_| Ok(()))
         .await?;
@@ -112,8 +121,13 @@ pub async fn detached(target: &Target, runs: usize) -> anyhow::Result<f64> {
     Ok((target.process.memory()? as f64 - before as f64) / runs as f64)
 }
 
-async fn park(target: &Target, hold: &str) -> anyhow::Result<Run> {
-    let mut client = Client::connect(target.address).await?;
+/// The address from which the stream of a run is opened. All of 127.0.0.0/8 are addresses of this machine.
+fn loopback_of(number: usize) -> Ipv4Addr {
+    const STREAMS_OF_AN_ADDRESS: usize = 20_000;
+    Ipv4Addr::from_bits(Ipv4Addr::LOCALHOST.to_bits() + (number / STREAMS_OF_AN_ADDRESS) as u32)
+}
+
+async fn park(target: &Target, mut client: Client, hold: &str) -> anyhow::Result<Run> {
     let parameters = json!({"type": "object", "properties": {}});
     let asking = Asking {
         script: Script::Call,
