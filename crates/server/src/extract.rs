@@ -2,7 +2,7 @@
 //!
 //! The content type of a body is ignored, because curl sends form data by default; its content must be JSON of the right form.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, HttpBody},
@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
     time::{Instant, timeout, timeout_at},
 };
 
@@ -63,6 +64,15 @@ pub struct BodyMemory {
 #[derive(Debug)]
 pub struct Reservation(OwnedSemaphorePermit);
 
+/// A body that has arrived, and the memory that is reserved for it.
+struct Received {
+    bytes: Vec<u8>,
+    reservation: Reservation,
+}
+
+/// The length of a body, in bytes, over which it is worked on by another thread. Everything else that a thread serves waits meanwhile, and a
+/// megabyte of chat takes some milliseconds.
+const LARGE_BODY: usize = 64 << 10;
 /// The time that a body waits for memory.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit on the bytes of an unwanted body that are read and discarded. A client that is still sending when its connection is closed
@@ -146,8 +156,9 @@ fn out_of_memory() -> ApiError {
 
 // === impl ApiJson ===
 
-impl<T: Posted, S> FromRequest<S> for ApiJson<T>
+impl<T, S> FromRequest<S> for ApiJson<T>
 where
+    T: Posted + Send + 'static,
     BodyLimits: FromRef<S>,
     S: Send + Sync,
 {
@@ -155,27 +166,57 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let limits = BodyLimits::from_ref(state);
-        let (bytes, mut reservation) = read_body(request, &limits).await?;
-        let measure = limits.check(&bytes)?;
-        limits.memory.reserve(&mut reservation, measure.nodes.saturating_mul(NODE_BYTES)).await?;
-        match T::from_json(&bytes) {
-            Ok(body) => Ok(Self { body, reservation }),
-            Err(BodyError::Request(error)) => Err(error.into()),
-            Err(BodyError::NotJson(error)) => {
-                let detail = match error.classify() {
-                    _ if bytes.is_empty() => "The body is empty; send a JSON object.".to_owned(),
-                    Category::Eof => "The body is JSON that ends too early.".to_owned(),
-                    Category::Syntax | Category::Data | Category::Io => {
-                        format!("The body is not JSON: {error}.")
-                    }
-                };
-                Err(ApiError::new(Code::InvalidJson, detail))
-            }
+        let received = read_body(request, &limits).await?;
+        let memory = limits.memory.clone();
+        let (measure, mut received) = received.work(move |json| limits.check(json)).await?;
+        memory.reserve(&mut received.reservation, measure.nodes.saturating_mul(NODE_BYTES)).await?;
+        let (body, received) = received.work(parse).await?;
+        Ok(Self { body, reservation: received.reservation })
+    }
+}
+
+fn parse<T: Posted>(json: &[u8]) -> Result<T, ApiError> {
+    T::from_json(json).map_err(|error| match error {
+        BodyError::Request(error) => error.into(),
+        BodyError::NotJson(error) => {
+            let detail = match error.classify() {
+                _ if json.is_empty() => "The body is empty; send a JSON object.".to_owned(),
+                Category::Eof => "The body is JSON that ends too early.".to_owned(),
+                Category::Syntax | Category::Data | Category::Io => {
+                    format!("The body is not JSON: {error}.")
+                }
+            };
+            ApiError::new(Code::InvalidJson, detail)
+        }
+    })
+}
+
+// === impl Received ===
+
+impl Received {
+    /// Does work on the body; on another thread if the body is large. It keeps its memory until the work is done, also if the client goes away
+    /// meanwhile.
+    async fn work<T: Send + 'static>(
+        self,
+        work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<(T, Self), ApiError> {
+        if self.bytes.len() <= LARGE_BODY {
+            return Ok((work(&self.bytes)?, self));
+        }
+        match spawn_blocking(move || Ok((work(&self.bytes)?, self))).await {
+            Ok(done) => done,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => Err(ApiError::new(
+                    Code::Unavailable,
+                    "The server is shutting down; try again in a moment.",
+                )),
+            },
         }
     }
 }
 
-async fn read_body(request: Request, limits: &BodyLimits) -> Result<(Vec<u8>, Reservation), ApiError> {
+async fn read_body(request: Request, limits: &BodyLimits) -> Result<Received, ApiError> {
     let (parts, body) = request.into_parts();
     let announced = parts.headers.get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
@@ -202,7 +243,7 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<(Vec<u8>, Re
                 drain(Body::from_stream(stream)).await;
                 return Err(too_large(limits.bytes));
             }
-            Ok(None) => return Ok((bytes, reservation)),
+            Ok(None) => return Ok(Received { bytes, reservation }),
             Ok(Some(Err(_))) => {
                 let detail = "The body ended before all of it was received.";
                 return Err(ApiError::new(Code::InvalidJson, detail));
@@ -296,5 +337,42 @@ mod tests {
         drop(reservation);
         let mut reservation = memory.empty().expect("a reservation");
         memory.reserve(&mut reservation, 100).await.expect("the whole memory");
+    }
+
+    /// Returns a body of this length, and the memory that its reservation takes all of.
+    fn received(length: usize) -> (Received, BodyMemory) {
+        let memory = BodyMemory::new(1);
+        let reservation = Reservation(memory.free.clone().try_acquire_owned().expect("memory"));
+        (Received { bytes: vec![b' '; length], reservation }, memory)
+    }
+
+    #[tokio::test]
+    async fn only_a_large_body_is_worked_on_by_another_thread() {
+        let this = std::thread::current().id();
+        for (length, is_here) in [(LARGE_BODY, true), (LARGE_BODY + 1, false)] {
+            let (small_or_large, _) = received(length);
+            let (done, after) = small_or_large
+                .work(move |json| Ok((std::thread::current().id(), json.len())))
+                .await
+                .unwrap_or_else(|_| panic!("work that cannot fail"));
+            assert_eq!((done.0 == this, done.1, after.bytes.len()), (is_here, length, length));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_keeps_its_memory_while_it_is_worked_on_for_a_client_that_has_gone() {
+        let (body, memory) = received(LARGE_BODY + 1);
+        let (has_begun, begun) = std::sync::mpsc::channel();
+        let (finish, finished) = std::sync::mpsc::channel::<()>();
+        let client = tokio::spawn(body.work(move |_| {
+            has_begun.send(()).expect("the test");
+            Ok(finished.recv().is_err())
+        }));
+        spawn_blocking(move || begun.recv().expect("it begins")).await.expect("a thread");
+        client.abort();
+        assert!(client.await.is_err_and(|gone| gone.is_cancelled()));
+        assert!(memory.free.try_acquire().is_err());
+        drop(finish);
+        drop(memory.free.acquire().await.expect("it is given back"));
     }
 }
