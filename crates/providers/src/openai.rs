@@ -24,7 +24,7 @@ mod sse;
 mod surrogate_halves;
 mod transport;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, panic::resume_unwind, time::Duration};
 
 use async_openai::{Client, config::Config};
 use async_trait::async_trait;
@@ -40,6 +40,8 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue},
 };
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::value::RawValue;
+use tokio::task::spawn_blocking;
 
 use self::{
     dialect::{Dialect, LastReasoningField},
@@ -51,6 +53,8 @@ use crate::BuildError;
 
 /// A value in the query of the base URL, or of a header, that is shorter than this is no secret.
 const SHORTEST_SECRET: usize = 8;
+/// The length of the messages of a request, in bytes, over which another thread writes it.
+const LARGE_REQUEST: usize = 256 << 10;
 /// The API if no base URL is given.
 const OPENAI: &str = "https://api.openai.com/v1";
 
@@ -174,6 +178,24 @@ impl OpenAi {
     }
 }
 
+impl OpenAi {
+    /// Writes the body of a request; on another thread if it is large, because everything else on this one waits meanwhile.
+    async fn write(&self, request: ModelRequest) -> Result<Box<RawValue>, Failure> {
+        let is_large = request::length(&request) > LARGE_REQUEST;
+        let (model, dialect, field) = (self.model.clone(), self.dialect, self.last_reasoning_field.get());
+        let write = move || request::body(&model, dialect, field, &request);
+        let written = if is_large {
+            spawn_blocking(write).await.map_err(|error| match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                Err(_) => Failure::format("the server is shutting down"),
+            })?
+        } else {
+            write()
+        };
+        written.map_err(|error| Failure::format(format!("the request cannot be written: {error}")))
+    }
+}
+
 #[async_trait]
 impl Model for OpenAi {
     fn name(&self) -> &str {
@@ -184,17 +206,16 @@ impl Model for OpenAi {
         &self,
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
-        let body = request::body(&self.model, self.dialect, self.last_reasoning_field.get(), &request);
+        let error_policy = request.error_policy.clone();
+        let body =
+            self.write(request).await.map_err(|failure| failure.into_error(&self.url, &self.secrets))?;
         let request = Request {
             transport: self.transport.clone(),
-            body: body.map_err(|error| {
-                Failure::format(format!("the request cannot be written: {error}"))
-                    .into_error(&self.url, &self.secrets)
-            })?,
+            body,
             last_reasoning_field: self.last_reasoning_field.clone(),
             url: self.url.clone(),
             secrets: self.secrets.clone(),
-            error_policy: request.error_policy,
+            error_policy,
         };
         // It is moved with each event.
         let mut events = Box::new(ModelStream::new(request, self.retries));
@@ -294,6 +315,11 @@ impl Config for Endpoint {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use fermata_engine::model::{ModelContent, ModelMessage};
+    use futures::FutureExt;
+
     use super::*;
 
     fn url(base: &str) -> String {
@@ -358,5 +384,28 @@ mod tests {
             assert!(is_loopback(&Url::parse(base).unwrap()), "{base}");
         }
         assert!(!is_loopback(&Url::parse("https://api.openai.com/v1").unwrap()));
+    }
+
+    #[test]
+    fn only_a_large_request_is_written_by_another_thread() {
+        let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let model = OpenAi::build(OpenAiConfig::new("m")).unwrap();
+            let of_length = |length| ModelRequest {
+                messages: vec![ModelMessage::User(vec![ModelContent::Text("a".repeat(length))])],
+                ..ModelRequest::default()
+            };
+            // The only other thread is busy.
+            let (free, is_freed) = std::sync::mpsc::channel::<()>();
+            let busy = spawn_blocking(move || is_freed.recv());
+            let small = model.write(of_length(LARGE_REQUEST)).now_or_never();
+            assert!(small.unwrap().is_ok());
+            let mut large = pin!(model.write(of_length(LARGE_REQUEST + 1)));
+            assert!(large.as_mut().now_or_never().is_none());
+            drop(free);
+            busy.await.unwrap().unwrap_err();
+            let written = large.await.ok().unwrap();
+            assert!(written.get().contains(&format!("{:?}", "a".repeat(LARGE_REQUEST + 1))));
+        });
     }
 }

@@ -54,6 +54,24 @@ pub(super) fn body(
     })
 }
 
+/// Returns about how long the messages of a request are, in bytes. The inputs of calls are not counted: they are short, and have no length
+/// before they are written.
+pub(super) fn length(request: &ModelRequest) -> usize {
+    let of_content = |content: &[ModelContent]| -> usize {
+        let pieces = content.iter().map(|piece| match piece {
+            ModelContent::Text(text) => text.len(),
+            ModelContent::File { url, .. } => url.len(),
+        });
+        pieces.sum()
+    };
+    let messages = request.messages.iter().map(|message| match message {
+        ModelMessage::System(text) => text.len(),
+        ModelMessage::User(content) | ModelMessage::Tool { content, .. } => of_content(content),
+        ModelMessage::Assistant { reasoning, text, .. } => reasoning.len() + text.len(),
+    });
+    messages.sum()
+}
+
 #[derive(Serialize)]
 struct Body<'a> {
     model: &'a str,
