@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
-    task::spawn_blocking,
+    task::{spawn_blocking, yield_now},
     time::{Instant, timeout, timeout_at},
 };
 
@@ -73,6 +73,9 @@ struct Received {
 /// The length of a body, in bytes, over which it is worked on by another thread. Everything else that a thread serves waits meanwhile, and a
 /// megabyte of chat takes some milliseconds.
 const LARGE_BODY: usize = 64 << 10;
+/// The bytes of a body that are received before everything else that the thread serves has its turn. A proxy that has the whole body sends it
+/// as fast as it is taken.
+const BYTES_IN_TURN: usize = 256 << 10;
 /// The time that a body waits for memory.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The limit on the bytes of an unwanted body that are read and discarded. A client that is still sending when its connection is closed
@@ -228,6 +231,7 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<Received, Ap
     let mut stream = body.into_data_stream();
     let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(64 << 10));
     let mut reservation = limits.memory.empty()?;
+    let mut received_in_turn = 0;
     loop {
         match timeout_at(until, stream.next()).await {
             Ok(Some(Ok(more))) if bytes.len() + more.len() <= limits.bytes => {
@@ -238,6 +242,11 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<Received, Ap
                     return Err(refusal);
                 }
                 bytes.extend_from_slice(&more);
+                received_in_turn += more.len();
+                if received_in_turn > BYTES_IN_TURN {
+                    received_in_turn = 0;
+                    yield_now().await;
+                }
             }
             Ok(Some(Ok(_))) => {
                 drain(Body::from_stream(stream)).await;
@@ -313,6 +322,8 @@ impl<S: Send + Sync> FromRequestParts<S> for ChatPath {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt;
+
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -374,5 +385,28 @@ mod tests {
         assert!(memory.free.try_acquire().is_err());
         drop(finish);
         drop(memory.free.acquire().await.expect("it is given back"));
+    }
+
+    #[tokio::test]
+    async fn others_have_a_turn_while_a_large_body_is_received() {
+        let limits = BodyLimits {
+            bytes: 10 * BYTES_IN_TURN,
+            nodes: 1,
+            depth: 1,
+            timeout: Duration::from_secs(60),
+            memory: BodyMemory::new(20 * BYTES_IN_TURN),
+        };
+        let receive = async |pieces: usize| {
+            let piece = vec![b' '; BYTES_IN_TURN / 2];
+            let pieces = std::iter::repeat_n(Ok::<_, std::convert::Infallible>(piece), pieces);
+            let request = Request::new(Body::from_stream(futures::stream::iter(pieces)));
+            read_body(request, &limits).await.ok().expect("a body within the limits").bytes.len()
+        };
+        assert_eq!(receive(2).now_or_never(), Some(BYTES_IN_TURN));
+        let mut large = std::pin::pin!(receive(12));
+        for _ in 0..4 {
+            assert_eq!(large.as_mut().now_or_never(), None);
+        }
+        assert_eq!(large.await, 6 * BYTES_IN_TURN);
     }
 }
