@@ -72,6 +72,9 @@ pub struct ConnectionLimits {
 
 /// The limit on the head of a request, in bytes. Browsers and proxies send less.
 const HEAD_BYTES: usize = 64 << 10;
+/// The limit on the bytes that are read from a connection, or wait to be written to it, at a time. A proxy sends a large body as fast as it is
+/// taken, and everything else that the thread serves has its turn between two reads.
+const BUFFER_BYTES: usize = 64 << 10;
 /// The delay before the next attempt after the first failure to accept a connection. It doubles with each failure.
 const FIRST_ACCEPT_DELAY: Duration = Duration::from_millis(10);
 /// The longest such delay.
@@ -188,6 +191,7 @@ impl Server {
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.header_timeout)
             .max_header_size(HEAD_BYTES)
+            .max_buf_size(BUFFER_BYTES)
             .keep_alive(slot.full.is_none())
             .serve_connection(TokioIo::new(socket), service);
         let stream = tokio::select! {
