@@ -176,9 +176,7 @@ impl OpenAi {
             retries: self.retries,
         }
     }
-}
 
-impl OpenAi {
     /// Writes the body of a request; on another thread if it is large, because everything else on this one waits meanwhile.
     async fn write(&self, request: ModelRequest) -> Result<Box<RawValue>, Failure> {
         let is_large = request::length(&request) > LARGE_REQUEST;

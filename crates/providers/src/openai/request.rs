@@ -54,8 +54,8 @@ pub(super) fn body(
     })
 }
 
-/// Returns about how long the messages of a request are, in bytes. The inputs of calls are not counted: they are short, and have no length
-/// before they are written.
+/// Returns about how long the messages of a request are, in bytes. The inputs of calls are not counted: most are short, and they have no
+/// length before they are written.
 pub(super) fn length(request: &ModelRequest) -> usize {
     let of_content = |content: &[ModelContent]| -> usize {
         let pieces = content.iter().map(|piece| match piece {
