@@ -30,6 +30,9 @@ use self::{
     target::{Kind, Target, Targets},
 };
 
+/// The time in which the allocator gives back what is free: it begins after ten seconds, and does it little by little.
+const SETTLING: Duration = Duration::from_secs(30);
+
 /// Measures the built server under load.
 #[derive(Parser)]
 struct Options {
@@ -75,7 +78,7 @@ enum Figure {
     Parked,
     /// One run with 1, 10 and 1,000 readers.
     Readers,
-    /// The time until the server is ready with an empty database, and with runs that wait in it.
+    /// The time until the server is ready with an empty database, and with runs that wait in it; its memory while it is idle.
     Start,
     /// Short answers on PostgreSQL that is 2.4 ms away.
     Postgres,
@@ -141,9 +144,10 @@ async fn measure_start(runs: usize, targets: &Targets<'_>, table: &mut Table) ->
     drop(targets.fermata().await?);
     let (target, time) = targets.start_new().await?;
     table.note(&target, "start: ready with an empty database", Unit::Millis, millis(time));
-    table.note(&target, "start: memory", Unit::Megabytes, megabytes(target.process.memory()?));
-    let own = target.process.own_memory()?;
-    table.note(&target, "start: memory without the program's file", Unit::Megabytes, megabytes(own));
+    tokio::time::sleep(SETTLING).await;
+    let (all, own) = (target.process.memory()?, target.process.own_memory()?);
+    table.note(&target, "idle: memory", Unit::Megabytes, megabytes(all));
+    table.note(&target, "idle: memory without the program's file", Unit::Megabytes, megabytes(own));
     parked::detached(&target, runs).await.with_context(|| target.log())?;
     let (target, time) = targets.start_again(target).await?;
     let name = format!("start: ready with {runs} runs that wait");
@@ -195,8 +199,7 @@ async fn measure_parked(runs: usize, target: &Target, table: &mut Table) -> anyh
     table.note(target, "parked: all others are answered at once", Unit::Seconds, time.as_secs_f64());
     let cpu = (target.process.cpu()? - before) / others;
     table.note(target, "parked: CPU for each of these", Unit::Micros, micros(cpu));
-    // The allocator gives back what was free for ten seconds, little by little.
-    tokio::time::sleep(Duration::from_secs(30)).await;
+    tokio::time::sleep(SETTLING).await;
     table.note(
         target,
         "parked: memory when all are over",
