@@ -86,6 +86,18 @@ for (const { name, path } of PAGES) {
       await expect(page).not.toHaveTitle(/^\(/);
     });
 
+    test('a card shows all that it asks about as soon as it asks', async ({ world, chat }) => {
+      // What the page has not loaded yet never comes. On a card it would come between the person's eye and finger.
+      await chat.page.route(/\.js$/, () => undefined);
+      world.model.script(calls(NOTE), says('Written.'));
+      await chat.say('write it down');
+      const card = chat.card('write_note');
+      await expect(card.getByRole('button', { name: 'Approve', exact: true })).toBeEnabled();
+      expect(await card.textContent()).toContain('Added: +Two litres.');
+      await chat.press(card, 'Approve');
+      await chat.hears('Written.');
+    });
+
     test('another tab shows that an input is edited', async ({ world, chat }, info) => {
       world.model.script(calls(NOTE), says('Written.'));
       await chat.say('write it down');

@@ -1,13 +1,13 @@
 // What a call would do, as its tool says: a difference, line by line, for an edit; a text for anything else.
+//
+// It comes with the page, and is not loaded when it is needed: what appeared later would push the buttons below it from
+// under a person's finger, who could have pressed them without having seen it.
 
-import { lazy, Suspense } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { CallDetails as Details } from 'fermata-chat';
 import { isRecord } from '../../tools/tool';
 import { Name } from '../ToolValue';
-
-/** Loaded only where an edit is shown. */
-const Difference = lazy(() => import('./Difference'));
+import { Difference } from './Difference';
 
 /** The details; `data` comes from the server, and something else is shown as nothing. */
 export function CallDetails({ data }: { data: unknown }) {
@@ -22,11 +22,7 @@ export function CallDetails({ data }: { data: unknown }) {
           <Name text={text} />
         </span>
       </figcaption>
-      {kind === 'edit' && (
-        <Suspense>
-          <Difference before={before} after={after} />
-        </Suspense>
-      )}
+      {kind === 'edit' && <Difference before={before} after={after} />}
     </figure>
   );
 }

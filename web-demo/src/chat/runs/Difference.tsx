@@ -10,7 +10,7 @@ const PATIENCE = 200;
 /** The lines of a text, of which the last one need not have an end. */
 const linesOf = (text: string) => (text === '' ? [] : text.replace(/\n$/, '').split('\n'));
 
-export default function Difference({ before, after }: { before: string; after: string }) {
+export function Difference({ before, after }: { before: string; after: string }) {
   const { t } = useTranslation('runs');
   const changes = diffLines(before, after, { timeout: PATIENCE }) ?? [
     { value: before, removed: true, added: false },
