@@ -11,7 +11,10 @@ use std::{
 use anyhow::{Context, bail};
 use nix::{
     sched::{CpuSet, sched_getaffinity, sched_setaffinity},
-    sys::resource::{Resource, getrlimit, setrlimit},
+    sys::{
+        resource::{Resource, getrlimit, setrlimit},
+        signal::{Signal, kill},
+    },
     unistd::Pid,
 };
 
@@ -117,8 +120,10 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It fails if the process has ended by itself.
-        let _ = self.child.kill();
+        // The server ends by itself then, so that one that counts what it runs writes it down. It fails if the process has ended already.
+        if let Ok(id) = i32::try_from(self.child.id()) {
+            let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
+        }
         let _ = self.child.wait();
     }
 }
