@@ -19,8 +19,9 @@ COPY web-demo web-demo
 RUN npm run build -w fermata-web-demo
 
 FROM rust:1.94-slim-bookworm AS build
-# The allocator is built from C.
-RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
+# The allocator is built from C. The others are for bench/build-release.
+RUN apt-get update && apt-get install -y --no-install-recommends make bolt-19 libbolt-19-dev && rm -rf /var/lib/apt/lists/* \
+    && rustup component add llvm-tools
 WORKDIR /src
 COPY . .
 # The binary carries it, so it must be there first.
@@ -28,8 +29,7 @@ COPY --from=demo /src/web-demo/dist web-demo/dist
 # Both folders are kept between builds, so that only what changed is built again.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,target=/src/target,sharing=locked \
-    cargo build --release --locked -p fermata-server --bin fermata \
-    && cp target/release/fermata /fermata \
+    bench/build-release /fermata \
     && mkdir /data
 
 FROM debian:bookworm-slim

@@ -148,23 +148,25 @@ soak: require-cargo tested-bin
 	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600 FUZZ_PROFILE=--release
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent --if-present soak
 
+# FERMATA_BIN names another binary to measure, such as the result of bench/build-release.
+bench: export FERMATA_BIN ?= $(TARGET_DIR)/release/fermata
 bench: require-cargo demo e2e/node_modules/.for-tests node_modules/.for-tests
 	cargo bench --locked -p fermata-hot-paths
 	cargo build --release --locked -p fermata-server
 	cargo build --release --locked -p fermata-bench
-	e2e/with-services sh -c '$(TARGET_DIR)/release/fermata-bench --server $(TARGET_DIR)/release/fermata $(if $(shell command -v nginx),--peers) $${FERMATA_TEST_POSTGRES_URL:+--postgres "$$FERMATA_TEST_POSTGRES_URL"}'
-	cd e2e && FERMATA_BIN=$(TARGET_DIR)/release/fermata npm run --silent bench
-	cd web-demo && FERMATA_BIN=$(TARGET_DIR)/release/fermata ./with-chromium npm run --silent bench
+	e2e/with-services sh -c '$(TARGET_DIR)/release/fermata-bench --server $$FERMATA_BIN $(if $(shell command -v nginx),--peers) $${FERMATA_TEST_POSTGRES_URL:+--postgres "$$FERMATA_TEST_POSTGRES_URL"}'
+	cd e2e && npm run --silent bench
+	cd web-demo && ./with-chromium npm run --silent bench
 
 # A release of this platform: an archive with the binary, its licences and an example of its settings, and a checksum.
 archive: HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 archive: VERSION = $(shell cargo pkgid -p fermata-server | sed 's/.*[@\#]//')
 archive: NAME = fermata-$(VERSION)-$(HOST)
 archive: require-cargo demo
-	cargo build --release --locked -p fermata-server
 	rm -rf $(TARGET_DIR)/archive
 	mkdir -p $(TARGET_DIR)/archive/$(NAME)/docs
-	cp $(TARGET_DIR)/release/fermata README.md CHANGELOG.md LICENSE-* fermata.example.toml $(TARGET_DIR)/archive/$(NAME)
+	bench/build-release $(TARGET_DIR)/archive/$(NAME)/fermata
+	cp README.md CHANGELOG.md LICENSE-* fermata.example.toml $(TARGET_DIR)/archive/$(NAME)
 	cp docs/fermata.schema.json $(TARGET_DIR)/archive/$(NAME)/docs
 	cd $(TARGET_DIR)/archive && tar -czf $(NAME).tar.gz $(NAME) && rm -r $(NAME)
 	cd $(TARGET_DIR)/archive && { sha256sum $(NAME).tar.gz 2>/dev/null || shasum -a 256 $(NAME).tar.gz; } > $(NAME).tar.gz.sha256
