@@ -45,23 +45,36 @@ impl Demo {
     pub fn built() -> Self {
         let mut files = Vec::new();
         for name in Built::iter() {
-            match Built::get(&name).map(|file| file.data) {
-                Some(Cow::Borrowed(bytes)) => files.push((name.to_string(), Bytes::from_static(bytes))),
-                Some(Cow::Owned(bytes)) => files.push((name.to_string(), bytes.into())),
-                None => {}
-            }
+            let Some(file) = Built::get(&name) else { continue };
+            let bytes = match file.data {
+                Cow::Borrowed(bytes) => Bytes::from_static(bytes),
+                Cow::Owned(bytes) => bytes.into(),
+            };
+            // The hash was made when the file was embedded, so nothing of the file has to be read into memory before somebody asks for it.
+            let [a, b, c, d, e, f, g, h, ..] = file.metadata.sha256_hash();
+            let hash = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+            files.push((name.to_string(), File::new(&name, bytes, hash)));
         }
-        Self::of(files)
+        Self::with(files)
     }
 
     /// Creates a demo of these files, given by their paths in its folder. The path of `index.html` is `/`, and that of another page in the
     /// folder is its name without `.html`. Hidden files are left out.
     pub fn of(files: impl IntoIterator<Item = (String, Bytes)>) -> Self {
+        Self::with(files.into_iter().map(|(name, bytes)| {
+            let mut hasher = DefaultHasher::new();
+            bytes.hash(&mut hasher);
+            let file = File::new(&name, bytes, hasher.finish());
+            (name, file)
+        }))
+    }
+
+    fn with(files: impl IntoIterator<Item = (String, File)>) -> Self {
         let mut visible = BTreeMap::new();
-        for (name, bytes) in files {
+        for (name, file) in files {
             let is_hidden = name.split('/').any(|part| part.starts_with('.'));
             if !is_hidden {
-                visible.insert(path(&name), File::new(&name, bytes));
+                visible.insert(path(&name), file);
             }
         }
         Self(Arc::new(visible))
@@ -90,10 +103,8 @@ fn path(name: &str) -> String {
 // === impl File ===
 
 impl File {
-    fn new(name: &str, bytes: Bytes) -> Self {
-        let mut hasher = DefaultHasher::new();
-        bytes.hash(&mut hasher);
-        let etag = format!("W/\"{:016x}\"", hasher.finish());
+    fn new(name: &str, bytes: Bytes, hash: u64) -> Self {
+        let etag = format!("W/\"{hash:016x}\"");
         Self {
             content_type: content_type(name),
             etag: HeaderValue::try_from(etag).unwrap_or(HeaderValue::from_static("W/\"0\"")),
