@@ -120,8 +120,11 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The server ends by itself then, so that one that counts what it runs writes it down. It fails if the process has ended already.
-        if let Ok(id) = i32::try_from(self.child.id()) {
+        // The server ends by itself then, so that one that counts what it runs writes it down. The number of a process that has ended may
+        // be another's by now.
+        if self.is_alive()
+            && let Ok(id) = i32::try_from(self.child.id())
+        {
             let _ = kill(Pid::from_raw(id), Signal::SIGTERM);
         }
         let _ = self.child.wait();
