@@ -6,7 +6,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use fermata_protocol::{
-    Answer, AnswerTarget, ChatBody, ChatId, ClientOptions, EventId, Profile, RunId, Summary, ToolCallId,
+    Answer, AnswerTarget, ChatBody, ChatId, EventId, Profile, RunId, Summary, ToolCallId,
 };
 use fermata_tools::{Owner, Receipt};
 use jiff::Timestamp;
@@ -83,15 +83,6 @@ pub struct Submission {
     /// The failed call that is made again; the post has no messages then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<ToolCallId>,
-}
-
-// === impl Submission ===
-
-impl Submission {
-    /// Returns whether the client knows Fermata: its post has a `fermata` object that says something.
-    pub(crate) fn knows_fermata(&self) -> bool {
-        self.body.fermata != ClientOptions::default()
-    }
 }
 
 /// Answers to pending calls, of which all are accepted or none.

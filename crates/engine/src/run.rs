@@ -63,7 +63,7 @@ use validation::ValidAnswers;
 pub(crate) use validation::{Rejected, Validation};
 
 use crate::{
-    Ids, Limits, Rules,
+    Hold, Ids, Limits, Rules,
     assistants::{Assistant, ModelChoice},
     context::Window,
     memories::Recollection,
@@ -150,7 +150,7 @@ pub(crate) struct RunState {
     /// Only the major version is saved: the run depends on no more, and earlier versions read no more.
     #[serde(serialize_with = "major_version")]
     pub profile: Profile,
-    pub hold: Duration,
+    pub hold: RunHold,
     pub phase: Phase,
     /// The number of steps.
     pub step: u32,
@@ -223,12 +223,22 @@ pub(crate) struct Checkpoint {
     pub open: bool,
 }
 
+/// How long a run that waits keeps its readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunHold {
+    /// This long.
+    For(Duration),
+    /// For [`Hold::TRIAL`]: a stock page reads, and nobody knows yet how it answers. An answer in that time shows it.
+    Trial,
+}
+
 /// The request for a new run.
 pub(crate) struct RunRequest {
     pub id: RunId,
     pub message: MessageId,
     pub profile: Profile,
-    pub hold: Duration,
+    pub hold: RunHold,
     pub show: BTreeSet<Show>,
     pub settings: RunSettings,
 }
@@ -275,6 +285,19 @@ struct Deciding<'a> {
     /// The address that the event comes from, if it is known.
     address: Option<IpAddr>,
     effects: Effects,
+}
+
+// === impl RunHold ===
+
+impl RunHold {
+    pub const ZERO: Self = Self::For(Duration::ZERO);
+
+    pub fn duration(self) -> Duration {
+        match self {
+            Self::For(hold) => hold,
+            Self::Trial => Hold::TRIAL,
+        }
+    }
 }
 
 // === impl RunSettings ===

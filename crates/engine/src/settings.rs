@@ -46,7 +46,8 @@ pub struct Settings {
 /// The time for which a run whose calls all wait keeps its readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
-    /// [`Hold::AUTO`], but not for owners whose clients have shown that they answer by posting the chat again after the stream has ended.
+    /// [`Hold::AUTO`] for clients that know Fermata, and for curl. Stock pages are held for [`Hold::TRIAL`] until one of their owner's has shown
+    /// how it answers, and then for [`Hold::AUTO`] or not at all.
     #[default]
     Auto,
     /// This time.
@@ -117,8 +118,10 @@ pub struct Limits {
 // === impl Hold ===
 
 impl Hold {
-    /// The time that [`Hold::Auto`] begins with.
+    /// How long [`Hold::Auto`] holds the streams of clients that follow the same stream after an answer.
     pub const AUTO: Duration = Duration::from_secs(5 * 60);
+    /// How long [`Hold::Auto`] holds the streams of stock pages until one has shown how it answers.
+    pub const TRIAL: Duration = Duration::from_secs(15);
 }
 
 // === impl Settings ===

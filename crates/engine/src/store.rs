@@ -18,7 +18,7 @@ pub mod memory;
 pub mod page;
 mod record;
 
-pub use change::Change;
+pub use change::{AnswerRoute, Change};
 pub use chat_store::ChatStore;
 pub use error::StoreError;
 pub use lock_store::LockStore;

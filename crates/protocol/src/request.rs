@@ -64,6 +64,9 @@ pub struct ChatBody {
     pub tool_choice: Option<ToolChoice>,
     /// Fermata's own object.
     pub fermata: ClientOptions,
+    /// `true` if the post has a `trigger` and no `fermata` object, as the AI SDK's own transports send it. curl lines have no trigger.
+    #[serde(default)]
+    pub is_stock: bool,
 }
 
 /// A message as posted: curl leaves out the id and may write `content` instead of `parts`.

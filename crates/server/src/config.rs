@@ -325,8 +325,8 @@ settings! {
         hosts: List<HostName> = "", "FERMATA_HOSTS";
     }
     "Calls and approval" {
-        /// The time for which a stream stays open while its calls wait, if the request does not say. auto: five minutes, or no
-        /// time for a page that has shown that it answers by posting the chat again.
+        /// How long a stream stays open while its calls wait, if the request does not say. auto: five minutes, but 15 seconds for
+        /// stock pages until one of their owner's has shown how it answers.
         hold: Hold = "auto", "FERMATA_HOLD",
             over "the stream ends cleanly, and the call waits on";
         /// The time after which a call that waits for somebody expires.

@@ -7,9 +7,9 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_engine::store::{
-    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined, LockStore,
-    Membership, MessageOutline, OwnerUsage, Renewed, STORED_FILE, StoreError, SummaryRecord, Version,
-    WantedUsage, page::Cursor,
+    AnswerRoute, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined,
+    LockStore, Membership, MessageOutline, OwnerUsage, Renewed, STORED_FILE, StoreError, SummaryRecord,
+    Version, WantedUsage, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -279,10 +279,8 @@ impl ChatStore for SqlStore {
         Ok(self.backend.look_up(usage).await?.unwrap_or_default())
     }
 
-    async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError> {
-        self.backend
-            .look_up(|mut db| async move { owners::answers_by_post(&mut db.get(), owner).await })
-            .await
+    async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError> {
+        self.backend.look_up(|mut db| async move { owners::answer_route(&mut db.get(), owner).await }).await
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

@@ -174,9 +174,8 @@ export const postingAgain = {
         return {
           cell: 'when the hold is over',
           note:
-            'A client sends nothing while the stream is open, and it is held for five minutes unless you ' +
-            'ask for less. A page that only posts again says `hold: "0s"`; any other answers by ' +
-            `${BY_REQUEST}.`,
+            'A client sends nothing while the stream is open. A page that only posts again says `hold: "0s"`; ' +
+            `any other answers by ${BY_REQUEST}.`,
         };
       },
     },

@@ -10,10 +10,10 @@ use super::{ActiveRun, Happening, ParkedGauge, performing::context};
 use crate::{
     AnswerError, Following, Reader, Submission, SubmitError,
     answer_batch::AnswerBatch,
-    run::{AnswerSource, Context, Event, Rejected, Validation, claims_settled_call, client_view},
+    run::{AnswerSource, Context, Event, Rejected, RunHold, Validation, claims_settled_call, client_view},
     run_log::Start,
     services::Patience,
-    store::Change,
+    store::{AnswerRoute, Change},
 };
 
 impl ActiveRun {
@@ -138,16 +138,17 @@ impl ActiveRun {
         if answers.is_empty() && (has_all || !claims_settled_call(&self.run.snapshot(), &view)) {
             return Err(SubmitError::nothing_new());
         }
-        if !answers.is_empty() && self.run.is_detached() && !self.run.state.hold.is_zero() {
-            if self.services.holds.learn(submission) {
-                self.unsaved.push(Change::AnsweredByPost { owner: submission.owner.clone() });
+        if !answers.is_empty() && self.run.is_detached() && self.run.state.hold != RunHold::ZERO {
+            if self.services.holds.learn_from_repost(submission) {
+                let (owner, route) = (submission.owner.clone(), AnswerRoute::Repost);
+                self.unsaved.push(Change::Answered { owner, route });
             }
             tracing::info!(
                 chat = %self.record.chat,
                 run = %self.run.id,
-                held = ?self.run.state.hold,
-                "the answer came by a second POST /api/chat after the stream had been held for nothing; with hold = auto, later posts of this \
-                 owner without a fermata object are not held; other clients that answer so should send fermata.hold \"0s\""
+                held = ?self.run.state.hold.duration(),
+                "a page answered by a second POST /api/chat after its stream had been held in vain; with hold = auto, streams of this owner's \
+                 stock pages are not held from now on; clients that answer so and send a fermata object should set fermata.hold to \"0s\""
             );
         }
         self.unsaved.extend(self.record.put_show(&submission.body.fermata.show));

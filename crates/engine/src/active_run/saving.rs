@@ -64,6 +64,15 @@ impl ActiveRun {
                 self.ownership = Ownership::Claimed(self.services.open_runs.enter(&self.record.owner));
             }
         }
+        if let Some(route) = commit.answer_route {
+            self.services.holds.remember(&self.record.owner, route);
+            tracing::info!(
+                chat = %self.record.chat,
+                run = %self.run.id,
+                "a stock page answered by POST /chat/tool-result while its stream was open; with hold = auto, streams of this owner's stock \
+                 pages are held for five minutes from now on"
+            );
+        }
         for index in &commit.calls {
             self.spans.record(&self.run.calls[*index]);
         }
@@ -120,6 +129,9 @@ impl ActiveRun {
                 by: self.record.owner.clone(),
                 fingerprint,
             });
+        }
+        if let Some(route) = commit.answer_route {
+            changes.push(Change::Answered { owner: self.record.owner.clone(), route });
         }
         for event in &commit.audit {
             changes.push(Change::Audit {

@@ -1,13 +1,14 @@
 //! The activity of a run: it works, it waits, or it waits without readers.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use fermata_protocol::{Profile, Show};
 use fermata_tools::{Call, CallState};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Checkpoint, Context, Deciding, Phase, Run, later};
+use super::{Checkpoint, Context, Deciding, Phase, Run, RunHold, later};
+use crate::{Hold, store::AnswerRoute};
 
 /// The activity of a run, computed after each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,7 +87,7 @@ impl Run {
     /// Returns the time at which the readers are detached if nobody answers; `None` while something is at work.
     pub fn hold_ends(&self) -> Option<Timestamp> {
         match self.state.activity {
-            Activity::Waiting { since } => Some(later(since, self.state.hold)),
+            Activity::Waiting { since } => Some(later(since, self.state.hold.duration())),
             Activity::Working | Activity::Detached { .. } => None,
         }
     }
@@ -95,7 +96,7 @@ impl Run {
     pub(super) fn on_followed(
         &mut self,
         profile: Profile,
-        hold: Duration,
+        hold: RunHold,
         show: BTreeSet<Show>,
         context: &Context<'_>,
     ) {
@@ -133,6 +134,14 @@ impl Deciding<'_> {
             self.run.state.activity = Activity::Working;
         } else if self.run.state.activity == Activity::Working {
             self.run.state.activity = Activity::Waiting { since: self.context.now };
+        }
+    }
+
+    /// Ends the trial of a page that has answered without posting the chat again: it reads on, so it needs its stream.
+    pub(super) fn end_trial(&mut self) {
+        if self.run.state.hold == RunHold::Trial && !self.run.is_detached() {
+            self.run.state.hold = RunHold::For(Hold::AUTO);
+            self.effects.commit.answer_route = Some(AnswerRoute::ToolResult);
         }
     }
 

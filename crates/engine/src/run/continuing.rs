@@ -3,15 +3,15 @@
 //! The words are a message of their own, so what follows is a new message. The run that makes it takes over the calls of the earlier run, its
 //! plan, its tools and its counters. The outcomes of these calls belong to the earlier message, which nobody reads as a stream any more.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, MessageId, Profile, RunId, Show, UiChunk};
 use fermata_tools::{Call, RunBy};
 use jiff::Timestamp;
 
 use super::{
-    Activity, AnswerSource, Deciding, EarlierMessage, Ending, Next, Phase, Run, RunRequest, RunSettings,
-    RunState, ValidAnswers,
+    Activity, AnswerSource, Deciding, EarlierMessage, Ending, Next, Phase, Run, RunHold, RunRequest,
+    RunSettings, RunState, ValidAnswers,
 };
 use crate::position::Position;
 
@@ -20,7 +20,7 @@ pub(crate) struct Continuation {
     pub id: RunId,
     pub message: MessageId,
     pub profile: Profile,
-    pub hold: Duration,
+    pub hold: RunHold,
     pub show: BTreeSet<Show>,
     pub now: Timestamp,
     /// `true` if the user has approved the calls that wait.

@@ -7,7 +7,7 @@ use fermata_tools::{AuditEvent, Check, ElicitationReply, Grant, ResourceKey};
 
 use super::Ending;
 
-use crate::position::Position;
+use crate::{position::Position, store::AnswerRoute};
 
 /// The effects of an event. They are performed in the order of the fields, here and within each group. So everything that a reader has
 /// seen is saved if it had to be, and a browser that is fast finds the call pending.
@@ -53,6 +53,8 @@ pub(crate) struct Commit {
     pub audit: Vec<AuditEvent>,
     /// What happens to calls of the earlier message that the run goes on from. No reader of the run's own message is shown this.
     pub earlier: Vec<UiChunk>,
+    /// How the page that reads has shown that it answers.
+    pub answer_route: Option<AnswerRoute>,
     /// `true` if the commit saves work that would otherwise be repeated after a crash.
     pub is_progress: bool,
 }
@@ -104,13 +106,14 @@ impl Effects {
         self.before.lock_requests.extend(before.lock_requests);
         self.before.slot_requests.extend(before.slot_requests);
 
-        let Commit { run, calls, decisions, grants, audit, earlier, is_progress } = commit;
+        let Commit { run, calls, decisions, grants, audit, earlier, answer_route, is_progress } = commit;
         self.commit.run |= run;
         self.commit.calls.extend(calls);
         self.commit.decisions.extend(decisions);
         self.commit.grants.extend(grants);
         self.commit.audit.extend(audit);
         self.commit.earlier.extend(earlier);
+        self.commit.answer_route = answer_route.or(self.commit.answer_route);
         self.commit.is_progress |= is_progress;
 
         let AfterCommit { release, cancel, park, ask, execute, publish, replies, may_retry, elicited, next } =
@@ -135,12 +138,13 @@ impl Effects {
 impl Commit {
     /// Returns whether nothing is saved.
     pub fn is_empty(&self) -> bool {
-        let Self { run, calls, decisions, grants, audit, earlier, is_progress: _ } = self;
+        let Self { run, calls, decisions, grants, audit, earlier, answer_route, is_progress: _ } = self;
         !run && calls.is_empty()
             && decisions.is_empty()
             && grants.is_empty()
             && audit.is_empty()
             && earlier.is_empty()
+            && answer_route.is_none()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Everything that can happen to a run, and [`Run::apply`], the only way to change one.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk};
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
 use serde_json::Value;
 
 use super::{
-    AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Phase, Run, RunState, ValidAnswers,
+    AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Phase, Run, RunHold, RunState,
+    ValidAnswers,
 };
 use crate::{
     memories::Recollection,
@@ -74,7 +75,7 @@ pub(crate) enum Event {
     /// The readers have been held as long as they may.
     HoldEnded,
     /// A client continues to read with a version, a hold and wishes of its own.
-    Followed { profile: Profile, hold: Duration, show: BTreeSet<Show> },
+    Followed { profile: Profile, hold: RunHold, show: BTreeSet<Show> },
     /// The user has continued the conversation without the run. These outputs came with the new message.
     Superseded(Vec<Answer>),
     /// The run has to end.
@@ -166,7 +167,12 @@ impl Deciding<'_> {
             Event::InputEdited { index, is_edited } => self.on_input_edited(index, is_edited),
             Event::EditingTimedOut => self.on_editing_timed_out(),
             Event::Settled(call, outcome) => self.on_settled(&call, outcome),
-            Event::Answered(answers, source) => self.on_answers(answers, source),
+            Event::Answered(answers, source) => {
+                if source == AnswerSource::SeparateRequest {
+                    self.end_trial();
+                }
+                self.on_answers(answers, source);
+            }
             Event::ApprovalsDenied(denied) => {
                 for (index, policy_decision) in denied {
                     self.settle_as_denied(index, policy_decision);

@@ -87,7 +87,7 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
         id: RunId::new("r"),
         message: MessageId::new("m"),
         profile: Profile::V6,
-        hold: Duration::from_secs(60),
+        hold: RunHold::For(Duration::from_secs(60)),
         show: BTreeSet::new(),
         settings: RunSettings {
             started: Timestamp::UNIX_EPOCH,

@@ -1,70 +1,76 @@
-//! The time for which a run holds its readers.
+//! How long a run keeps its readers while it waits.
 //!
-//! A stock page that answers by posting its chat again posts only when the stream has ended, so a hold makes it wait for nothing. With
-//! [`Hold::Auto`] this happens once per owner: the first answer that came so after a whole hold is remembered, here and in the store, and
-//! later posts of the owner that do not know Fermata are not held.
-
-use std::time::Duration;
+//! Stock pages of the AI SDK send the same posts, but answer in two ways. Some post the chat again, and only once the stream has ended, so a
+//! hold delays their answers. Others answer by `POST /chat/tool-result` and read on. With [`Hold::Auto`] the streams of an owner's stock pages
+//! are held briefly until one page has shown which way it answers; that is remembered here and in the store.
 
 use dashmap::DashMap;
 use fermata_tools::Owner;
 
 use crate::{
     Hold, Submission,
-    store::{ChatStore, StoreError},
+    run::RunHold,
+    store::{AnswerRoute, ChatStore, StoreError},
 };
 
 /// The limit on the owners that are remembered here; the store has all of them.
 const OWNERS_LIMIT: usize = 10_000;
 
-/// The owners whose clients answer by posting the chat again, as far as this process has asked the store.
+/// The holds of runs, and how the stock pages of owners answer, as far as this process has asked the store.
 pub(crate) struct Holds {
     hold: Hold,
-    answers_by_post: DashMap<Owner, bool>,
+    routes: DashMap<Owner, Option<AnswerRoute>>,
 }
 
 impl Holds {
     pub fn new(hold: Hold) -> Self {
-        Self { hold, answers_by_post: DashMap::new() }
+        Self { hold, routes: DashMap::new() }
     }
 
     /// Returns the hold of the run that a post starts or continues.
     ///
     /// # Errors
     /// Returns the error of the store.
-    pub async fn of(&self, submission: &Submission, store: &dyn ChatStore) -> Result<Duration, StoreError> {
+    pub async fn of(&self, submission: &Submission, store: &dyn ChatStore) -> Result<RunHold, StoreError> {
         match (submission.hold, self.hold) {
-            (Some(hold), _) | (None, Hold::For(hold)) => Ok(hold),
-            (None, Hold::Auto) if submission.knows_fermata() => Ok(Hold::AUTO),
-            (None, Hold::Auto) => {
-                let owner = &submission.owner;
-                let known = self.answers_by_post.get(owner).map(|known| *known);
-                let answers_by_post = match known {
-                    Some(known) => known,
-                    None => {
-                        let saved = store.answers_by_post(owner).await?;
-                        self.remember(owner, saved);
-                        saved
-                    }
-                };
-                Ok(if answers_by_post { Duration::ZERO } else { Hold::AUTO })
-            }
+            (Some(hold), _) | (None, Hold::For(hold)) => Ok(RunHold::For(hold)),
+            (None, Hold::Auto) if !submission.body.is_stock => Ok(RunHold::For(Hold::AUTO)),
+            (None, Hold::Auto) => Ok(match self.route(&submission.owner, store).await? {
+                None => RunHold::Trial,
+                Some(AnswerRoute::ToolResult) => RunHold::For(Hold::AUTO),
+                Some(AnswerRoute::Repost) => RunHold::ZERO,
+            }),
         }
     }
 
-    /// Notes that a post has answered a call after the readers were held for nothing. Returns whether that is to be saved.
-    pub fn learn(&self, submission: &Submission) -> bool {
-        let learns = self.hold == Hold::Auto && submission.hold.is_none() && !submission.knows_fermata();
+    async fn route(&self, owner: &Owner, store: &dyn ChatStore) -> Result<Option<AnswerRoute>, StoreError> {
+        let known = self.routes.get(owner).map(|known| *known);
+        if let Some(route) = known {
+            return Ok(route);
+        }
+        let saved = store.answer_route(owner).await?;
+        self.insert(owner, saved);
+        Ok(saved)
+    }
+
+    /// Notes that a post has answered a call after its readers were held in vain. Returns whether that is to be saved.
+    pub fn learn_from_repost(&self, submission: &Submission) -> bool {
+        let learns = self.hold == Hold::Auto && submission.hold.is_none() && submission.body.is_stock;
         if learns {
-            self.remember(&submission.owner, true);
+            self.remember(&submission.owner, AnswerRoute::Repost);
         }
         learns
     }
 
-    fn remember(&self, owner: &Owner, answers_by_post: bool) {
-        if self.answers_by_post.len() >= OWNERS_LIMIT {
-            self.answers_by_post.clear();
+    /// Notes how a stock page of the owner answers.
+    pub fn remember(&self, owner: &Owner, route: AnswerRoute) {
+        self.insert(owner, Some(route));
+    }
+
+    fn insert(&self, owner: &Owner, route: Option<AnswerRoute>) {
+        if self.routes.len() >= OWNERS_LIMIT {
+            self.routes.clear();
         }
-        self.answers_by_post.insert(owner.clone(), answers_by_post);
+        self.routes.insert(owner.clone(), route);
     }
 }

@@ -171,10 +171,12 @@ pub enum Change {
         /// The number of memories that the owner may have.
         most: usize,
     },
-    /// The owner's client has answered by posting the chat again, after it had waited for the end of a stream that was held for it.
-    AnsweredByPost {
+    /// A stock page of the owner has shown how it answers.
+    Answered {
         /// The owner of the chat.
         owner: Owner,
+        /// The way in which the page answers.
+        route: AnswerRoute,
     },
     /// The run is over: its state may be deleted, and its log is deleted by [`ChatStore::forget_logs`](super::ChatStore::forget_logs).
     CloseRun {
@@ -183,6 +185,15 @@ pub enum Change {
         /// The outcome of the run, for the operator.
         outcome: &'static str,
     },
+}
+
+/// A way in which a stock page answers calls that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerRoute {
+    /// By `POST /chat/tool-result`; the page goes on reading the same stream.
+    ToolResult,
+    /// By posting the chat again once the stream has ended.
+    Repost,
 }
 
 // === impl Change ===
@@ -215,7 +226,7 @@ impl Change {
             | Self::PutCall { .. }
             | Self::Audit { .. }
             | Self::ChangeMemories { .. }
-            | Self::AnsweredByPost { .. } => false,
+            | Self::Answered { .. } => false,
         }
     }
 }

@@ -11,8 +11,8 @@ use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 
 use super::{
-    Change, ChatOwner, ChatPage, ChatRecord, Files, InstanceId, MessageOutline, OwnerUsage, StoreError,
-    SummaryRecord, Version, WantedUsage,
+    AnswerRoute, Change, ChatOwner, ChatPage, ChatRecord, Files, InstanceId, MessageOutline, OwnerUsage,
+    StoreError, SummaryRecord, Version, WantedUsage,
 };
 
 /// The store of chats and everything that belongs to them.
@@ -106,8 +106,8 @@ pub trait ChatStore: Send + Sync {
         wanted: WantedUsage,
     ) -> Result<OwnerUsage, StoreError>;
 
-    /// Returns whether the owner's client has ever answered by posting the chat again ([`Change::AnsweredByPost`]).
-    async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError>;
+    /// Returns how the owner's stock pages answer, by the last of them that has shown it ([`Change::Answered`]).
+    async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError>;
 
     /// Deletes chats without an open run that have not changed since `before`, at most `limit`. Returns the number of chats deleted.
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;

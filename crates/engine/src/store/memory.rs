@@ -3,7 +3,7 @@
 //! Invariant: a commit works on a copy of the chat and puts it back as a whole, so a commit with a change that does not fit changes nothing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -14,9 +14,9 @@ use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
 use super::{
-    Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined, LockStore,
-    Membership, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version, WantedUsage,
-    json_bytes,
+    AnswerRoute, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined,
+    LockStore, Membership, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version,
+    WantedUsage, json_bytes,
     page::{self, Cursor},
 };
 use chat::{StoredChat, StoredRun};
@@ -39,7 +39,7 @@ struct Contents {
     alive: BTreeSet<InstanceId>,
     locks: HashMap<ResourceKey, InstanceId>,
     audit: Vec<AuditRecord>,
-    answering_by_post: HashSet<Owner>,
+    answer_routes: HashMap<Owner, AnswerRoute>,
     memories: HashMap<Owner, StoredMemories>,
     mark: Option<ClockMark>,
     /// The number of times that the store was replaced.
@@ -198,7 +198,7 @@ impl ChatStore for MemoryStore {
         if changes.is_empty() {
             return Ok(());
         }
-        let Contents { chats, audit, answering_by_post, memories, .. } = &mut *self.lock();
+        let Contents { chats, audit, answer_routes, memories, .. } = &mut *self.lock();
         if chats.get(chat).is_some_and(|chat| chat.version == to) {
             return Ok(());
         }
@@ -218,8 +218,8 @@ impl ChatStore for MemoryStore {
                     event: AuditEvent::clone(event),
                 });
             }
-            if let Change::AnsweredByPost { owner } = change {
-                answering.push(owner.clone());
+            if let Change::Answered { owner, route } = change {
+                answering.push((owner.clone(), *route));
             }
             if let Change::ChangeMemories { owner, changes, most } = change {
                 remembered.push((owner.clone(), changes.clone(), *most));
@@ -234,7 +234,7 @@ impl ChatStore for MemoryStore {
             chats.insert(chat.clone(), changed);
         }
         audit.extend(decisions);
-        answering_by_post.extend(answering);
+        answer_routes.extend(answering);
         for (owner, changes, most) in remembered {
             memories.entry(owner.clone()).or_default().change(&owner, at, changes, most, chats);
         }
@@ -299,8 +299,8 @@ impl ChatStore for MemoryStore {
         Ok(owned.collect())
     }
 
-    async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError> {
-        Ok(self.lock().answering_by_post.contains(owner))
+    async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError> {
+        Ok(self.lock().answer_routes.get(owner).copied())
     }
 
     async fn usage(

@@ -14,9 +14,9 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined, LockStore,
-        Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version,
-        WantedUsage,
+        AnswerRoute, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId,
+        Joined, LockStore, Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError,
+        SummaryRecord, Version, WantedUsage,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
@@ -270,9 +270,9 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.orphans(limit).await
     }
-    async fn answers_by_post(&self, owner: &Owner) -> Result<bool, StoreError> {
+    async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError> {
         self.before_read().await?;
-        self.store.answers_by_post(owner).await
+        self.store.answer_route(owner).await
     }
     async fn usage(
         &self,

@@ -244,6 +244,7 @@ impl ChatBody {
     /// A sentence that names the field and what it should be.
     pub fn parse(body: Value) -> Result<Self, RequestError> {
         let posted: ChatRequest = read(body, "The body")?;
+        let is_stock = posted.trigger.is_some() && posted.fermata.is_none();
         let trigger = match posted.trigger {
             Some(TriggerRequest::SubmitMessage) | None => Trigger::Submit,
             Some(TriggerRequest::RegenerateMessage) => Trigger::Regenerate,
@@ -283,6 +284,7 @@ impl ChatBody {
                 plan: fermata.plan,
                 show: fermata.show.unwrap_or_default(),
             },
+            is_stock,
         })
     }
 }

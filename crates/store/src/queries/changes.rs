@@ -169,7 +169,7 @@ async fn apply(
         Change::ChangeMemories { owner, changes, most } => {
             memories::change(transaction, owner, at, changes.clone(), *most).await.map(|_| ())
         }
-        Change::AnsweredByPost { owner } => owners::note_answer_by_post(transaction, owner, at).await,
+        Change::Answered { owner, route } => owners::note_answer_route(transaction, owner, *route, at).await,
         Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,
     }
 }

@@ -1,6 +1,6 @@
 //! Counts the chats, bytes and runs of one owner, and keeps what is known of the owner's client.
 
-use fermata_engine::store::{InstanceId, OwnerUsage, WantedUsage};
+use fermata_engine::store::{AnswerRoute, InstanceId, OwnerUsage, WantedUsage};
 use fermata_tools::Owner;
 use jiff::Timestamp;
 
@@ -77,32 +77,42 @@ pub async fn count_bytes(transaction: &mut Connection<'_>, owner: &Owner) -> Res
     Ok(())
 }
 
-/// Notes that the owner's client answers by posting the chat again.
-pub async fn note_answer_by_post(
+/// Notes how a stock page of the owner has answered.
+pub async fn note_answer_route(
     transaction: &mut Connection<'_>,
     owner: &Owner,
+    route: AnswerRoute,
     at: Timestamp,
 ) -> Result<(), Fault> {
-    transaction
-        .query(
+    let note = match route {
+        AnswerRoute::Repost => {
             "insert into owners (owner, answered_by_post_at) values ($1, $2)
-             on conflict (owner) do update set answered_by_post_at = excluded.answered_by_post_at",
-        )
-        .bind(text(owner.as_str()))
-        .bind(at.as_microsecond())
-        .execute()
-        .await?;
+             on conflict (owner) do update set answered_by_post_at = excluded.answered_by_post_at"
+        }
+        AnswerRoute::ToolResult => {
+            "insert into owners (owner, answered_by_result_at) values ($1, $2)
+             on conflict (owner) do update set answered_by_result_at = excluded.answered_by_result_at"
+        }
+    };
+    transaction.query(note).bind(text(owner.as_str())).bind(at.as_microsecond()).execute().await?;
     Ok(())
 }
 
-/// Returns whether the owner's client has answered by posting the chat again.
-pub async fn answers_by_post(connection: &mut Connection<'_>, owner: &Owner) -> Result<bool, Fault> {
-    let (found,): (i64,) = connection
-        .query("select count(*) from owners where owner = $1 and answered_by_post_at is not null")
+/// Returns how the owner's stock pages answer: as the last one did that has shown it.
+pub async fn answer_route(
+    connection: &mut Connection<'_>,
+    owner: &Owner,
+) -> Result<Option<AnswerRoute>, Fault> {
+    let found: Option<(Option<i64>, Option<i64>)> = connection
+        .query("select answered_by_post_at, answered_by_result_at from owners where owner = $1")
         .bind(text(owner.as_str()))
-        .fetch_one()
+        .fetch_optional()
         .await?;
-    Ok(found > 0)
+    let Some((post, result)) = found else { return Ok(None) };
+    if post.is_none() && result.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(if result > post { AnswerRoute::ToolResult } else { AnswerRoute::Repost }))
 }
 
 /// Forgets what is known of the owner's client.

@@ -1,6 +1,6 @@
 //! How large chats are, and what is stored for an owner, whichever version wrote it.
 
-use fermata_engine::store::{Change, OwnerUsage, StoreError, Version, WantedUsage, json_bytes};
+use fermata_engine::store::{AnswerRoute, Change, OwnerUsage, StoreError, Version, WantedUsage, json_bytes};
 use fermata_protocol::{ChatId, Role, UiMessage};
 use fermata_store::SqlStore;
 use sqlx::{AssertSqlSafe, Executor};
@@ -217,13 +217,19 @@ async fn a_message_that_is_being_added_while_its_chat_is_counted_is_counted() {
 async fn what_an_owners_client_has_shown_is_kept(store: AnyStore) {
     let id = chat("a");
     commit_at(&*store, &id, at(0), vec![create(alice())]).await.unwrap();
-    assert!(!store.answers_by_post(&alice()).await.unwrap());
-    for second in 1..3 {
-        commit_at(&*store, &id, at(second), vec![Change::AnsweredByPost { owner: alice() }]).await.unwrap();
-        assert!(store.answers_by_post(&alice()).await.unwrap());
+    assert_eq!(store.answer_route(&alice()).await.unwrap(), None);
+    let (repost, result) = (AnswerRoute::Repost, AnswerRoute::ToolResult);
+    for (second, route) in [(1, repost), (2, repost), (3, result), (4, result), (5, repost), (6, result)] {
+        let answered = Change::Answered { owner: alice(), route };
+        commit_at(&*store, &id, at(second), vec![answered]).await.unwrap();
+        assert_eq!(store.answer_route(&alice()).await.unwrap(), Some(route));
     }
-    assert!(!store.answers_by_post(&bob()).await.unwrap());
+    assert_eq!(store.answer_route(&bob()).await.unwrap(), None);
     let version = store.version(&id).await.unwrap().unwrap();
     store.delete(&id, version).await.unwrap();
-    assert!(store.answers_by_post(&alice()).await.unwrap(), "it is about the owner, not about the chat");
+    assert_eq!(
+        store.answer_route(&alice()).await.unwrap(),
+        Some(result),
+        "it is about the owner, not about the chat"
+    );
 }

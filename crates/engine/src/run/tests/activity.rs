@@ -60,7 +60,11 @@ fn the_hold_begins_when_the_run_waits_and_anew_for_a_client_that_comes_back() {
     assert_eq!(play.run.hold_ends(), None);
     play.apply(
         "followed",
-        Event::Followed { profile: Profile::V6, hold: Duration::from_secs(5), show: BTreeSet::new() },
+        Event::Followed {
+            profile: Profile::V6,
+            hold: RunHold::For(Duration::from_secs(5)),
+            show: BTreeSet::new(),
+        },
     );
     assert_eq!(play.run.state.activity, Activity::Waiting { since: play.now });
 }

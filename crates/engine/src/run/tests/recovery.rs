@@ -130,7 +130,7 @@ fn the_state_of_a_run_is_saved_in_the_form_of_earlier_versions() {
         ("over", r#""parkedSince":null,"letGo":false"#),
     ] {
         let saved = format!(
-            r#"{{"profile":6,"hold":{{"secs":60,"nanos":0}},"phase":"{phase}","step":1,"seq":5,"usage":null,"marks":[{{"step":1,"seq":5,"open":false}}],{activity},"texts":0}}"#
+            r#"{{"profile":6,"hold":{{"for":{{"secs":60,"nanos":0}}}},"phase":"{phase}","step":1,"seq":5,"usage":null,"marks":[{{"step":1,"seq":5,"open":false}}],{activity},"texts":0}}"#
         );
         let state: RunState = serde_json::from_str(&saved).unwrap();
         assert_eq!(serde_json::to_string(&state).unwrap(), saved);
@@ -146,7 +146,7 @@ fn half_a_step_is_never_saved() {
     play.receive(ModelEvent::CallStart { key: 0, tool: "time".into() });
     play.apply(
         "followed",
-        Event::Followed { profile: Profile::V5, hold: Duration::ZERO, show: BTreeSet::new() },
+        Event::Followed { profile: Profile::V5, hold: RunHold::ZERO, show: BTreeSet::new() },
     );
     assert!(play.effects.commit.is_empty());
     let context = play.scene.context(play.now);

@@ -278,7 +278,7 @@ impl World {
             }
             Move::Follows { profile } if self.live.is_some() => {
                 let show = [Show::Call, Show::Run].into();
-                self.apply(Event::Followed { profile, hold: Duration::from_secs(60), show });
+                self.apply(Event::Followed { profile, hold: RunHold::For(Duration::from_secs(60)), show });
             }
             Move::Follows { .. } => {}
             Move::ReaderReconnects => self.reader_reconnects(),

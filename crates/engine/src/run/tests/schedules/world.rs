@@ -186,7 +186,7 @@ impl World {
             id: RunId::new("r"),
             message: MessageId::new(format!("m{}", self.earlier.len() + 1)),
             profile: Profile::V6,
-            hold: Duration::from_secs(60),
+            hold: RunHold::For(Duration::from_secs(60)),
             show: self.run.state.show.clone(),
             now: self.now,
             approved,
