@@ -460,9 +460,13 @@ export class ChatFollower {
     this.#dispatch({ type: 'notLoaded', request, error: asError(error) });
   }
 
-  #record(goesOn?: (attempt: number) => boolean): Promise<ChatRecord> {
+  /** Reads the record. A chat that does not exist is no error to the browser, which would log it. */
+  async #record(goesOn?: (attempt: number) => boolean): Promise<ChatRecord> {
     const { server } = this.#transport;
-    return retry(() => server.json<ChatRecord>(server.chatUrl(this.#id)), goesOn);
+    const url = server.chatUrl(this.#id, '?optional=true');
+    const record = await retry(() => server.json<ChatRecord | undefined>(url), goesOn);
+    if (record === undefined) throw new FermataError(404, 'not_found', 'There is no chat with this id.');
+    return record;
   }
 
   async #openStream(request: number): Promise<void> {

@@ -1,5 +1,7 @@
 // Requests to a Fermata server, and the errors that its refusals become.
 
+import { unlessLeaving } from './leaving.js';
+
 /** Where a server is, and what every request to it has. */
 export interface ServerOptions {
   /** The path or URL of the chat endpoint; `/api/chat` by default. */
@@ -87,13 +89,17 @@ export class Server {
     onRetry: () => void,
   ): Promise<ReadableStream<Uint8Array> | undefined> {
     const headers: Record<string, string> = position === undefined ? {} : { 'last-event-id': position };
+    // Firefox lets a request wait for 20 seconds for another one of the same URL, such as that of another tab, to fill its cache.
+    const init: RequestInit = { headers, signal, cache: 'no-store' };
     for (let attempt = 0; !signal.aborted; attempt++) {
       if (attempt > 0) {
         onRetry();
         await pause(attempt - 1, signal);
       }
+      await unlessLeaving(signal);
+      if (signal.aborted) break;
       try {
-        const response = await this.fetch(this.chatUrl(chatId, '/stream'), { headers, signal });
+        const response = await this.fetch(this.chatUrl(chatId, '/stream'), init);
         if (response.status === 200 && response.body !== null) return response.body;
         if (response.status === 204) return undefined;
         if (!isTransient(response.status)) throw await refusalOf(response);

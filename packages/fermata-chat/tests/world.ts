@@ -202,7 +202,7 @@ export class Tab {
   }
 
   async #fetch(target: string, init: RequestInit = {}): Promise<Response> {
-    const path = target.slice(this.url.length).replace(`/${this.id}`, '');
+    const [path = ''] = target.slice(this.url.length).replace(`/${this.id}`, '').split('?');
     const request = `${init.method ?? 'GET'} ${path}`;
     this.requests.push(request);
     if (request === 'POST /api/chat') {

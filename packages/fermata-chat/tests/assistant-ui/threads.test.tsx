@@ -89,7 +89,7 @@ test('a message that is sent before the chat is loaded goes to that chat', async
   const { id } = first.chat;
   const loading = gate();
   const tab = open({ threadId: id });
-  tab.before = (path) => (path === `/api/chat/${id}` ? loading.opened : Promise.resolve());
+  tab.before = (path) => (path === `/api/chat/${id}?optional=true` ? loading.opened : Promise.resolve());
   await tab.begun();
   await until(() => tab.runtime.threads.mainItem.getState().remoteId === id, 'the thread');
   await tab.say('second');

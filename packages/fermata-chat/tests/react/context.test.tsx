@@ -130,7 +130,7 @@ test('a list that could not be loaded is asked for again by the next component',
 
 test('a component that shows the summary and the choice has them once the chat is loaded', async () => {
   const { server, requests } = serverWith({
-    '/api/chat/tea': () =>
+    '/api/chat/tea?optional=true': () =>
       Response.json({ messages: MESSAGES, pending: [], open: false, assistant: 'support', model: 'large' }),
     '/api/chat/tea/summary?optional=true': () => Response.json(SUMMARY),
   });
@@ -149,18 +149,18 @@ test('a component that shows the summary and the choice has them once the chat i
   await until(() => summaries.at(-1) !== undefined, 'the summary');
   expect(summaries.at(-1)).toEqual(SUMMARY);
   expect(choices.at(-1)).toEqual({ assistant: 'support', model: 'large' });
-  expect(requests).toEqual(['GET /api/chat/tea', 'GET /api/chat/tea/summary?optional=true']);
+  expect(requests).toEqual(['GET /api/chat/tea?optional=true', 'GET /api/chat/tea/summary?optional=true']);
 });
 
 test('a component that comes later loads the summary of a chat that is there already', async () => {
   const { server, requests } = serverWith({
-    '/api/chat/tea': () => Response.json({ messages: MESSAGES, pending: [], open: false }),
+    '/api/chat/tea?optional=true': () => Response.json({ messages: MESSAGES, pending: [], open: false }),
     '/api/chat/tea/summary?optional=true': () => Response.json(SUMMARY),
   });
   const chat = chatOf(server);
   end.push(chat.open());
   await until(() => chat.messages.length === 3, 'the chat');
-  expect(requests).toEqual(['GET /api/chat/tea']);
+  expect(requests).toEqual(['GET /api/chat/tea?optional=true']);
   const summaries: (ChatSummary | undefined)[] = [];
   render(<Drawn use={() => useSummary(chat)} into={summaries} />);
   await until(() => summaries.at(-1) !== undefined, 'the summary');
@@ -186,7 +186,7 @@ function runWith(data: ContextUsage) {
 test('a component shows how full the window is once the chat is loaded, and then what a step says', async () => {
   const record = { messages: MESSAGES, pending: [], open: false, context: LOADED };
   const { server } = serverWith({
-    '/api/chat/tea': () => Response.json(record),
+    '/api/chat/tea?optional=true': () => Response.json(record),
     '/api/chat': () => runWith(OF_STEP),
   });
   const chat = chatOf(server);
@@ -203,7 +203,7 @@ test('a component shows how full the window is once the chat is loaded, and then
 test('a record that says nothing of the window takes back what was known of it', async () => {
   let context: ContextUsage | undefined = LOADED;
   const { server } = serverWith({
-    '/api/chat/tea': () => Response.json({ messages: MESSAGES, pending: [], open: false, context }),
+    '/api/chat/tea?optional=true': () => Response.json({ messages: MESSAGES, pending: [], open: false, context }),
   });
   const chat = chatOf(server);
   end.push(chat.open());
@@ -219,7 +219,7 @@ test('a record that comes after the step of a newer message does not take its pl
   const answer = Response.json(late);
   let loads = 0;
   const { server } = serverWith({
-    '/api/chat/tea': async () => {
+    '/api/chat/tea?optional=true': async () => {
       loads += 1;
       // It is asked for again once the answer is through.
       if (loads > 1) return new Promise<Response>(() => undefined);
