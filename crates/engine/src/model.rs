@@ -227,6 +227,23 @@ impl ModelError {
         }
     }
 
+    /// Returns the text for somebody who may see what the provider said: the text for the client, and the cause.
+    pub fn for_developer(&self) -> String {
+        match self {
+            Self::Auth(cause)
+            | Self::RateLimit(cause)
+            | Self::UnknownModel(cause)
+            | Self::TooLong(cause)
+            | Self::Refused(cause)
+            | Self::Provider(cause)
+            | Self::Unreachable(cause)
+            | Self::Network(cause)
+            | Self::NoAnswer(cause)
+            | Self::Format(cause) => format!("{} The cause: {cause}", self.public()),
+            Self::Timeout => self.public().to_owned(),
+        }
+    }
+
     /// Returns the text for the client, which has no text of the provider, no key and no path in it.
     pub fn public(&self) -> &'static str {
         match self {

@@ -27,7 +27,7 @@ pub enum Provider {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// A key or base URL is set, but no model, and the API has no default model.
-    #[error("a model API is configured, but no model: set FERMATA_MODEL to a model's name")]
+    #[error("a model API is configured, but no model; set FERMATA_MODEL to the name of one of its models")]
     NoModel,
     /// An embedding model is set, but no model API.
     #[error("an embedding model is set, but no model API: the demo model makes no vectors")]

@@ -82,7 +82,7 @@ pub struct OpenAi {
     dialect: Dialect,
     last_reasoning_field: LastReasoningField,
     /// The URL of the API for errors, without its query.
-    url: String,
+    url: Url,
     /// The texts that are removed from every error: the key, and the values of headers and in the query of the base URL.
     secrets: Vec<SecretString>,
     retries: ExponentialBuilder,
@@ -152,7 +152,7 @@ impl OpenAi {
             transport: Transport::Http { api: Box::new(Client::build(http.clone(), endpoint)), http },
             last_reasoning_field: LastReasoningField::new(dialect.reasoning_field()),
             dialect,
-            url: url.into(),
+            url,
             secrets,
             retries: ExponentialBuilder::default()
                 .with_min_delay(config.retry_pause)
@@ -205,13 +205,13 @@ impl Model for OpenAi {
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
         let error_policy = request.error_policy.clone();
-        let body =
-            self.write(request).await.map_err(|failure| failure.into_error(&self.url, &self.secrets))?;
+        let url = url_below(&self.url, "/chat/completions");
+        let body = self.write(request).await.map_err(|failure| failure.into_error(&url, &self.secrets))?;
         let request = Request {
             transport: self.transport.clone(),
             body,
             last_reasoning_field: self.last_reasoning_field.clone(),
-            url: self.url.clone(),
+            url,
             secrets: self.secrets.clone(),
             error_policy,
         };
@@ -279,6 +279,13 @@ fn headers(
     Ok(headers)
 }
 
+/// Returns the URL of a path below the base, whose query stays.
+fn url_below(base: &Url, path: &str) -> String {
+    let mut url = base.clone();
+    url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
+    url.into()
+}
+
 fn is_loopback(base: &Url) -> bool {
     let host = base.host_str().unwrap_or_default().trim_matches(['[', ']']);
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -292,9 +299,7 @@ impl Config for Endpoint {
     }
 
     fn url(&self, path: &str) -> String {
-        let mut url = self.base.clone();
-        url.set_path(&format!("{}{path}", self.base.path().trim_end_matches('/')));
-        url.into()
+        url_below(&self.base, path)
     }
 
     fn query(&self) -> Vec<(&str, &str)> {

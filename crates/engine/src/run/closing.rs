@@ -46,9 +46,7 @@ impl Deciding<'_> {
         self.cancel_open_calls(&ending);
         self.finish_step();
         let error_text = match &ending {
-            Ending::Failed(error) if self.context.shows_model_errors => {
-                Some(format!("{} The cause: {error}", error.public()))
-            }
+            Ending::Failed(error) if self.context.shows_model_errors => Some(error.for_developer()),
             ending => ending.public(),
         };
         if let Some(error_text) = error_text {

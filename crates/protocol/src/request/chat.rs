@@ -20,6 +20,8 @@ use super::{
 use crate::{ChatId, MessageId, PlanMode, Profile, Role, UiPart, profile::Version};
 
 const MESSAGES: &str = "a list of at least one message";
+/// Ends an error about a body that has no messages.
+const SMALLEST: &str = r#"The smallest body that works is {"messages":[{"role":"user","content":"hi"}]}."#;
 const ROLES: &str = "\"user\", \"assistant\" or \"system\"";
 const SHOWN: &str = "\"run\", \"call\", \"context\", \"plan\" or \"memory\"";
 const PLAN_MODES: &str = "\"off\", \"auto\" or \"ask\"";
@@ -235,6 +237,20 @@ fn plan_mode<'de, D: Deserializer<'de>>(json: D) -> Result<Option<PlanMode>, D::
     }
 }
 
+/// Finds a body whose messages are no messages. Those who write one by hand need to see a whole one.
+fn check_messages(body: &Value) -> Result<(), RequestError> {
+    match (body.get("messages"), body.get("message")) {
+        (Some(Value::Null | Value::Array(_)), _) | (None, None | Some(Value::Null | Value::Object(_))) => Ok(()),
+        (Some(messages), _) => {
+            Err(RequestError(format!("`messages`{} {SMALLEST}", wrong(messages, "a list"))))
+        }
+        (None, Some(message)) => Err(RequestError(format!(
+            "`message`{} Did you mean `messages`? {SMALLEST}",
+            wrong(message, "an object")
+        ))),
+    }
+}
+
 // === impl ChatBody ===
 
 impl ChatBody {
@@ -243,6 +259,7 @@ impl ChatBody {
     /// # Errors
     /// A sentence that names the field and what it should be.
     pub fn parse(body: Value) -> Result<Self, RequestError> {
+        check_messages(&body)?;
         let posted: ChatRequest = read(body, "The body")?;
         let is_stock = posted.trigger.is_some() && posted.fermata.is_none();
         let trigger = match posted.trigger {
@@ -255,10 +272,10 @@ impl ChatBody {
             // A client that regenerates cuts its history first, and may have nothing left to send.
             (_, None) if trigger == Trigger::Regenerate => Vec::new(),
             (Some(_), None) => {
-                return Err(RequestError(format!("`messages` is an empty list; it must be {MESSAGES}.")));
+                return Err(RequestError(format!("`messages` is an empty list; it must be {MESSAGES}. {SMALLEST}")));
             }
             (None, None) => {
-                return Err(RequestError(format!("`messages` is missing; it must be {MESSAGES}.")));
+                return Err(RequestError(format!("`messages` is missing; it must be {MESSAGES}. {SMALLEST}")));
             }
         };
         let fermata = posted.fermata.unwrap_or_default();

@@ -309,9 +309,9 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
         ],
         expect![[r#"
             The body is a list; it must be a JSON object.
-            `messages` is missing; it must be a list of at least one message.
-            `messages` is "hi"; it must be a list.
-            `messages` is an empty list; it must be a list of at least one message.
+            `messages` is missing; it must be a list of at least one message. The smallest body that works is {"messages":[{"role":"user","content":"hi"}]}.
+            `messages` is "hi"; it must be a list. The smallest body that works is {"messages":[{"role":"user","content":"hi"}]}.
+            `messages` is an empty list; it must be a list of at least one message. The smallest body that works is {"messages":[{"role":"user","content":"hi"}]}.
             `messages[0]` is 5; it must be an object.
             `id` is no chat id: a chat id is 1 to 128 characters of A-Z, a-z, 0-9, '_', '.', ':' and '-', and not ".", ".." or "tool-result".
             `id` is 5; it must be a string.
@@ -337,7 +337,7 @@ fn a_chat_body_that_cannot_be_taken_says_why() {
             `tools.t.description` is 1; it must be a string.
             `tools.t.parameters` is true; it must be an object.
             `tools.t.parameters.type` is "string"; it must be "object".
-            `message` is "hi"; it must be an object.
+            `message` is "hi"; it must be an object. Did you mean `messages`? The smallest body that works is {"messages":[{"role":"user","content":"hi"}]}.
             `message.role` is missing; it must be "user", "assistant" or "system".
             `message.role` is "robot"; it must be "user", "assistant" or "system".
             `message.parts` is missing; it must be a list of parts (or `content` a string).

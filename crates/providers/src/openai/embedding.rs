@@ -5,7 +5,7 @@ use fermata_engine::{Embedder, model::ModelError};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{OpenAi, failure::Failure};
+use super::{OpenAi, failure::Failure, url_below};
 
 /// The answer of the API. It may have more fields.
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ impl Embedder for OpenAi {
             Ok(answer) => read(&answer, count),
             Err(failure) => Err(failure),
         };
-        vectors.map_err(|failure| failure.into_error(&self.url, &self.secrets))
+        vectors.map_err(|failure| failure.into_error(&url_below(&self.url, "/embeddings"), &self.secrets))
     }
 }
 

@@ -97,16 +97,16 @@ async fn a_server_that_cannot_be_reached_is_named() {
     let (base_url, retry_pause) = (Some(format!("{url}?key=hidden-secret")), Duration::from_millis(1));
     let model = OpenAi::build(OpenAiConfig { base_url, retry_pause, ..OpenAiConfig::new("m-1") }).unwrap();
     let Err(ModelError::Unreachable(text)) = ask(&model).await else { panic!("another error") };
-    assert!(text.starts_with(&format!("{url}: ")) && text.contains("refused"), "{text}");
+    assert!(text.starts_with(&format!("{url}/chat/completions: ")) && text.contains("refused"), "{text}");
     assert!(!text.contains("hidden"), "{text}");
 }
 
 #[tokio::test]
 async fn a_refusal_is_reported_at_once() {
     for (code, expected) in [
-        (400, "the provider refused the request: URL: 400 Bad Request: no, [key]"),
-        (401, "the provider refused the credentials: URL: 401 Unauthorized: no, [key]"),
-        (404, "the provider refused the request: URL: 404 Not Found: no, [key]"),
+        (400, "the provider refused the request: URL/chat/completions: 400 Bad Request: no, [key]"),
+        (401, "the provider refused the credentials: URL/chat/completions: 401 Unauthorized: no, [key]"),
+        (404, "the provider refused the request: URL/chat/completions: 404 Not Found: no, [key]"),
     ] {
         let server = Server::start(vec![status(code, "retry-after: 0\r\n"), good()]).await;
         let error = ask(&server.model()).await.unwrap_err();

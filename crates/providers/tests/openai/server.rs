@@ -236,7 +236,7 @@ pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
             // The URL is another one each time.
             let text = error.to_string();
             let (what, cause) = text.split_once(": http://127.0.0.1:").expect("the URL of the API");
-            let (_, cause) = cause.split_once("/v1: ").expect("what the provider said");
+            let (_, cause) = cause.split_once("/v1/chat/completions: ").expect("what the provider said");
             format!("error: {what}: {cause}")
         }
     };

@@ -118,7 +118,7 @@ impl Config {
     /// Returns the settings if they go together.
     fn checked(self, sources: &Sources<'_>) -> Result<Self, ConfigError> {
         let fault =
-            |key: &str, words: &str| Err(ConfigError::Bad(format!("{}: {words}", sources.place(key))));
+            |key: &str, words: &str| Err(ConfigError::Bad(format!("{}: {words}", sources.culprit(key))));
         if let Err(error) = self.provider() {
             let key = if matches!(error, BuildError::Scenes(_)) { "demo_scenes" } else { "model" };
             return fault(key, &error.to_string());

@@ -9,6 +9,9 @@ use super::{
     value::Value,
 };
 
+/// The place of a value that nothing has set.
+const DEFAULT: &str = "default";
+
 /// Everything that can set something.
 pub(super) struct Sources<'a> {
     pub(super) options: &'a ArgMatches,
@@ -29,7 +32,16 @@ impl Sources<'_> {
 
     /// Returns the place of the value in force, for people.
     pub(super) fn place(&self, key: &str) -> String {
-        self.find(key).map_or_else(|| "default".into(), |placed| placed.place)
+        self.find(key).map_or_else(|| DEFAULT.into(), |placed| placed.place)
+    }
+
+    /// Returns the name of a setting that is at fault: the place that sets it, or its variable if nothing does.
+    pub(super) fn culprit(&self, key: &str) -> String {
+        let variable = SETTINGS.iter().find(|setting| setting.key == key).map(|setting| setting.variable);
+        match self.find(key) {
+            Some(Placed { place, .. }) if place != DEFAULT => place,
+            Some(_) | None => variable.unwrap_or(key).to_owned(),
+        }
     }
 
     fn find(&self, key: &str) -> Option<Placed> {
@@ -41,7 +53,7 @@ impl Sources<'_> {
         } else if let Some(placed) = self.file.settings.get(key) {
             Some(placed.clone())
         } else {
-            default.map(|text| Placed { text: text.to_owned(), place: "default".into() })
+            default.map(|text| Placed { text: text.to_owned(), place: DEFAULT.into() })
         }
     }
 }

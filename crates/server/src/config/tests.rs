@@ -239,7 +239,10 @@ fn tokens_and_auth_go_together() {
 
 #[test]
 fn an_api_without_a_model_and_without_a_default_is_refused() {
-    assert!(error(&[("OPENAI_BASE_URL", "http://localhost:11434/v1")], "").contains("FERMATA_MODEL"));
+    assert_eq!(
+        error(&[("OPENAI_BASE_URL", "http://localhost:11434/v1")], ""),
+        "FERMATA_MODEL: a model API is configured, but no model; set FERMATA_MODEL to the name of one of its models"
+    );
     assert!(read(&[], &[("OPENAI_API_KEY", "sk")], "").is_ok(), "OpenAI has a default model");
 }
 

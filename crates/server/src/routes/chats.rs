@@ -7,7 +7,7 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use fermata_engine::{ChatPages, ChatView};
+use fermata_engine::{ChatPages, ChatView, ReadError};
 use fermata_protocol::{ChatId, ContextUsage, RunStatus, UiMessage};
 use futures::Stream;
 use jiff::Timestamp;
@@ -97,6 +97,16 @@ pub struct Page {
     before: Option<String>,
 }
 
+/// The parameters of reading a chat.
+#[derive(Deserialize, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct Reading {
+    /// Answers 204 instead of 404 if there is no such chat, for pages that open a new one: browsers log a 404 as an error.
+    #[serde(default)]
+    #[param(default = false)]
+    optional: bool,
+}
+
 /// The parameters of a deletion.
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -112,15 +122,23 @@ pub struct Deletion {
 /// The messages of a long chat are sent as fast as the client reads them. If one of them is removed by an edit meanwhile, the response ends
 /// early.
 #[utoipa::path(get, path = "/api/chat/{id}", operation_id = "getChat", tag = "record",
-    params(("id" = String, Path, description = "The chat's id")),
-    responses((status = 200, description = "The chat", body = Chat), refusals::Chat)
+    params(("id" = String, Path, description = "The chat's id"), Reading),
+    responses(
+        (status = 200, description = "The chat", body = Chat),
+        (status = 204, description = "There is no such chat, and `optional` was given"),
+        refusals::Chat,
+    )
 )]
 pub async fn get(
     State(app): State<App>,
     Identity(owner): Identity,
     ChatPath(chat): ChatPath,
+    ApiQuery(Reading { optional }): ApiQuery<Reading>,
 ) -> Result<Response, ApiError> {
-    let mut pages = app.engine().chat_in_pages(&owner, &chat?).await?;
+    let mut pages = match app.engine().chat_in_pages(&owner, &chat?).await {
+        Err(ReadError::NotFound) if optional => return Ok(StatusCode::NO_CONTENT.into_response()),
+        pages => pages?,
+    };
     if pages.is_long() {
         let json = Body::from_stream(long_chat(pages));
         return Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response());

@@ -184,3 +184,14 @@ async fn a_chat_without_a_summary_says_so_as_it_is_asked() {
     app.get("/api/chat/two/summary?optional=true").await.problem(404, "not_found");
     app.get("/api/chat/one/summary?optional=maybe").await.problem(422, "invalid_request");
 }
+
+#[tokio::test]
+async fn a_page_may_ask_for_a_chat_that_is_not_there_without_an_error() {
+    let app = TestApp::new([scripted::says("Hello.")]).await;
+    let optional = app.get("/api/chat/one?optional=true").await;
+    assert_eq!((optional.status.as_u16(), optional.text.as_str()), (204, ""));
+    app.get("/api/chat/one").await.problem(404, "not_found");
+    app.get("/api/chat/one?optional=maybe").await.problem(422, "invalid_request");
+    app.open(says("one", "hi")).await.end().await;
+    assert_eq!(app.get("/api/chat/one?optional=true").await.text, app.get("/api/chat/one").await.text);
+}

@@ -272,7 +272,7 @@ fn why_a_model_failed_is_shown_to_a_developer_only() {
         > failed
         save
         finish-step
-        error The model provider cannot be reached. Try again in a moment, or tell the operator of this server. The cause: the provider cannot be reached: http://127.0.0.1:11434/v1: Connection refused
+        error The model provider cannot be reached. Try again in a moment, or tell the operator of this server. The cause: http://127.0.0.1:11434/v1: Connection refused
         over: failed
     "#]]);
 }
