@@ -2,15 +2,16 @@
 
 import { ThreadPrimitive, useAui, useAuiState } from '@assistant-ui/react';
 import { ArrowDown } from 'lucide-react';
-import { useRef } from 'react';
+import { useEffect, useRef } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useCell } from '../chat/cell';
 import { isNewChat } from '../chat/chatId';
+import { focusComposer } from '../chat/Composer';
 import { SummaryLine } from '../chat/context/SummaryLine';
 import { Greeting } from '../chat/Greeting';
 import { isQuiet, type Message } from '../chat/message';
 import { Earlier, Failure, Working } from '../chat/MessageList';
-import { unknownChats, wordsOf } from '../chat/server';
+import { unknownChats } from '../chat/server';
 import { tryAgain } from '../chat/tryAgain';
 import { useKeptPlace } from '../chat/useKeptPlace';
 import { useFermataThread, useFermataEarlier } from 'fermata-chat/assistant-ui';
@@ -29,6 +30,10 @@ export function Conversation({ id }: { id: string }) {
   const earlier = useFermataEarlier();
   const scroller = useRef<HTMLDivElement>(null);
   const keepPlace = useKeptPlace(scroller, count);
+  // Where one begins, one begins to write.
+  useEffect(() => {
+    if (isNewChat(id)) focusComposer();
+  }, [id]);
   return (
     <ThreadPrimitive.Root className="flex min-h-0 flex-1 flex-col">
       <div className="relative min-h-0 flex-1">
@@ -105,7 +110,7 @@ function State() {
   return (
     <>
       {isQuiet(messages, chat.status) && <Working />}
-      {chat.error && <Failure words={wordsOf(chat.error)} onTryAgain={onTryAgain} />}
+      {chat.error && <Failure error={chat.error} onTryAgain={onTryAgain} />}
     </>
   );
 }

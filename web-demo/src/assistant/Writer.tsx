@@ -12,6 +12,7 @@ import { isParked, type Message } from '../chat/message';
 import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
 import { ToolChoiceMenu } from '../chat/ToolChoiceMenu';
 import { useFermataThread } from 'fermata-chat/assistant-ui';
+import { Input } from './Input';
 
 export function Writer({ id }: { id: string }) {
   const { t } = useTranslation();
@@ -34,14 +35,13 @@ export function Writer({ id }: { id: string }) {
         </ul>
         <ComposerPrimitive.AttachmentDropzone
           className={
-            'relative rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
+            'relative rounded-2xl border border-field bg-raised shadow-sm transition-colors ' +
             'focus-within:border-accent data-[dragging=true]:border-accent ' +
             'data-[dragging=true]:bg-accent-soft'
           }
         >
-          <ComposerPrimitive.Input
+          <Input
             id={COMPOSER_ID}
-            rows={1}
             aria-label={t('composer.label')}
             aria-describedby={`${ADVICE_ID} composer-hint`}
             placeholder={t('composer.placeholder')}
@@ -68,7 +68,7 @@ export function Writer({ id }: { id: string }) {
             {isBusy && (
               <IconButton
                 label={t('composer.stop')}
-                className="border border-line text-ink"
+                tone="outlined"
                 onClick={() => {
                   aui.thread.cancelRun();
                 }}
@@ -81,10 +81,7 @@ export function Writer({ id }: { id: string }) {
                 <IconButton
                   label={t('composer.send')}
                   type="submit"
-                  className={
-                    'bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink ' +
-                    'not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100'
-                  }
+                  tone="primary"
                 >
                   <ArrowUp />
                 </IconButton>

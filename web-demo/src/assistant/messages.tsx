@@ -5,6 +5,7 @@ import { Check, Copy, Pencil, RotateCcw } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { IconButton } from '../chat/IconButton';
 import { MetadataLine } from '../chat/MessageView';
+import { Input } from './Input';
 import {
   LastGate,
   MemoriesChanged,
@@ -103,10 +104,10 @@ export function UserEditComposer() {
   const { t } = useTranslation();
   return (
     <ComposerPrimitive.Root className="my-6">
-      <ComposerPrimitive.Input
+      <Input
         aria-label={t('messages.editLabel')}
         aria-describedby="edit-hint"
-        className="block max-h-80 min-h-24 w-full rounded-card border border-line bg-raised px-4 py-3"
+        className="field block max-h-80 min-h-24 w-full"
       />
       <div className="mt-2 flex flex-wrap items-center justify-end gap-2">
         <p id="edit-hint" className="mr-auto text-sm text-muted">

@@ -6,6 +6,7 @@ import { useCell } from './cell';
 import { ChatRow, rowClass } from './ChatRow';
 import { chats, loadChats, loadOlderChats, type ListedChat } from './chats';
 import { DeleteDialog } from './DeleteDialog';
+import { useErrorWords } from './errorWords';
 import { NewChatButton } from './NewChatButton';
 import { When } from './When';
 
@@ -18,6 +19,7 @@ interface Props {
 export function ChatList({ chatId, onShow }: Props) {
   const { t } = useTranslation();
   const list = useCell(chats);
+  const words = useErrorWords();
   const [doomed, setDoomed] = useState<ListedChat>();
   return (
     <nav aria-label={t('chats.label')} className="flex flex-col gap-1">
@@ -29,7 +31,7 @@ export function ChatList({ chatId, onShow }: Props) {
       {list.state === 'failed' && (
         <div role="alert" className="rounded-card bg-bad-soft p-3 text-sm text-bad">
           <p>{t('chats.failed')}</p>
-          <p className="my-1 wrap-anywhere">{list.error}</p>
+          <p className="my-1 wrap-anywhere">{words(list.error)}</p>
           <button type="button" className="button" onClick={() => void loadChats()}>
             {t('again')}
           </button>

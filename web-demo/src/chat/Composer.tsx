@@ -1,9 +1,10 @@
 // Where a message is written. It knows no chat: it says what is to be sent, and asks for a stop.
 
 import { ArrowUp, Paperclip, Square } from 'lucide-react';
-import { useLayoutEffect, useRef, useState, type ClipboardEvent, type ReactNode } from 'react';
+import { useRef, useState, type ClipboardEvent, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { AttachedFiles } from './AttachedFiles';
+import { GrowingTextarea } from './GrowingTextarea';
 import { IconButton } from './IconButton';
 import { isSend } from './keys';
 import type { FilePart } from './message';
@@ -33,7 +34,6 @@ export function Composer({ onSend, onStop, isBusy, advice = '', children }: Prop
   const [text, setText] = useState('');
   const { files, refusals, add, remove, clear } = useAttachments();
   const isOver = useDrop(add);
-  const field = useGrowing(text);
   const picker = useRef<HTMLInputElement>(null);
   const isEmpty = text.trim() === '' && files.length === 0;
 
@@ -60,14 +60,12 @@ export function Composer({ onSend, onStop, isBusy, advice = '', children }: Prop
       <AttachedFiles files={files} refusals={refusals} onRemove={remove} />
       <div
         className={
-          'relative rounded-2xl border border-line bg-raised shadow-sm transition-colors ' +
+          'relative rounded-2xl border border-field bg-raised shadow-sm transition-colors ' +
           'focus-within:border-accent'
         }
       >
-        <textarea
-          ref={field}
+        <GrowingTextarea
           id={COMPOSER_ID}
-          rows={1}
           aria-label={t('composer.label')}
           aria-describedby={`${advice} composer-hint`.trim()}
           placeholder={t('composer.placeholder')}
@@ -105,7 +103,7 @@ export function Composer({ onSend, onStop, isBusy, advice = '', children }: Prop
             {children}
           </div>
           {isBusy && (
-            <IconButton label={t('composer.stop')} onClick={onStop} className="border border-line text-ink">
+            <IconButton label={t('composer.stop')} tone="outlined" onClick={onStop}>
               <Square className="fill-current" />
             </IconButton>
           )}
@@ -114,10 +112,7 @@ export function Composer({ onSend, onStop, isBusy, advice = '', children }: Prop
               label={t('composer.send')}
               type="submit"
               disabled={isEmpty}
-              className={
-                'bg-accent text-accent-ink not-disabled:hover:bg-accent not-disabled:hover:text-accent-ink ' +
-                'not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted disabled:opacity-100'
-              }
+              tone="primary"
             >
               <ArrowUp />
             </IconButton>
@@ -139,15 +134,4 @@ export function Composer({ onSend, onStop, isBusy, advice = '', children }: Prop
       </p>
     </form>
   );
-}
-
-/** A field that is as high as its text. */
-function useGrowing(text: string) {
-  const field = useRef<HTMLTextAreaElement>(null);
-  useLayoutEffect(() => {
-    if (!field.current) return;
-    field.current.style.height = 'auto';
-    field.current.style.height = `${field.current.scrollHeight}px`;
-  }, [text]);
-  return field;
 }

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { showNewChat } from './chatId';
 import { deleteChat, type ListedChat } from './chats';
 import { Dialog } from './Dialog';
-import { wordsOf } from './server';
+import { useErrorWords } from './errorWords';
 
 interface Props {
   chat: ListedChat;
@@ -16,12 +16,13 @@ interface Props {
 
 export function DeleteDialog({ chat, isShown, onDone }: Props) {
   const { t } = useTranslation();
-  const [error, setError] = useState<string>();
+  const words = useErrorWords();
+  const [error, setError] = useState<unknown>();
   const remove = async () => {
     try {
       await deleteChat(chat.id);
     } catch (reason) {
-      setError(wordsOf(reason));
+      setError(reason);
       return;
     }
     if (isShown) showNewChat();
@@ -32,7 +33,7 @@ export function DeleteDialog({ chat, isShown, onDone }: Props) {
       <p className="wrap-anywhere">{t('chats.deleteText', { title: chat.title ?? t('chats.untitled') })}</p>
       {error !== undefined && (
         <p role="alert" className="mt-3 text-bad">
-          {t('chats.deleteFailed', { reason: error })}
+          {t('chats.deleteFailed', { reason: words(error) })}
         </p>
       )}
       <div className="mt-5 flex justify-end gap-2">

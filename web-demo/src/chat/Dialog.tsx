@@ -4,7 +4,7 @@ import { useId, useLayoutEffect, useRef, type ReactNode } from 'react';
 
 interface Props {
   title: string;
-  /** A question is small. A page is as high as there is room, and on a phone the whole screen. */
+  /** A question is small. A page is as high as its content, scrolls if that is too much, and fills the screen of a phone. */
   size?: keyof typeof SIZES;
   /** What stands beside the title. */
   beside?: ReactNode;
@@ -13,15 +13,24 @@ interface Props {
 }
 
 const SIZES = {
-  question: 'm-auto w-[min(28rem,calc(100vw-2rem))] rounded-card border p-6',
-  page:
-    'h-dvh max-h-none w-full max-w-none p-4 sm:m-auto sm:h-[min(46rem,calc(100dvh-3rem))] sm:w-[44rem] ' +
-    'sm:rounded-card sm:border sm:p-6 open:flex flex-col',
+  question: {
+    dialog: 'm-auto w-[min(28rem,calc(100vw-2rem))] rounded-card border',
+    head: 'px-6 pt-6',
+    body: 'px-6 pt-2 pb-6',
+  },
+  page: {
+    dialog:
+      'h-dvh max-h-none w-full max-w-none sm:m-auto sm:h-auto sm:max-h-[min(46rem,calc(100dvh-3rem))] ' +
+      'sm:w-[44rem] sm:rounded-card sm:border',
+    head: 'px-4 pt-4 sm:px-6 sm:pt-6',
+    body: 'px-4 pt-2 pb-4 sm:px-6 sm:pb-6',
+  },
 };
 
 export function Dialog({ title, size = 'question', beside, onClose, children }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const id = useId();
+  const look = SIZES[size];
   // Before it is taken out of the page, because only then does the browser give the focus back.
   useLayoutEffect(() => {
     const shown = dialog.current;
@@ -38,15 +47,18 @@ export function Dialog({ title, size = 'question', beside, onClose, children }: 
         event.stopPropagation();
         onClose();
       }}
-      className={`border-line bg-raised text-ink shadow-xl backdrop:bg-black/40 ${SIZES[size]}`}
+      className={
+        'flex-col overflow-hidden border-line bg-raised text-ink shadow-xl open:flex ' +
+        `backdrop:bg-black/40 ${look.dialog}`
+      }
     >
-      <div className="mb-2 flex items-center justify-between gap-2">
+      <div className={`flex items-center justify-between gap-2 ${look.head}`}>
         <h2 id={id} className="font-serif text-xl">
           {title}
         </h2>
         {beside}
       </div>
-      {children}
+      <div className={`min-h-0 flex-auto overflow-y-auto ${look.body}`}>{children}</div>
     </dialog>
   );
 }

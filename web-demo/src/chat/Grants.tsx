@@ -4,7 +4,8 @@ import { useCallback, useEffect, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useCell } from './cell';
 import { isNewChat } from './chatId';
-import { onServerEvent, server, unknownChats, wordsOf } from './server';
+import { useErrorWords } from './errorWords';
+import { onServerEvent, server, unknownChats } from './server';
 import { Name } from './ToolValue';
 import { formatWhen } from './When';
 
@@ -16,9 +17,10 @@ interface Grant {
 
 export function Grants({ chatId }: { chatId: string }) {
   const { t, i18n } = useTranslation();
+  const words = useErrorWords();
   const isKnown = !useCell(unknownChats).has(chatId) && !isNewChat(chatId);
   const [grants, setGrants] = useState<readonly Grant[]>([]);
-  const [error, setError] = useState<string>();
+  const [error, setError] = useState<unknown>();
   const path = `/api/chat/${encodeURIComponent(chatId)}/grants`;
   const attempt = useCallback(
     async (action: () => Promise<unknown>) => {
@@ -27,7 +29,7 @@ export function Grants({ chatId }: { chatId: string }) {
         setGrants((await server.request<{ grants: Grant[] }>(path)).grants);
         setError(undefined);
       } catch (reason) {
-        setError(wordsOf(reason));
+        setError(reason);
       }
     },
     [path],
@@ -70,7 +72,7 @@ export function Grants({ chatId }: { chatId: string }) {
       </ul>
       {error !== undefined && (
         <p role="alert" className="px-2 py-1 text-bad">
-          {error}
+          {words(error)}
         </p>
       )}
     </section>

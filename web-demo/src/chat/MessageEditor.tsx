@@ -2,7 +2,7 @@
 
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { isSend } from './keys';
+import { isLeave, isSend } from './keys';
 
 interface Props {
   text: string;
@@ -27,7 +27,7 @@ export function MessageEditor({ text, onDone }: Props) {
       <textarea
         aria-label={t('messages.editLabel')}
         aria-describedby="edit-hint"
-        className="block max-h-80 min-h-24 w-full rounded-card border border-line bg-raised px-4 py-3"
+        className="field block max-h-80 min-h-24 w-full"
         value={draft}
         // The person has just asked to write here.
         // eslint-disable-next-line jsx-a11y/no-autofocus
@@ -36,7 +36,7 @@ export function MessageEditor({ text, onDone }: Props) {
           setDraft(event.target.value);
         }}
         onKeyDown={(event) => {
-          if (event.key === 'Escape') onDone(undefined);
+          if (isLeave(event)) onDone(undefined);
           if (!isSend(event)) return;
           event.preventDefault();
           send();

@@ -7,6 +7,7 @@ import { useTranslation } from 'react-i18next';
 import type { FermataChat } from 'fermata-chat';
 import { Contained } from './Contained';
 import { SummaryLine } from './context/SummaryLine';
+import { useErrorWords } from './errorWords';
 import { copyOf, isQuiet, type Message } from './message';
 import { MessageView, type MessageActions } from './MessageView';
 import { Sign } from './Sign';
@@ -19,8 +20,8 @@ export const PAGE = 60;
 interface Props {
   messages: readonly Message[];
   status: string;
-  /** What went wrong, in words. */
-  error: string | undefined;
+  /** What went wrong. */
+  error: Error | undefined;
   chat: FermataChat;
   actions: MessageActions;
   onTryAgain: () => void;
@@ -70,7 +71,7 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
             ))}
           </div>
           {isQuiet(messages, status) && <Working />}
-          {error !== undefined && <Failure words={error} onTryAgain={onTryAgain} />}
+          {error !== undefined && <Failure error={error} onTryAgain={onTryAgain} />}
         </div>
       </div>
       {!isAtEnd && (
@@ -138,8 +139,9 @@ export function Working() {
   );
 }
 
-export function Failure({ words, onTryAgain }: { words: string; onTryAgain: () => void }) {
+export function Failure({ error, onTryAgain }: { error: Error; onTryAgain: () => void }) {
   const { t } = useTranslation();
+  const words = useErrorWords()(error);
   return (
     <div role="alert" className="my-6 flex items-start gap-3 rounded-card bg-bad-soft px-4 py-3 text-bad">
       <TriangleAlert className="mt-0.5 size-4 shrink-0" aria-hidden="true" />

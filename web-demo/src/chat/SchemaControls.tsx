@@ -17,10 +17,8 @@ export interface ControlProps<KIND extends Control['kind']> {
   isInvalid: boolean;
 }
 
-export const FIELD =
-  'w-full rounded-lg border border-line bg-paper px-3 py-2 text-base text-ink ' +
-  'placeholder:text-muted focus-visible:outline-2 ' +
-  'focus-visible:outline-accent aria-invalid:border-bad sm:text-sm min-h-10';
+/** A field as wide as its form. */
+export const FIELD = 'field block w-full';
 
 /**
  * About how many rows a text takes: all of it is to be seen before it is approved, also where fields do not

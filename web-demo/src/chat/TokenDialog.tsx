@@ -4,6 +4,7 @@ import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useCell } from './cell';
 import { Dialog } from './Dialog';
+import { FIELD } from './SchemaControls';
 import { asking, giveToken } from './token';
 
 export function TokenDialog() {
@@ -40,7 +41,7 @@ function Question({ wasRefused }: { wasRefused: boolean }) {
             onChange={(event) => {
               setToken(event.target.value);
             }}
-            className="mt-1 block min-h-10 w-full rounded-lg border border-line bg-paper px-3 text-base"
+            className={`${FIELD} mt-1`}
           />
         </label>
         <div className="mt-5 flex justify-end gap-2">

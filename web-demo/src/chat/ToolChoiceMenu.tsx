@@ -139,7 +139,6 @@ function Choices({ id, chatId, onChosen }: { id: string; chatId: string; onChose
           <IconButton
             label={lock === tool.name ? t('tools.release') : t('tools.lock', { tool: tool.name })}
             aria-pressed={lock === tool.name}
-            className={lock === tool.name ? 'text-accent' : ''}
             onClick={() => {
               lockTool(chatId, lock === tool.name ? undefined : tool.name);
             }}

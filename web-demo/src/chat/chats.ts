@@ -3,7 +3,7 @@
 
 import type { Pending } from 'fermata-chat';
 import { Cell } from './cell';
-import { onServerEvent, server, wordsOf } from './server';
+import { onServerEvent, server } from './server';
 
 /** A chat, as `GET /api/chats` has it. */
 export interface ListedChat {
@@ -27,7 +27,7 @@ export interface Chats {
   chats: ListedChat[];
   /** Where older chats begin; absent where there are none. */
   next?: string;
-  error?: string;
+  error?: unknown;
 }
 
 /** What waits in a chat. */
@@ -74,7 +74,7 @@ export async function loadChats(): Promise<void> {
     chats.set(withFirstPage(chats.value, await server.request<Page>(`/api/chats?limit=${PAGE}`)));
   } catch (error) {
     // A list that was there stays; the next time may go better.
-    if (chats.value.state !== 'known') chats.set({ state: 'failed', chats: [], error: wordsOf(error) });
+    if (chats.value.state !== 'known') chats.set({ state: 'failed', chats: [], error });
     return;
   }
   await loadWaiting();

@@ -6,14 +6,16 @@ import type { KeyboardEvent } from 'react';
 const COMPOSING = 229;
 
 /**
- * Enter alone sends; with Shift it breaks the line, and while an input method composes it belongs to that.
+ * A key that belongs to an input method. Safari ends the composition before it reports the key that ended it, and only this code
+ * still tells.
  */
-export const isSend = (event: KeyboardEvent) =>
-  event.key === 'Enter' &&
-  !event.shiftKey &&
-  !event.nativeEvent.isComposing &&
-  legacyCode(event) !== COMPOSING;
+export const isComposing = ({ nativeEvent }: KeyboardEvent) =>
+  // eslint-disable-next-line @typescript-eslint/no-deprecated
+  nativeEvent.isComposing || nativeEvent.keyCode === COMPOSING;
 
-/** Safari ends the composition before the key that ended it is reported, and only this code still tells. */
-// eslint-disable-next-line @typescript-eslint/no-deprecated
-const legacyCode = (event: KeyboardEvent) => event.nativeEvent.keyCode;
+/** Enter alone sends; with Shift it breaks the line. */
+export const isSend = (event: KeyboardEvent) =>
+  event.key === 'Enter' && !event.shiftKey && !isComposing(event);
+
+/** Escape leaves what is being written, unless it only drops the word that an input method composes. */
+export const isLeave = (event: KeyboardEvent) => event.key === 'Escape' && !isComposing(event);

@@ -28,10 +28,10 @@ export function tellServerEvent() {
 /** Chats that the server knows nothing of, or that nobody else may see. */
 export const unknownChats = new Cell<ReadonlySet<string>>(new Set());
 
-const CHAT = /\/api\/chat\/([^/?]+)$/;
+const CHAT = /\/api\/chat\/([^/?]+)\?optional=true$/;
 
 function noteUnknown(url: string, status: number) {
-  const id = status === 404 ? CHAT.exec(url)?.[1] : undefined;
+  const id = status === 204 ? CHAT.exec(url)?.[1] : undefined;
   if (id !== undefined) unknownChats.set(new Set([...unknownChats.value, decodeURIComponent(id)]));
 }
 
@@ -64,6 +64,3 @@ export const options: FermataOptions = {
 };
 
 export const server = fermata(options);
-
-/** The words of an error, for a person. */
-export const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));

@@ -1,6 +1,5 @@
 // One answer on its way: given once, shown while it is under way, and given again only where it was refused.
 
-import type { TFunction } from 'i18next';
 import { useCallback, useRef, useState } from 'react';
 import { FermataError } from 'fermata-chat';
 import type { Taken } from '../tools/tool';
@@ -53,16 +52,4 @@ export function useAnswer(): Answering {
     error: state.error,
     give,
   };
-}
-
-/** An error in words for a person. */
-export function errorWords(error: unknown, t: TFunction<'cards'>): string {
-  if (error instanceof FermataError) {
-    if (error.code === 'already_answered') return t('errors.already_answered');
-    if (error.code === 'gone') return t('errors.gone');
-    return error.message;
-  }
-  // What `fetch` throws where nobody answers.
-  if (error instanceof TypeError) return t('errors.network');
-  return error instanceof Error ? error.message : String(error);
 }

@@ -39,6 +39,7 @@ export function setUpLanguage() {
     fallbackLng: 'en',
     defaultNS: 'shell',
     initAsync: false,
+    showSupportNotice: false,
     interpolation: { escapeValue: false },
   });
   const follow = () => {

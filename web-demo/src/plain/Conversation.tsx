@@ -14,7 +14,7 @@ import { isParked, type FilePart, type Message } from '../chat/message';
 import { MessageList } from '../chat/MessageList';
 import type { MessageActions } from '../chat/MessageView';
 import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
-import { server, unknownChats, wordsOf } from '../chat/server';
+import { server, unknownChats } from '../chat/server';
 import { ToolChoiceMenu } from '../chat/ToolChoiceMenu';
 import { tryAgain } from '../chat/tryAgain';
 
@@ -60,7 +60,7 @@ export function Conversation({ id }: { id: string }) {
       <MessageList
         messages={messages}
         status={status}
-        error={error && wordsOf(error)}
+        error={error}
         chat={chat}
         actions={actions}
         onTryAgain={() => {

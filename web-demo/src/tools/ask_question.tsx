@@ -6,6 +6,7 @@
 import { useId, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { Button } from '../chat/Button';
+import { isSend } from '../chat/keys';
 import { FIELD } from '../chat/SchemaControls';
 import { seed, type Schema } from '../chat/schemaFields';
 import { SecretWarning } from '../chat/SecretWarning';
@@ -139,8 +140,7 @@ function FreeText({ isBusy, answer, refuse, question }: Omit<AnswersProps, 'aske
           setText(event.target.value);
         }}
         onKeyDown={(event) => {
-          // Enter also ends a word that an input method is composing.
-          if (event.key !== 'Enter' || event.shiftKey || event.nativeEvent.isComposing) return;
+          if (!isSend(event)) return;
           event.preventDefault();
           event.currentTarget.form?.requestSubmit();
         }}

@@ -15,6 +15,7 @@ import { AnswerError } from '../AnswerError';
 import { Button } from '../Button';
 import { Dialog } from '../Dialog';
 import { IconButton } from '../IconButton';
+import { FIELD } from '../SchemaControls';
 import { useAction } from '../memories/useAction';
 
 export function SummaryDialog({ chat, onClose }: { chat: FermataChat; onClose: () => void }) {
@@ -33,7 +34,7 @@ export function SummaryDialog({ chat, onClose }: { chat: FermataChat; onClose: (
       }
     >
       <div
-        className="-mx-2 min-h-0 flex-1 space-y-6 overflow-y-auto px-2 pb-2"
+        className="space-y-6"
         // In React the dialog is still within that form.
         onSubmit={(event) => {
           event.stopPropagation();
@@ -50,8 +51,6 @@ export function SummaryDialog({ chat, onClose }: { chat: FermataChat; onClose: (
     document.body,
   );
 }
-
-const FIELD = 'mt-1 block w-full rounded-lg border border-line bg-paper px-3 py-2 text-base sm:text-sm';
 
 function CompactForm({ chat }: { chat: FermataChat }) {
   const { t } = useTranslation('context');
@@ -74,7 +73,7 @@ function CompactForm({ chat }: { chat: FermataChat }) {
         <input
           value={instructions}
           autoComplete="off"
-          className={FIELD}
+          className={`${FIELD} mt-1`}
           onChange={(event) => {
             setInstructions(event.target.value);
           }}
@@ -178,7 +177,7 @@ function SummaryForm({ chat, summary: { summary, messages } }: { chat: FermataCh
       <textarea
         rows={rows}
         value={texts[field]}
-        className={FIELD}
+        className={`${FIELD} mt-1`}
         {...(field === 'entities' && { 'aria-invalid': repeated.length > 0, 'aria-describedby': why })}
         onChange={(event) => {
           setTexts({ ...texts, [field]: event.target.value });

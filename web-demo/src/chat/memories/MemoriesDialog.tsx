@@ -8,8 +8,9 @@ import { AnswerError } from '../AnswerError';
 import { Button } from '../Button';
 import { useCell } from '../cell';
 import { Dialog } from '../Dialog';
+import { useErrorWords } from '../errorWords';
 import { IconButton } from '../IconButton';
-import { server, wordsOf } from '../server';
+import { server } from '../server';
 import { chooseMemory, isMemoryUsed } from './choice';
 import { DeleteAllDialog } from './DeleteAllDialog';
 import { allMemories, exportMemories } from './exportMemories';
@@ -36,7 +37,6 @@ function Shown({ onShow }: { onShow: () => void }) {
   const close = () => {
     isListShown.set(false);
   };
-  const field = 'h-10 rounded-lg border border-line bg-paper px-3 text-base sm:text-sm';
   return (
     <Dialog
       title={t('page.title')}
@@ -48,46 +48,44 @@ function Shown({ onShow }: { onShow: () => void }) {
         </IconButton>
       }
     >
-      <div className="-mx-2 min-h-0 flex-1 overflow-y-auto px-2 pb-2">
-        <MemorySwitch />
-        <div className="mt-3 flex gap-2">
-          <input
-            type="search"
-            aria-label={t('page.search')}
-            placeholder={t('page.searchHint')}
-            value={words}
-            onChange={(event) => {
-              setWords(event.target.value);
-            }}
-            className={`${field} min-w-0 flex-1`}
-          />
-          <select
-            aria-label={t('page.kinds')}
-            value={kind ?? ''}
-            onChange={(event) => {
-              setKind(KINDS.find((one) => one === event.target.value));
-            }}
-            className={`${field} max-w-[45%]`}
-          >
-            <option value="">{t('page.all')}</option>
-            {KINDS.map((one) => (
-              <option key={one} value={one}>
-                {t(`kind.${one}`)}
-              </option>
-            ))}
-          </select>
-        </div>
-        <Actions memories={memories} />
-        <div className="mt-2">
-          <List
-            memories={memories}
-            isFiltered={isFiltered}
-            onShow={() => {
-              close();
-              onShow();
-            }}
-          />
-        </div>
+      <MemorySwitch />
+      <div className="mt-3 flex gap-2">
+        <input
+          type="search"
+          aria-label={t('page.search')}
+          placeholder={t('page.searchHint')}
+          value={words}
+          onChange={(event) => {
+            setWords(event.target.value);
+          }}
+          className="field min-w-0 flex-1"
+        />
+        <select
+          aria-label={t('page.kinds')}
+          value={kind ?? ''}
+          onChange={(event) => {
+            setKind(KINDS.find((one) => one === event.target.value));
+          }}
+          className="field max-w-[45%]"
+        >
+          <option value="">{t('page.all')}</option>
+          {KINDS.map((one) => (
+            <option key={one} value={one}>
+              {t(`kind.${one}`)}
+            </option>
+          ))}
+        </select>
+      </div>
+      <Actions memories={memories} />
+      <div className="mt-2">
+        <List
+          memories={memories}
+          isFiltered={isFiltered}
+          onShow={() => {
+            close();
+            onShow();
+          }}
+        />
       </div>
     </Dialog>
   );
@@ -218,6 +216,7 @@ interface ListProps {
 function List({ memories, isFiltered, onShow }: ListProps) {
   const { t } = useTranslation('memory');
   const { t: shell } = useTranslation();
+  const words = useErrorWords();
   const { act, isBusy, error } = useAction();
   const { list } = memories;
   switch (list.status) {
@@ -231,7 +230,7 @@ function List({ memories, isFiltered, onShow }: ListProps) {
       return (
         <div role="alert" className="rounded-card bg-bad-soft p-3 text-sm text-bad">
           <p>{t('page.failed')}</p>
-          <p className="my-1 wrap-anywhere">{wordsOf(list.error)}</p>
+          <p className="my-1 wrap-anywhere">{words(list.error)}</p>
           <button type="button" className="button" onClick={() => void memories.reload()}>
             {shell('again')}
           </button>

@@ -5,6 +5,8 @@ import { useTranslation } from 'react-i18next';
 import type { Memory, MemoryKind } from 'fermata-chat';
 import { AnswerError } from '../AnswerError';
 import { Button } from '../Button';
+import { isLeave } from '../keys';
+import { FIELD } from '../SchemaControls';
 import { useAction } from './useAction';
 
 export const KINDS: readonly MemoryKind[] = ['preference', 'fact', 'entity', 'instruction'];
@@ -40,12 +42,11 @@ export function MemoryForm({ memory, onSave, onDone }: Props) {
     if (fields.text !== '' && (await act(() => onSave(fields)))) onDone();
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (event.key !== 'Escape') return;
+    if (!isLeave(event)) return;
     // It closes the form, and not the dialog around it.
     event.preventDefault();
     onDone();
   };
-  const field = 'mt-1 block w-full rounded-lg border border-line bg-paper px-3 text-base sm:text-sm';
   return (
     <form
       aria-label={t(memory === undefined ? 'form.add' : 'form.edit')}
@@ -65,7 +66,7 @@ export function MemoryForm({ memory, onSave, onDone }: Props) {
             setText(event.target.value);
           }}
           onKeyDown={onKeyDown}
-          className={`${field} py-2`}
+          className={`${FIELD} mt-1`}
         />
       </label>
       <div className="grid gap-3 sm:grid-cols-2">
@@ -76,7 +77,7 @@ export function MemoryForm({ memory, onSave, onDone }: Props) {
             onChange={(event) => {
               setKind(event.target.value as MemoryKind);
             }}
-            className={`${field} h-10`}
+            className={`${FIELD} mt-1`}
           >
             {KINDS.map((one) => (
               <option key={one} value={one}>
@@ -95,7 +96,7 @@ export function MemoryForm({ memory, onSave, onDone }: Props) {
               setSlot(event.target.value);
             }}
             onKeyDown={onKeyDown}
-            className={`${field} h-10`}
+            className={`${FIELD} mt-1`}
           />
         </label>
       </div>

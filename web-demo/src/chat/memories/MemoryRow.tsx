@@ -79,7 +79,7 @@ export function MemoryRow({ memory, memories, onShow }: Props) {
           <IconButton
             label={t('row.pin', { text })}
             aria-pressed={pinned}
-            className="aria-pressed:text-accent aria-pressed:[&_svg]:fill-current"
+            className="aria-pressed:[&_svg]:fill-current"
             onClick={() => void act(() => memories.change(id, { pinned: !pinned }))}
           >
             <Pin />
