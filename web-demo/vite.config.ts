@@ -30,8 +30,29 @@ const withoutHtml: Plugin = {
   load: (id) => (id === '\0no-rehype-raw' ? 'export default () => undefined;' : undefined),
 };
 
+/** streamdown's own blocks of code and diagrams, which the pages replace with theirs. They would be scripts that nobody loads. */
+const withoutBlocks: Plugin = {
+  name: 'fermata-without-blocks',
+  enforce: 'pre',
+  resolveId: (id, importer) =>
+    /^\.\/(mermaid|highlighted-body)-\w+\.js$/.test(id) && importer?.includes('/streamdown/')
+      ? '\0no-streamdown-block'
+      : undefined,
+  load: (id) => (id === '\0no-streamdown-block' ? 'export default undefined;' : undefined),
+};
+
+/** KaTeX has each font in three formats. Every browser that the pages run in knows the first one. */
+const onlyWoff2: Plugin = {
+  name: 'fermata-only-woff2',
+  enforce: 'pre',
+  transform: (code, id) =>
+    id.includes('katex') && id.endsWith('.css')
+      ? code.replace(/,url\([^)]*\.(?:woff|ttf)\) format\("(?:woff|truetype)"\)/g, '')
+      : undefined,
+};
+
 export default defineConfig({
-  plugins: [react(), tailwindcss(), filesToCopy, withoutHtml],
+  plugins: [react(), tailwindcss(), filesToCopy, withoutHtml, withoutBlocks, onlyWoff2],
   resolve: { conditions: [SOURCE, ...defaultClientConditions] },
   ssr: { resolve: { conditions: [SOURCE, ...defaultServerConditions] } },
   build: {

@@ -8,7 +8,6 @@ import { ChatRow, rowClass } from '../chat/ChatRow';
 import { chats, type ListedChat } from '../chat/chats';
 import { DeleteDialog } from '../chat/DeleteDialog';
 import { NewChatButton } from '../chat/NewChatButton';
-import { When } from '../chat/When';
 
 export function Threads({ onShow }: { onShow: () => void }) {
   const { t } = useTranslation();
@@ -77,13 +76,7 @@ function Entry({ onShow, onDelete }: EntryProps) {
     <ThreadListItemPrimitive.Root className={rowClass(isShown)}>
       {/* assistant-ui's trigger does nothing once a click's default is prevented, as it must be for a
           link that opens nothing. */}
-      <ChatRow chat={listed} title={title} isShown={isShown} onShow={onShow} onDelete={onDelete}>
-        {chat && (
-          <span className="text-xs text-muted">
-            <When time={chat.updatedAt} />
-          </span>
-        )}
-      </ChatRow>
+      <ChatRow chat={listed} title={title} isShown={isShown} onShow={onShow} onDelete={onDelete} />
     </ThreadListItemPrimitive.Root>
   );
 }

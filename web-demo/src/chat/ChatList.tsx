@@ -8,7 +8,6 @@ import { chats, loadChats, loadOlderChats, type ListedChat } from './chats';
 import { DeleteDialog } from './DeleteDialog';
 import { useErrorWords } from './errorWords';
 import { NewChatButton } from './NewChatButton';
-import { When } from './When';
 
 interface Props {
   chatId: string;
@@ -71,7 +70,6 @@ interface EntryProps {
 
 function Entry({ chat, isShown, onShow, onDelete }: EntryProps) {
   const { t } = useTranslation();
-  const pending = chat.pending ?? 0;
   return (
     <li className={rowClass(isShown)}>
       <ChatRow
@@ -80,20 +78,7 @@ function Entry({ chat, isShown, onShow, onDelete }: EntryProps) {
         isShown={isShown}
         onShow={onShow}
         onDelete={onDelete}
-      >
-        <span className="flex items-center gap-2 text-xs text-muted">
-          <When time={chat.updatedAt} />
-          {chat.open === true && (
-            <span className="inline-flex items-center gap-1">
-              <span
-                className={`size-1.5 rounded-full ${pending > 0 ? 'bg-wait' : 'animate-breathe bg-accent'}`}
-                aria-hidden="true"
-              />
-              {t(pending > 0 ? 'chats.held' : 'chats.open')}
-            </span>
-          )}
-        </span>
-      </ChatRow>
+      />
     </li>
   );
 }

@@ -1,12 +1,12 @@
-// One chat in a list: a link to it, what waits in it, and a way to delete it. What stands below the title is
-// the list's own.
+// One chat in a list of either page: a link to it, what waits in it, and a way to delete it.
 
 import { Trash2 } from 'lucide-react';
-import type { MouseEvent, ReactNode } from 'react';
+import type { MouseEvent } from 'react';
 import { useTranslation } from 'react-i18next';
 import { chatUrl, showChat } from './chatId';
 import type { ListedChat } from './chats';
 import { IconButton } from './IconButton';
+import { When } from './When';
 
 /** Of the element around a row. */
 export const rowClass = (isShown: boolean) =>
@@ -22,10 +22,9 @@ interface ChatRowProps {
   isShown: boolean;
   onShow: () => void;
   onDelete: (chat: ListedChat) => void;
-  children: ReactNode;
 }
 
-export function ChatRow({ chat, title, isShown, onShow, onDelete, children }: ChatRowProps) {
+export function ChatRow({ chat, title, isShown, onShow, onDelete }: ChatRowProps) {
   const { t } = useTranslation();
   const pending = chat.pending ?? 0;
   return (
@@ -42,7 +41,10 @@ export function ChatRow({ chat, title, isShown, onShow, onDelete, children }: Ch
         }}
       >
         <span className="block truncate text-sm">{title}</span>
-        {children}
+        <span className="flex items-center gap-2 text-xs text-muted">
+          {chat.updatedAt !== '' && <When time={chat.updatedAt} />}
+          <State chat={chat} />
+        </span>
       </a>
       {pending > 0 && (
         <span
@@ -66,5 +68,21 @@ export function ChatRow({ chat, title, isShown, onShow, onDelete, children }: Ch
         <Trash2 />
       </IconButton>
     </>
+  );
+}
+
+/** A chat waits as long as somebody has to answer in it, whether or not a run is open; the stream of a run that waits ends after a while. */
+function State({ chat: { pending = 0, open = false } }: { chat: ListedChat }) {
+  const { t } = useTranslation();
+  if (pending === 0 && !open) return null;
+  const isWaiting = pending > 0;
+  return (
+    <span className="inline-flex items-center gap-1">
+      <span
+        className={`size-1.5 rounded-full ${isWaiting ? 'bg-wait' : 'animate-breathe bg-accent'}`}
+        aria-hidden="true"
+      />
+      {t(isWaiting ? 'chats.held' : 'chats.open')}
+    </span>
   );
 }

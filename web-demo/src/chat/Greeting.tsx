@@ -8,13 +8,20 @@ import { assistantOf } from './context/choice';
 import { server, unknownChats } from './server';
 import { Sign } from './Sign';
 
+/** The name of the demo model, which no other model has. */
+const DEMO_MODEL = 'demo';
+
 export function Greeting({ id, onChoose }: { id: string; onChoose: (line: string) => void }) {
   const { t } = useTranslation();
   const isUnknown = useCell(unknownChats).has(id) && !wasBegunHere(id);
   const assistants = useAssistants(server);
-  const { assistant: name = 'default' } = useCell(assistantOf(id));
-  const ofAssistant = assistants.find((one) => one.name === name)?.suggestions ?? [];
-  const suggestions = ofAssistant.length > 0 ? ofAssistant : t('suggestions', { returnObjects: true });
+  const { assistant: name = 'default', model } = useCell(assistantOf(id));
+  const assistant = assistants.find((one) => one.name === name);
+  // The page's own lines are what the demo model understands.
+  const isDemo = (model ?? assistant?.models[0]) === DEMO_MODEL;
+  const ofAssistant = assistant?.suggestions ?? [];
+  const suggestions =
+    ofAssistant.length > 0 ? ofAssistant : isDemo ? t('suggestions', { returnObjects: true }) : [];
   return (
     <section className="pt-[12dvh]">
       {isUnknown && (
@@ -25,7 +32,8 @@ export function Greeting({ id, onChoose }: { id: string; onChoose: (line: string
       <Sign className="mb-5 size-12 text-accent" />
       <h2 className="mb-3 font-serif text-3xl leading-tight">{t('greeting.title')}</h2>
       <p className="mb-7 max-w-prose text-muted">{t('greeting.text')}</p>
-      <ul aria-label={t('composer.suggestions')} className="flex flex-wrap gap-2">
+      {suggestions.length > 0 && <p className="mb-3 text-sm text-muted">{t('greeting.try')}</p>}
+      <ul aria-label={t('composer.suggestions')} className="flex flex-wrap gap-2 empty:hidden">
         {suggestions.map((line) => (
           <li key={line}>
             <button

@@ -3,17 +3,22 @@
 //
 // While a text grows, only its last block is parsed again, and what is missing at its end is completed.
 
-import type { ReactNode } from 'react';
+import { isValidElement, lazy, Suspense, type ReactNode } from 'react';
 import { harden } from 'rehype-harden';
 import remarkGfm from 'remark-gfm';
+import remarkMath from 'remark-math';
 import type { RemendOptions } from 'remend';
 import { Streamdown, type Components, type StreamdownProps } from 'streamdown';
 import { CodeBlock } from './CodeBlock';
 import { GROWING } from './growing';
 import { highlight } from './highlight';
 import { ExternalLink, PictureLink } from './Links';
+import { withDollars } from './math';
 
-const REMARK = [remarkGfm];
+const REMARK: NonNullable<StreamdownProps['remarkPlugins']> = [
+  remarkGfm,
+  [remarkMath, { singleDollarTextMath: false }],
+];
 /** Links with a scheme that may run something, and pictures made of data, become their text. */
 const HARDEN = {
   allowedLinkPrefixes: ['*'],
@@ -22,6 +27,15 @@ const HARDEN = {
   imageBlockPolicy: 'text-only',
 } as const;
 const REHYPE: NonNullable<StreamdownProps['rehypePlugins']> = [[harden, HARDEN]];
+
+/** The language that the parser gives to formulas. */
+const MATH = 'math';
+const languageOf = (className = '') => /language-(\S+)/.exec(className)?.[1];
+
+/** Most texts have no formula. One that cannot be drawn is shown as it was written. */
+const Formula = lazy(() =>
+  import('./Formula').catch(() => ({ default: ({ tex }: { tex: string }) => <code>{tex}</code> })),
+);
 
 const textOf = (children: ReactNode): string =>
   Array.isArray(children) ? children.map(textOf).join('') : typeof children === 'string' ? children : '';
@@ -37,14 +51,21 @@ const COMPONENTS: Components = {
       </ExternalLink>
     ),
   img: ({ src, alt = '' }) => (typeof src === 'string' ? <PictureLink address={src} name={alt} /> : alt),
-  pre: ({ children }) => <CodeBlock>{children}</CodeBlock>,
-  code: ({ className, children }) => (
-    <code className={className}>
-      {typeof children === 'string'
-        ? highlight(children, /language-(\S+)/.exec(className ?? '')?.[1])
-        : children}
-    </code>
-  ),
+  pre: ({ children }) => {
+    const { className } = isValidElement<{ className?: string }>(children) ? children.props : {};
+    const language = languageOf(className);
+    return language === MATH ? children : <CodeBlock language={language}>{children}</CodeBlock>;
+  },
+  code: ({ className, children }) => {
+    const language = languageOf(className);
+    if (typeof children !== 'string') return <code className={className}>{children}</code>;
+    if (language !== MATH) return <code className={className}>{highlight(children, language)}</code>;
+    return (
+      <Suspense fallback={<code>{children}</code>}>
+        <Formula tex={children} isBlock={className?.includes('math-display') === true} />
+      </Suspense>
+    );
+  },
   table: ({ children }) => (
     // A wide table scrolls by itself, also by keyboard.
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
@@ -95,7 +116,7 @@ export default function Markdown({ text, isGrowing = false }: { text: string; is
       parseIncompleteMarkdown={isGrowing}
       remend={REMEND}
     >
-      {text}
+      {withDollars(text, isGrowing)}
     </Streamdown>
   );
 }

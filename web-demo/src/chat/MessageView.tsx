@@ -167,11 +167,11 @@ const GroupView = memo(
 );
 GroupView.displayName = 'GroupView';
 
-/** What made the message, how long it took, and how many tokens. */
+/** What made the message, how long that took, and how many tokens it has. Those of the input grow with the chat, and say nothing of it. */
 export function MetadataLine({ metadata: { model, durationMs, usage, stopped } }: { metadata: Metadata }) {
   const { t, i18n } = useTranslation();
   const number = new Intl.NumberFormat(localeOf(i18n.language), { maximumFractionDigits: 1 });
-  const tokens = usage?.totalTokens ?? (usage && (usage.inputTokens ?? 0) + (usage.outputTokens ?? 0));
+  const tokens = usage?.outputTokens;
   const facts = [
     model,
     durationMs !== undefined && t('messages.seconds', { value: number.format(durationMs / 1000) }),

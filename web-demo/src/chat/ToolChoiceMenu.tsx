@@ -19,7 +19,11 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
   const [isOpen, setOpen] = useState(false);
   const panel = useRef<HTMLDivElement>(null);
   const id = useId();
-  useClosing(panel, isOpen, () => {
+  const open = () => {
+    setOpen(true);
+    void loadTools();
+  };
+  useKeys(panel, isOpen, () => {
     setOpen(false);
   });
 
@@ -36,8 +40,13 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
           (next !== undefined || lock !== undefined ? 'bg-accent-soft text-ink' : 'text-muted')
         }
         onClick={() => {
-          setOpen(!isOpen);
-          void loadTools();
+          if (isOpen) setOpen(false);
+          else open();
+        }}
+        onKeyDown={(event) => {
+          if (isOpen || event.key !== 'ArrowDown') return;
+          event.preventDefault();
+          open();
         }}
       >
         {lock === undefined ? (
@@ -127,15 +136,15 @@ function Choices({ id, chatId, onChosen }: { id: string; chatId: string; onChose
       />
       <hr className="my-2 border-line" />
       {choosable(listed).map((tool) => (
-        <div key={`${tool.from} ${tool.name}`} className="flex items-center">
-          <Choice
-            name={<span className="font-mono text-[0.8125rem]">{tool.name}</span>}
-            hint={t(`tools.${tool.from}`)}
-            isOn={isTool(next, tool.name)}
-            onChoose={() => {
-              choose({ type: 'tool', toolName: tool.name });
-            }}
-          />
+        <Choice
+          key={`${tool.from} ${tool.name}`}
+          name={<span className="font-mono text-[0.8125rem]">{tool.name}</span>}
+          hint={t(`tools.${tool.from}`)}
+          isOn={isTool(next, tool.name)}
+          onChoose={() => {
+            choose({ type: 'tool', toolName: tool.name });
+          }}
+        >
           <IconButton
             label={lock === tool.name ? t('tools.release') : t('tools.lock', { tool: tool.name })}
             aria-pressed={lock === tool.name}
@@ -145,7 +154,7 @@ function Choices({ id, chatId, onChosen }: { id: string; chatId: string; onChose
           >
             {lock === tool.name ? <Lock /> : <LockOpen />}
           </IconButton>
-        </div>
+        </Choice>
       ))}
       {state === 'loading' && <p className="px-2 py-1 text-muted">{t('tools.loading')}</p>}
       {state === 'failed' && (
@@ -167,26 +176,34 @@ interface ChoiceProps {
   hint?: string;
   isOn: boolean;
   onChoose: () => void;
+  /** What else can be done with it. */
+  children?: ReactNode;
 }
 
-const Choice = ({ name, hint, isOn, onChoose }: ChoiceProps) => (
-  <button
-    type="button"
-    aria-pressed={isOn}
-    onClick={onChoose}
-    className={
-      'flex min-h-9 min-w-0 flex-1 cursor-pointer items-center gap-2 rounded-lg px-2 text-left ' +
-      'hover:bg-sunken pointer-coarse:min-h-10'
-    }
-  >
-    <Check className={`size-4 shrink-0 text-accent ${isOn ? '' : 'invisible'}`} aria-hidden="true" />
-    <span className="min-w-0 flex-1 truncate">{name}</span>
-    {hint !== undefined && <span className="shrink-0 text-xs text-muted">{hint}</span>}
-  </button>
+/** A line of the menu. A hint stands below its name, so that neither takes the other's room. */
+const Choice = ({ name, hint, isOn, onChoose, children }: ChoiceProps) => (
+  <div data-choice className="flex items-center">
+    <button
+      type="button"
+      aria-pressed={isOn}
+      onClick={onChoose}
+      className={
+        'flex min-h-9 min-w-0 flex-1 cursor-pointer items-center gap-2 rounded-lg px-2 py-1 text-left ' +
+        'hover:bg-sunken pointer-coarse:min-h-11'
+      }
+    >
+      <Check className={`size-4 shrink-0 text-accent ${isOn ? '' : 'invisible'}`} aria-hidden="true" />
+      <span className="min-w-0 flex-1">
+        <span className="block wrap-anywhere">{name}</span>
+        {hint !== undefined && <span className="block text-xs text-muted">{hint}</span>}
+      </span>
+    </button>
+    {children}
+  </div>
 );
 
-/** Closes what is open when one presses Escape, or turns to something else. */
-function useClosing(panel: { current: HTMLElement | null }, isOpen: boolean, close: () => void) {
+/** The keys of a menu that is open: arrows go from choice to choice, and Escape closes it, as does turning to something else. */
+function useKeys(panel: { current: HTMLElement | null }, isOpen: boolean, close: () => void) {
   const latest = useRef(close);
   useEffect(() => {
     latest.current = close;
@@ -194,9 +211,17 @@ function useClosing(panel: { current: HTMLElement | null }, isOpen: boolean, clo
   useEffect(() => {
     if (!isOpen) return;
     const onKey = (event: KeyboardEvent) => {
-      if (event.key !== 'Escape') return;
-      latest.current();
-      panel.current?.querySelector('button')?.focus();
+      if (event.key === 'Escape') {
+        latest.current();
+        panel.current?.querySelector('button')?.focus();
+        return;
+      }
+      const choices = [...(panel.current?.querySelectorAll('[data-choice]') ?? [])];
+      const at = choices.findIndex((choice) => choice.contains(document.activeElement));
+      const next = placeAfter(event.key, at, choices.length);
+      if (next === undefined || !panel.current?.contains(document.activeElement)) return;
+      event.preventDefault();
+      choices[next]?.querySelector('button')?.focus();
     };
     const onElsewhere = (event: Event) => {
       if (event.target instanceof Node && !panel.current?.contains(event.target)) latest.current();
@@ -210,4 +235,20 @@ function useClosing(panel: { current: HTMLElement | null }, isOpen: boolean, clo
       document.removeEventListener('focusin', onElsewhere);
     };
   }, [isOpen, panel]);
+}
+
+/** Where a key leads from one of so many choices, of which the last is followed by the first; `at` is -1 before all of them. */
+function placeAfter(key: string, at: number, count: number): number | undefined {
+  switch (key) {
+    case 'ArrowDown':
+      return (at + 1) % count;
+    case 'ArrowUp':
+      return at <= 0 ? count - 1 : at - 1;
+    case 'Home':
+      return 0;
+    case 'End':
+      return count - 1;
+    default:
+      return undefined;
+  }
 }

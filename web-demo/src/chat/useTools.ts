@@ -14,7 +14,7 @@ export interface Tools {
 /** A tool that can be chosen. */
 export interface Choosable {
   name: string;
-  from: 'server' | 'browser';
+  from: 'server' | 'mcp' | 'browser';
 }
 
 const tools = new Cell<Tools | undefined>(undefined);
@@ -35,6 +35,6 @@ export const useTools = (): Tools => useCell(tools) ?? { state: 'loading' };
 
 /** Both kinds, by name. */
 export const choosable = (listed: readonly ServerTool[] = []): Choosable[] => [
-  ...listed.map(({ name }): Choosable => ({ name, from: 'server' })),
+  ...listed.map(({ name, runBy }): Choosable => ({ name, from: runBy })),
   ...Object.keys(browserTools).map((name): Choosable => ({ name, from: 'browser' })),
 ];

@@ -1,7 +1,7 @@
 // What a text of the model may name, and what it looks like while it grows.
 
 import { render, screen } from '@testing-library/react';
-import { describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { Files, Sources } from '../Files';
 import Markdown from '../Markdown';
 import { hasMedia, ToolResult } from '../ToolResult';
@@ -169,4 +169,47 @@ describe('while a text grows, no mark of Markdown is seen', () => {
 
 it('a finished text is shown as it was written', () => {
   expect(show('2 ** 3 and **open').textContent).toBe('2 ** 3 and **open');
+});
+
+it('a block of code names its language, and its button is always there', () => {
+  const container = show('```rust\nlet a = 1;\n```\n\n```\nplain\n```');
+  const blocks = [...container.querySelectorAll('.code')];
+  expect(blocks.map((block) => block.querySelector('span')?.textContent)).toEqual(['rust', '']);
+  for (const button of screen.getAllByRole('button', { name: 'Copy code' }))
+    expect(button.className).not.toContain('opacity-0');
+});
+
+describe('a formula', () => {
+  // The stand-in for a browser does not say that it has the standard's mode, without which KaTeX draws nothing.
+  beforeAll(async () => {
+    Object.defineProperty(document, 'compatMode', { value: 'CSS1Compat' });
+    await import('../Formula');
+  }, 60_000);
+
+  it.each([
+    ['in a line', String.raw`so \(x^2\,dx\) is`, 1, 0],
+    ['of its own line', String.raw`$$\int_0^1 x^2\,dx$$`, 0, 1],
+    ['in a list', '- one\n  \\[ a_1 + b_2 \\]\n- two $c$', 1, 1],
+  ])('%s is drawn', async (_, text, lines, blocks) => {
+    const container = show(text);
+    await vi.waitFor(() => {
+      expect(container.querySelectorAll('.katex')).toHaveLength(lines + blocks);
+    });
+    expect(container.querySelectorAll('.katex-display')).toHaveLength(blocks);
+    expect(container.querySelector('.code')).toBeNull();
+  });
+
+  it('keeps its backslashes', async () => {
+    const container = show(String.raw`\(x^2\,dx\)`);
+    await vi.waitFor(() => {
+      expect(container.querySelector('annotation')?.textContent).toBe(String.raw`x^2\,dx`);
+    });
+  });
+
+  it('that is none is shown as it was written', async () => {
+    const container = show(String.raw`\(\frac{1}\)`);
+    await vi.waitFor(() => {
+      expect(container.textContent).toContain(String.raw`\frac{1}`);
+    });
+  });
 });

@@ -9,7 +9,15 @@ setUpPage();
 
 it('says that an answer ended at the limit of steps, and nothing of other answers', () => {
   const { rerender } = render(<MetadataLine metadata={{ model: 'demo', stopped: 'step_limit' }} />);
-  expect(screen.getByText(/^demo · ended because it had as many steps as it may have$/)).toBeTruthy();
+  expect(screen.getByText(/^demo · stopped at the step limit$/)).toBeTruthy();
   rerender(<MetadataLine metadata={{ model: 'demo' }} />);
+  expect(screen.getByText('demo')).toBeTruthy();
+});
+
+it('counts the tokens of the answer, and not those of everything that the model was sent', () => {
+  const usage = { inputTokens: 2900, outputTokens: 77, totalTokens: 2977 };
+  const { rerender } = render(<MetadataLine metadata={{ model: 'demo', usage }} />);
+  expect(screen.getByText('demo · 77 tokens')).toBeTruthy();
+  rerender(<MetadataLine metadata={{ model: 'demo', usage: { totalTokens: 2977 } }} />);
   expect(screen.getByText('demo')).toBeTruthy();
 });

@@ -57,7 +57,8 @@ const shell = {
     title: "Tools wait for you. Streams don't break.",
     text:
       'While a tool waits for your approval or for this browser, the answer stays open, and it continues on the ' +
-      'same stream. Try one of these:',
+      'same stream.',
+    try: 'Try one of these:',
   },
   messages: {
     label: 'Messages',
@@ -87,7 +88,7 @@ const shell = {
     tokens_one: '{{count}} token',
     tokens_other: '{{count}} tokens',
     seconds: '{{value}} s',
-    stepLimit: 'ended because it had as many steps as it may have',
+    stepLimit: 'stopped at the step limit',
   },
   composer: {
     label: 'Message',
@@ -109,7 +110,7 @@ const shell = {
     automaticHint: 'The model decides',
     none: 'No tools',
     required: 'Any tool',
-    requiredHint: 'It must call one; which one is up to the model',
+    requiredHint: 'The model must call a tool',
     next: 'For the next message',
     nextTool: 'Next: {{tool}}',
     lockedTo: 'Locked to: {{tool}}',
@@ -118,8 +119,9 @@ const shell = {
     lockHint: 'The padlock keeps a tool for every message, until you release it.',
     failed: 'The server’s tools could not be loaded.',
     loading: 'Loading tools…',
-    browser: 'this page',
-    server: 'server',
+    browser: 'Runs in this page',
+    server: 'Runs on the server',
+    mcp: 'From an MCP server',
   },
   grants: {
     label: 'Always allowed in this chat',

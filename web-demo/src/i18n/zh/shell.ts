@@ -55,7 +55,8 @@ const shell: Translated<Areas['shell']> = {
   unknownChat: '此地址没有对话。它可能已被删除，或属于他人。在这里发送消息会开始新的对话。',
   greeting: {
     title: '工具会等你，流不会断。',
-    text: '当工具等待你的批准或此浏览器的结果时，回答保持打开，并在同一个流上继续。不妨试试：',
+    text: '当工具等待你的批准或此浏览器的结果时，回答保持打开，并在同一个流上继续。',
+    try: '不妨试试：',
   },
   messages: {
     label: '消息',
@@ -107,7 +108,7 @@ const shell: Translated<Areas['shell']> = {
     automaticHint: '由模型决定',
     none: '不用工具',
     required: '任一工具',
-    requiredHint: '用哪个由模型决定',
+    requiredHint: '模型必须调用一个工具',
     next: '仅用于下一条消息',
     nextTool: '下一条：{{tool}}',
     lockedTo: '已锁定：{{tool}}',
@@ -116,8 +117,9 @@ const shell: Translated<Areas['shell']> = {
     lockHint: '挂锁让每条消息都使用该工具，直到你解除。',
     failed: '无法加载服务器的工具。',
     loading: '正在加载工具…',
-    browser: '本页面',
-    server: '服务器',
+    browser: '在本页面运行',
+    server: '在服务器上运行',
+    mcp: '来自 MCP 服务器',
   },
   grants: {
     label: '此对话中始终批准',
