@@ -1,16 +1,6 @@
 // Language, theme, keyboard, phone; and that axe finds nothing serious in any of them.
 
-import {
-  calls,
-  expect,
-  FAILED_REQUEST,
-  PAGES,
-  says,
-  seriousViolations,
-  test,
-  type ChatPage,
-  type World,
-} from './world';
+import { calls, expect, PAGES, says, seriousViolations, test, type ChatPage, type World } from './world';
 
 const NOTE = { name: 'write_note', input: { title: 'Milk', body: 'Two litres.' } };
 
@@ -85,8 +75,6 @@ test('the page speaks Chinese when it is asked to, and still does after a reload
   world,
   chat,
 }) => {
-  // A chat that has no message is not known to the server.
-  world.mayLog(FAILED_REQUEST);
   await chat.page.getByRole('button', { name: '中文' }).click();
   await expect(chat.page.locator('html')).toHaveAttribute('lang', 'zh-CN');
   await chat.page.reload();
@@ -111,8 +99,7 @@ test.describe('in a browser that prefers Chinese', () => {
   });
 });
 
-test('the page is dark when it is asked to be, and still is after a reload', async ({ world, chat }) => {
-  world.mayLog(FAILED_REQUEST);
+test('the page is dark when it is asked to be, and still is after a reload', async ({ chat }) => {
   const lightness = () =>
     chat.page.evaluate(() => {
       const canvas = document.createElement('canvas').getContext('2d');

@@ -4,6 +4,7 @@ import { ThreadPrimitive, useAui, useAuiState } from '@assistant-ui/react';
 import { ArrowDown } from 'lucide-react';
 import { useEffect, useRef } from 'react';
 import { useTranslation } from 'react-i18next';
+import { Announcer } from '../chat/Announcer';
 import { useCell } from '../chat/cell';
 import { isNewChat } from '../chat/chatId';
 import { focusComposer } from '../chat/Composer';
@@ -49,7 +50,8 @@ export function Conversation({ id }: { id: string }) {
               />
             )}
             <SummaryOfEarlier count={earlier.count} />
-            <div role="log" aria-label={t('messages.label')} aria-live="polite" aria-relevant="additions">
+            {count > 0 && <h2 className="sr-only">{t('messages.label')}</h2>}
+            <div role="log" aria-label={t('messages.label')} aria-live="off">
               {Array.from({ length: count }, (_, place) => (
                 <ThreadPrimitive.MessageByIndex
                   key={earlier.count + place}
@@ -109,6 +111,7 @@ function State() {
   };
   return (
     <>
+      <Announcer message={messages.at(-1)} isGrowing={chat.status === 'streaming'} />
       {isQuiet(messages, chat.status) && <Working />}
       {chat.error && <Failure error={chat.error} onTryAgain={onTryAgain} />}
     </>

@@ -78,11 +78,7 @@ export function Writer({ id }: { id: string }) {
             )}
             {(!isBusy || !isEmpty) && (
               <ComposerPrimitive.Send asChild>
-                <IconButton
-                  label={t('composer.send')}
-                  type="submit"
-                  tone="primary"
-                >
+                <IconButton label={t('composer.send')} type="submit" tone="primary">
                   <ArrowUp />
                 </IconButton>
               </ComposerPrimitive.Send>

@@ -108,12 +108,7 @@ export function Composer({ onSend, onStop, isBusy, advice = '', children }: Prop
             </IconButton>
           )}
           {(!isBusy || !isEmpty) && (
-            <IconButton
-              label={t('composer.send')}
-              type="submit"
-              disabled={isEmpty}
-              tone="primary"
-            >
+            <IconButton label={t('composer.send')} type="submit" disabled={isEmpty} tone="primary">
               <ArrowUp />
             </IconButton>
           )}

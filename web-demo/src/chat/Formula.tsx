@@ -16,7 +16,12 @@ export default function Formula({ tex, isBlock }: Props) {
     const { current } = place;
     if (current === null) return;
     try {
-      katex.render(tex, current, { displayMode: isBlock, throwOnError: false, errorColor: 'inherit', maxSize: 20 });
+      katex.render(tex, current, {
+        displayMode: isBlock,
+        throwOnError: false,
+        errorColor: 'inherit',
+        maxSize: 20,
+      });
     } catch {
       current.textContent = tex;
     }

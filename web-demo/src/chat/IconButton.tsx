@@ -11,8 +11,7 @@ const TONES = {
     'text-muted not-disabled:hover:bg-sunken not-disabled:hover:text-ink aria-pressed:text-accent ' +
     'disabled:opacity-70',
   outlined: 'border border-field text-ink not-disabled:hover:bg-sunken disabled:opacity-70',
-  primary:
-    'bg-accent text-accent-ink not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted',
+  primary: 'bg-accent text-accent-ink not-disabled:hover:opacity-90 disabled:bg-sunken disabled:text-muted',
 };
 
 type Props = Omit<ComponentProps<'button'>, 'aria-label' | 'title' | 'className'> & {

@@ -5,6 +5,7 @@ import { ArrowDown, TriangleAlert } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState, type ReactNode, type RefObject } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { FermataChat } from 'fermata-chat';
+import { Announcer } from './Announcer';
 import { Contained } from './Contained';
 import { SummaryLine } from './context/SummaryLine';
 import { useErrorWords } from './errorWords';
@@ -52,7 +53,8 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
           {messages.length === 0 && children}
           {earlier > 0 && <Earlier onReached={showEarlier} />}
           <SummaryLine chat={chat} after={messages.slice(0, earlier)} />
-          <div role="log" aria-label={t('messages.label')} aria-live="polite" aria-relevant="additions">
+          {messages.length > 0 && <h2 className="sr-only">{t('messages.label')}</h2>}
+          <div role="log" aria-label={t('messages.label')} aria-live="off">
             {shown.map((message) => (
               <Contained
                 key={message.id}
@@ -74,6 +76,7 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
           {error !== undefined && <Failure error={error} onTryAgain={onTryAgain} />}
         </div>
       </div>
+      <Announcer message={last} isGrowing={isGrowing} />
       {!isAtEnd && (
         <button
           type="button"

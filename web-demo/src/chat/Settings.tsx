@@ -8,9 +8,9 @@ import { useCell } from './cell';
 import { notifies, permission, setNotifies } from './runs/notifications';
 
 /** Each language in its own words, so that who cannot read the page finds it. */
-const LANGUAGES: Record<Language, { name: string; short: string; tag: string }> = {
-  en: { name: 'English', short: 'EN', tag: 'en' },
-  zh: { name: '中文', short: '中文', tag: 'zh-CN' },
+const LANGUAGES: Record<Language, { name: string; tag: string }> = {
+  en: { name: 'English', tag: 'en' },
+  zh: { name: '中文', tag: 'zh-CN' },
 };
 
 const THEMES = { system: Monitor, light: Sun, dark: Moon } satisfies Record<Theme, unknown>;
@@ -32,15 +32,13 @@ export function Settings() {
             key={one}
             type="button"
             lang={LANGUAGES[one].tag}
-            aria-label={LANGUAGES[one].name}
-            title={LANGUAGES[one].name}
             aria-pressed={one === tongue}
             className={SEGMENT}
             onClick={() => {
               chooseLanguage(one);
             }}
           >
-            {LANGUAGES[one].short}
+            {LANGUAGES[one].name}
           </button>
         ))}
       </div>

@@ -17,9 +17,12 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
   const { t } = useTranslation();
   const { next, lock } = useCell(choiceOf(chatId));
   const [isOpen, setOpen] = useState(false);
+  /** Whether it was opened by a key, and so has the focus. */
+  const [takesFocus, setTakesFocus] = useState(false);
   const panel = useRef<HTMLDivElement>(null);
   const id = useId();
-  const open = () => {
+  const open = (byKey: boolean) => {
+    setTakesFocus(byKey);
     setOpen(true);
     void loadTools();
   };
@@ -41,12 +44,12 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
         }
         onClick={() => {
           if (isOpen) setOpen(false);
-          else open();
+          else open(false);
         }}
         onKeyDown={(event) => {
           if (isOpen || event.key !== 'ArrowDown') return;
           event.preventDefault();
-          open();
+          open(true);
         }}
       >
         {lock === undefined ? (
@@ -70,6 +73,7 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
         <Choices
           id={id}
           chatId={chatId}
+          takesFocus={takesFocus}
           onChosen={() => {
             setOpen(false);
           }}
@@ -92,16 +96,28 @@ function ChoiceName({ next, lock }: { next: ToolChoice | undefined; lock: string
   );
 }
 
-function Choices({ id, chatId, onChosen }: { id: string; chatId: string; onChosen: () => void }) {
+interface ChoicesProps {
+  id: string;
+  chatId: string;
+  takesFocus: boolean;
+  onChosen: () => void;
+}
+
+function Choices({ id, chatId, takesFocus, onChosen }: ChoicesProps) {
   const { t } = useTranslation();
   const { next, lock } = useCell(choiceOf(chatId));
   const { state, listed } = useTools();
+  const panel = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    if (takesFocus) panel.current?.querySelector('button')?.focus();
+  }, [takesFocus]);
   const choose = (choice: ToolChoice | undefined) => {
     chooseNext(chatId, choice);
     onChosen();
   };
   return (
     <div
+      ref={panel}
       id={id}
       role="group"
       aria-label={t('tools.label')}
@@ -211,6 +227,7 @@ function useKeys(panel: { current: HTMLElement | null }, isOpen: boolean, close:
   useEffect(() => {
     if (!isOpen) return;
     const onKey = (event: KeyboardEvent) => {
+      if (event.defaultPrevented) return;
       if (event.key === 'Escape') {
         latest.current();
         panel.current?.querySelector('button')?.focus();

@@ -58,26 +58,36 @@ export function section(page: string, heading: string | undefined): string {
   return shared + found;
 }
 
+/** What an application with React has anyway. */
+const REACT_APPLICATION = [
+  'react',
+  'react-dom',
+  '@types/react',
+  '@types/react-dom',
+  'typescript',
+  'vite',
+  '@vitejs/plugin-react',
+];
+
 /** The files that a text prints, by path. */
 export function printedFiles(text: string): Map<string, string> {
   const blocks = [...text.matchAll(/^```\w+ title="([^"]+)"\n([\s\S]*?)^```$/gm)];
   return new Map(blocks.map(([, file = '', content = '']) => [file, content]));
 }
 
-/** The packages that a text says to install, each with its version. */
-export function printedPackages(text: string): [name: string, version: string][] {
+/** The packages that a text says to install, and the versions that it names. */
+export function printedPackages(text: string): [name: string, version: string | undefined][] {
   const lines = [...text.matchAll(/^npm install (?:--save-dev )?(.*)$/gm)].flatMap(([, packages = '']) =>
     packages.split(' '),
   );
   return lines.map((named) => {
     const at = named.lastIndexOf('@');
-    if (at < 1) throw new Error(`a package without a version: ${named}`);
-    return [named.slice(0, at), named.slice(at + 1)];
+    return at < 1 ? [named, undefined] : [named.slice(0, at), named.slice(at + 1)];
   });
 }
 
-/** Where a package is installed here in that version: by itself, or for the framework's own package. */
-export function installed(name: string, version: string): string {
+/** Where a package is installed here, in that version if one is given: by itself, or for the framework's own package. */
+export function installed(name: string, version: string | undefined): string {
   const places = [name, ...['vue', 'svelte'].map((framework) => `@ai-sdk/${framework}/node_modules/${name}`)];
   for (const place of places) {
     const folder = path.join(MODULES, place);
@@ -85,12 +95,12 @@ export function installed(name: string, version: string): string {
       const { version: found } = JSON.parse(readFileSync(path.join(folder, 'package.json'), 'utf8')) as {
         version: string;
       };
-      if (found === version) return realpathSync(folder);
+      if (version === undefined || found === version) return realpathSync(folder);
     } catch {
       continue;
     }
   }
-  throw new Error(`${name}@${version} is not installed`);
+  throw new Error(`${name}@${version ?? 'any'} is not installed`);
 }
 
 export interface ExampleOptions {
@@ -123,7 +133,10 @@ export class Example {
       cpSync(path.join(COPY, source), this.#at(file));
     for (const [file, other] of Object.entries(options.instead ?? {}))
       cpSync(this.#at(other), this.#at(file));
-    for (const [name, version] of printedPackages(text))
+    const packages = new Map(printedPackages(text));
+    if (packages.has('@ai-sdk/react'))
+      for (const name of REACT_APPLICATION) packages.set(name, packages.get(name));
+    for (const [name, version] of packages)
       symlinkSync(installed(name, version), this.#at(`node_modules/${name}`));
   }
 

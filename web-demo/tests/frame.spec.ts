@@ -1,0 +1,184 @@
+// What surrounds the messages: that the page itself never scrolls, what the list says of a chat, what is suggested, where the cursor is.
+
+import type { Page } from '@playwright/test';
+import { ChatPage, expect, FAILED_REQUEST, PAGES, park, says, test } from './world';
+
+const AT = new Date(0).toISOString();
+
+/** Has the list show these chats, and what waits in them. */
+async function list(page: Page, listed: { id: string; title: string; pending?: number }[]) {
+  const chats = listed.map((chat) => ({ createdAt: AT, updatedAt: AT, open: false, pending: 0, ...chat }));
+  await page.route('**/api/chats?*', (route) => route.fulfill({ json: { chats } }));
+  await page.route(/\/api\/chat\/listed-\d+\/pending/, (route) => {
+    const call = { id: 'call', toolCallId: 'call', kind: 'approval', tool: 'refund', input: {} };
+    return route.fulfill({ json: { pending: [{ ...call, state: 'waiting', since: AT }] } });
+  });
+}
+
+const overflow = ({ page }: ChatPage) =>
+  page.evaluate(() => document.documentElement.scrollHeight - innerHeight);
+
+for (const { name, path } of PAGES)
+  test.describe(`on ${name}`, () => {
+    test.use({ path });
+
+    test.describe('with the demo model', () => {
+      test.use({ demoModel: true });
+
+      test('only the lists scroll, however long they are, and never the page', async ({ world, page }) => {
+        await park(world, 'parked', 'write a note: buy milk');
+        const chats = Array.from({ length: 30 }, (_, at) => ({
+          id: `listed-${at}`,
+          title: `Chat ${at}`,
+          pending: at < 5 ? 1 : 0,
+        }));
+        await list(page, chats);
+        const chat = await ChatPage.open(page, world.server.url, path, 'parked');
+        await expect(chat.chats.getByRole('link')).toHaveCount(30);
+        await chat.isInState(chat.card('write_note'), 'Waiting for you');
+        const scroller = chat.chats.locator('xpath=..');
+        expect(await scroller.evaluate((element) => element.scrollHeight > element.clientHeight)).toBe(true);
+        // A long answer, and a difference with texts for screen readers at its end.
+        await chat.page.setViewportSize({ width: 1280, height: 320 });
+        expect(await overflow(chat)).toBe(0);
+      });
+
+      test('suggests what the demo model understands', async ({ chat }) => {
+        await expect(
+          chat.page.getByRole('list', { name: 'Suggestions' }).getByRole('button'),
+        ).not.toHaveCount(0);
+      });
+    });
+
+    test('suggests nothing of the demo to another model', async ({ chat }) => {
+      const isLoaded = () =>
+        chat.page.evaluate(() =>
+          performance
+            .getEntriesByType('resource')
+            .some(
+              (one) =>
+                one.name.endsWith('/api/assistants') && (one as PerformanceResourceTiming).responseEnd > 0,
+            ),
+        );
+      await expect.poll(isLoaded).toBe(true);
+      await expect(chat.page.getByRole('heading', { level: 2 })).toBeVisible();
+      await expect(chat.page.getByRole('list', { name: 'Suggestions' })).toBeHidden();
+      await expect(chat.page.getByText('Try one of these')).toBeHidden();
+    });
+
+    test('a chat is waiting as long as something waits in it, whether or not its run is open', async ({
+      world,
+      page,
+    }) => {
+      await list(page, [
+        { id: 'listed-1', title: 'A parked chat', pending: 1 },
+        { id: 'listed-2', title: 'A finished chat' },
+      ]);
+      await page.goto(`${world.server.url}${path}`);
+      const chats = page.getByRole('navigation', { name: 'Chats' });
+      await expect(chats.getByRole('link', { name: /A parked chat/ })).toContainText('Waiting');
+      await expect(chats.getByRole('link', { name: /A finished chat/ })).not.toContainText('Waiting');
+    });
+
+    test('a new chat has the cursor where one writes', async ({ chat }) => {
+      await expect(chat.composer).toBeFocused();
+      await chat.page.getByRole('button', { name: 'New chat', exact: true }).click();
+      await expect(chat.composer).toBeFocused();
+    });
+
+    test('the Enter that ends a word of an input method sends nothing', async ({ world, chat }) => {
+      world.model.script(says('Hello.'), says('Hello again.'));
+      /** The order of Safari: the composition has ended when the key is reported. */
+      const endWord = (field: typeof chat.composer) =>
+        field.evaluate((element) => {
+          element.dispatchEvent(new CompositionEvent('compositionstart', { bubbles: true }));
+          element.dispatchEvent(new CompositionEvent('compositionend', { bubbles: true, data: '你好' }));
+          const key = { key: 'Enter', code: 'Enter', keyCode: 229, bubbles: true, cancelable: true };
+          element.dispatchEvent(new KeyboardEvent('keydown', key));
+        });
+      await chat.composer.fill('你好');
+      await endWord(chat.composer);
+      await expect(chat.composer).toHaveValue('你好');
+      await chat.composer.press('Enter');
+      await chat.hears('Hello.');
+      await chat.isAtRest();
+      expect(world.model.requests).toHaveLength(1);
+      await chat.words.last().hover();
+      await chat.page.getByRole('button', { name: 'Edit message' }).click();
+      const editor = chat.page.getByRole('textbox', { name: 'Edit your message' });
+      await editor.fill('再见');
+      await endWord(editor);
+      await expect(editor).toHaveValue('再见');
+      await chat.page.getByRole('button', { name: 'Send edited message' }).click();
+      await chat.hears('Hello again.');
+      expect(world.model.requests).toHaveLength(2);
+    });
+
+    test('a message that was not sent says so in the words of the page', async ({ world, chat }) => {
+      world.mayLog(FAILED_REQUEST);
+      await chat.page.route('**/api/chat', (route) => route.abort());
+      await chat.say('hello');
+      await expect(chat.page.getByRole('alert')).toContainText(
+        'The server could not be reached. Nothing is lost: try again.',
+      );
+      await chat.page.getByRole('button', { name: '中文' }).click();
+      await expect(chat.page.getByRole('alert')).toContainText('无法连接服务器');
+    });
+
+    test.describe('in the tools menu', () => {
+      for (const width of [390, 1280])
+        test(`every choice can be read at a width of ${width}`, async ({ chat }) => {
+          await chat.page.setViewportSize({ width, height: 800 });
+          await chat.page.getByRole('button', { name: 'Tools' }).click();
+          const menu = chat.page.getByRole('group', { name: 'Tools' });
+          await expect(menu.getByRole('button', { name: /^search_notes/ })).toBeVisible();
+          await expect(menu.getByText('Any tool', { exact: true })).toBeVisible();
+          const cut = await menu.evaluate((element) =>
+            [element, ...element.querySelectorAll('*')]
+              .filter(
+                (one) => one.clientWidth > 0 && one.scrollWidth > one.clientWidth && !one.matches('.sr-only'),
+              )
+              .map((one) => one.outerHTML),
+          );
+          expect(cut).toEqual([]);
+        });
+
+      test('arrows go from choice to choice', async ({ chat }) => {
+        const { keyboard } = chat.page;
+        await chat.page.getByRole('button', { name: 'Tools' }).focus();
+        await keyboard.press('ArrowDown');
+        const menu = chat.page.getByRole('group', { name: 'Tools' });
+        await expect(menu.getByRole('button', { name: /^search_notes/ })).toBeVisible();
+        await expect(menu.getByRole('button', { name: 'Automatic' })).toBeFocused();
+        await keyboard.press('ArrowDown');
+        await expect(menu.getByRole('button', { name: 'No tools' })).toBeFocused();
+        await keyboard.press('ArrowUp');
+        await keyboard.press('ArrowUp');
+        await expect(menu.locator('[data-choice]').last().getByRole('button').first()).toBeFocused();
+        await keyboard.press('Home');
+        await expect(menu.getByRole('button', { name: 'Automatic' })).toBeFocused();
+      });
+    });
+  });
+
+test('the page for curl has the look of the others', async ({ world, page }) => {
+  const look = () =>
+    page.evaluate(() => {
+      const sign = [...document.querySelectorAll('svg')].find((one) => one.querySelector('circle') !== null);
+      const name = [...document.querySelectorAll('h1, p')].find((one) => one.textContent === 'Fermata');
+      const backgrounds = [document.querySelector('main')?.parentElement, document.body].flatMap((one) =>
+        one ? [getComputedStyle(one).backgroundColor] : [],
+      );
+      return {
+        drawing: sign?.querySelector('path')?.getAttribute('d'),
+        colour: sign && getComputedStyle(sign).color,
+        font: name && getComputedStyle(name).fontFamily.replaceAll('"', "'"),
+        paper: backgrounds.find((one) => one !== 'rgba(0, 0, 0, 0)'),
+      };
+    });
+  await page.goto(world.server.url);
+  await expect(page.getByText('Fermata', { exact: true }).first()).toBeVisible();
+  const ofDemo = await look();
+  await page.goto(`${world.server.url}/curl`);
+  expect(await look()).toEqual(ofDemo);
+});
