@@ -78,6 +78,11 @@ for (const { name, path } of PAGES)
       const chats = page.getByRole('navigation', { name: 'Chats' });
       await expect(chats.getByRole('link', { name: /A parked chat/ })).toContainText('Waiting');
       await expect(chats.getByRole('link', { name: /A finished chat/ })).not.toContainText('Waiting');
+      // What waits does not push the button away that begins a chat.
+      const elsewhere = page.getByRole('region', { name: 'Waiting in other chats' });
+      const [button, waiting] = [page.getByRole('button', { name: 'New chat', exact: true }), elsewhere];
+      await expect(waiting).toBeVisible();
+      expect((await button.boundingBox())?.y).toBeLessThan((await waiting.boundingBox())?.y ?? 0);
     });
 
     test('a new chat has the cursor where one writes', async ({ chat }) => {

@@ -207,7 +207,7 @@ test.describe('on a phone', () => {
     expect(await wider()).toBe(0);
     for (const name of ['Approve', 'Always allow in this chat', 'Edit', 'Deny']) {
       const box = await card.getByRole('button', { name, exact: true }).boundingBox();
-      expect(box?.height, name).toBeGreaterThanOrEqual(40);
+      expect(box?.height, name).toBeGreaterThanOrEqual(44);
     }
     await card.getByRole('button', { name: 'Approve' }).tap();
     await chat.hears('Written.');

@@ -7,7 +7,6 @@ import { useCell } from '../chat/cell';
 import { ChatRow, rowClass } from '../chat/ChatRow';
 import { chats, type ListedChat } from '../chat/chats';
 import { DeleteDialog } from '../chat/DeleteDialog';
-import { NewChatButton } from '../chat/NewChatButton';
 
 export function Threads({ onShow }: { onShow: () => void }) {
   const { t } = useTranslation();
@@ -21,7 +20,6 @@ export function Threads({ onShow }: { onShow: () => void }) {
   return (
     <nav aria-label={t('chats.label')}>
       <ThreadListPrimitive.Root className="flex flex-col gap-1">
-        <NewChatButton onShow={onShow} />
         {isLoading && <p className="px-2 text-sm text-muted">{t('chats.loading')}</p>}
         {isEmpty && <p className="px-2 text-sm text-muted">{t('chats.empty')}</p>}
         <ThreadListPrimitive.Items>

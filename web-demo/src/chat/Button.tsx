@@ -45,7 +45,7 @@ export function Button({
           : onClick
       }
       className={
-        'inline-flex min-h-10 items-center justify-center gap-1.5 rounded-lg px-3.5 text-sm ' +
+        'inline-flex min-h-10 pointer-coarse:min-h-11 items-center justify-center gap-1.5 rounded-lg px-3.5 text-sm ' +
         'font-medium transition-colors ' +
         'focus-visible:outline-2 focus-visible:outline-offset-2 focus-visible:outline-accent ' +
         `disabled:opacity-50 aria-disabled:cursor-default ${TONES[tone]} ${className}`

@@ -7,7 +7,6 @@ import { ChatRow, rowClass } from './ChatRow';
 import { chats, loadChats, loadOlderChats, type ListedChat } from './chats';
 import { DeleteDialog } from './DeleteDialog';
 import { useErrorWords } from './errorWords';
-import { NewChatButton } from './NewChatButton';
 
 interface Props {
   chatId: string;
@@ -22,7 +21,6 @@ export function ChatList({ chatId, onShow }: Props) {
   const [doomed, setDoomed] = useState<ListedChat>();
   return (
     <nav aria-label={t('chats.label')} className="flex flex-col gap-1">
-      <NewChatButton onShow={onShow} />
       {list.state === 'loading' && <p className="px-2 text-sm text-muted">{t('chats.loading')}</p>}
       {list.state === 'known' && list.chats.length === 0 && (
         <p className="px-2 text-sm text-muted">{t('chats.empty')}</p>

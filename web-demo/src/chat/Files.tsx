@@ -46,7 +46,7 @@ function File({ part }: { part: FilePart }) {
       download={name}
       className={
         'inline-flex items-center gap-2 rounded-card border border-line bg-raised px-3 py-2 text-sm ' +
-        'hover:border-accent pointer-coarse:min-h-10'
+        'hover:border-accent pointer-coarse:min-h-11'
       }
     >
       <FileText className="size-4 text-muted" aria-hidden="true" />

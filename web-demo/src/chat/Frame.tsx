@@ -13,6 +13,7 @@ import { ConnectionBanner, ConnectionDot } from './ConnectionState';
 import { IconButton } from './IconButton';
 import { MemoriesDialog } from './memories/MemoriesDialog';
 import { MemoriesEntry } from './memories/MemoriesEntry';
+import { NewChatButton } from './NewChatButton';
 import { PendingElsewhere } from './PendingElsewhere';
 import { ownWaiting } from './runs/notifications';
 import { Settings } from './Settings';
@@ -107,7 +108,7 @@ function Pages({ page, chatId }: { page: Props['page']; chatId: string }) {
   const link =
     'inline-flex h-8 items-center rounded-md px-2.5 text-sm whitespace-nowrap text-muted ' +
     'transition-colors hover:text-ink aria-[current]:bg-raised aria-[current]:text-ink ' +
-    'aria-[current]:shadow-xs pointer-coarse:h-10';
+    'aria-[current]:shadow-xs pointer-coarse:h-11';
   return (
     <nav aria-label={t('pages.label')} className="segments sm:[&_a]:px-3.5">
       <a className={link} href={chatUrl(chatId, '/')} aria-current={page === 'plain' ? 'page' : undefined}>
@@ -132,7 +133,11 @@ function Side({ chatId, list, onShow }: { chatId: string; list: Props['list']; o
         <Sign className="size-7 text-accent" />
         <p className="font-serif text-xl">{t('name')}</p>
       </div>
-      <div className="min-h-0 flex-1 overflow-y-auto px-3 py-3">
+      {/* It keeps its place, whatever waits or is listed below it. */}
+      <div className="px-3 py-3">
+        <NewChatButton onShow={onShow} />
+      </div>
+      <div className="min-h-0 flex-1 overflow-y-auto px-3 pb-3">
         <PendingElsewhere chatId={chatId} onShow={onShow} />
         {list?.(onShow) ?? <ChatList chatId={chatId} onShow={onShow} />}
       </div>
@@ -143,7 +148,7 @@ function Side({ chatId, list, onShow }: { chatId: string; list: Props['list']; o
           href="/curl"
           className={
             'inline-flex items-center text-sm text-muted underline underline-offset-4 hover:text-ink ' +
-            'pointer-coarse:min-h-10'
+            'pointer-coarse:min-h-11'
           }
         >
           {t('pages.curl')}

@@ -1,4 +1,4 @@
-// The way to a chat that nobody has begun, at the head of both lists.
+// The way to a chat that nobody has begun, above both lists.
 
 import { Plus } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
@@ -9,7 +9,7 @@ export function NewChatButton({ onShow }: { onShow: () => void }) {
   return (
     <button
       type="button"
-      className="button mb-3 w-full justify-center"
+      className="button w-full justify-center"
       onClick={() => {
         showNewChat();
         onShow();

@@ -13,7 +13,7 @@ export function Reasoning({ part }: { part: ReasoningPart }) {
       <summary
         className={
           'inline-flex cursor-pointer list-none items-center gap-1.5 rounded-lg py-1 pr-2 text-muted ' +
-          'hover:text-ink pointer-coarse:min-h-10'
+          'hover:text-ink pointer-coarse:min-h-11'
         }
       >
         <ChevronRight

@@ -18,7 +18,7 @@ const THEMES = { system: Monitor, light: Sun, dark: Moon } satisfies Record<Them
 const SEGMENT =
   'inline-flex h-8 min-w-9 cursor-pointer items-center justify-center rounded-md px-2 text-xs ' +
   'text-muted transition-colors hover:text-ink aria-pressed:bg-raised aria-pressed:text-ink ' +
-  'aria-pressed:shadow-xs pointer-coarse:h-10 pointer-coarse:min-w-10';
+  'aria-pressed:shadow-xs pointer-coarse:h-11 pointer-coarse:min-w-11';
 
 export function Settings() {
   const { t } = useTranslation();

@@ -38,7 +38,7 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
         aria-controls={id}
         className={
           'inline-flex h-8 min-w-0 cursor-pointer items-center gap-1.5 rounded-lg px-2 text-sm ' +
-          'transition-colors hover:bg-sunken pointer-coarse:h-10 pointer-coarse:min-w-10 ' +
+          'transition-colors hover:bg-sunken pointer-coarse:h-11 pointer-coarse:min-w-11 ' +
           'pointer-coarse:justify-center ' +
           (next !== undefined || lock !== undefined ? 'bg-accent-soft text-ink' : 'text-muted')
         }

@@ -32,7 +32,7 @@ export function AssistantPicker({ chatId, chat }: { chatId: string; chat: Pick<F
         value={value}
         className={
           'field-sizing-content h-8 max-w-[min(100%,16rem)] cursor-pointer truncate rounded-lg ' +
-          'bg-transparent pr-6 pl-1 align-middle text-sm text-muted hover:bg-sunken pointer-coarse:h-10'
+          'bg-transparent pr-6 pl-1 align-middle text-sm text-muted hover:bg-sunken pointer-coarse:h-11'
         }
         onChange={(event) => {
           const [assistant, model] = JSON.parse(event.target.value) as [string, string];

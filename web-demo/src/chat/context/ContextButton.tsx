@@ -41,7 +41,7 @@ export function ContextButton({ chat }: { chat: FermataChat }) {
         className={
           'inline-flex h-8 cursor-pointer items-center justify-center gap-1.5 rounded-lg px-2 text-sm ' +
           'whitespace-nowrap text-muted transition-colors hover:bg-sunken hover:text-ink ' +
-          'pointer-coarse:h-10 pointer-coarse:min-w-10'
+          'pointer-coarse:h-11 pointer-coarse:min-w-11'
         }
         onClick={() => {
           setOpen(true);

@@ -23,7 +23,7 @@ export function SummaryLine({ chat, after }: Props) {
       <button
         type="button"
         aria-haspopup="dialog"
-        className="cursor-pointer underline underline-offset-4 hover:text-ink pointer-coarse:min-h-10"
+        className="cursor-pointer underline underline-offset-4 hover:text-ink pointer-coarse:min-h-11"
         onClick={() => {
           setOpen(true);
         }}

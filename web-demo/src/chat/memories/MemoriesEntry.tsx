@@ -16,7 +16,7 @@ export function MemoriesEntry() {
       aria-haspopup="dialog"
       className={
         'inline-flex cursor-pointer items-center gap-1.5 self-start text-sm text-muted hover:text-ink ' +
-        'pointer-coarse:min-h-10'
+        'pointer-coarse:min-h-11'
       }
       onClick={() => {
         isListShown.set(true);

@@ -28,7 +28,7 @@ export function UsedMemories({ message }: { message: Message }) {
         aria-controls={list}
         className={
           'inline-flex min-h-7 cursor-pointer items-center gap-1.5 rounded-full bg-sunken px-2.5 text-xs ' +
-          'text-muted transition-colors hover:text-ink pointer-coarse:min-h-10'
+          'text-muted transition-colors hover:text-ink pointer-coarse:min-h-11'
         }
         onClick={() => {
           setOpen(!isOpen);
@@ -54,7 +54,7 @@ export function UsedMemories({ message }: { message: Message }) {
           type="button"
           className={
             'mt-2 cursor-pointer text-xs text-muted underline underline-offset-4 hover:text-ink ' +
-            'pointer-coarse:min-h-10'
+            'pointer-coarse:min-h-11'
           }
           onClick={() => {
             isListShown.set(true);
