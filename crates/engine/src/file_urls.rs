@@ -5,11 +5,11 @@
 //! host. It is passed on as the parser wrote it, because parsers disagree about odd spellings. Names are not resolved: the provider has to
 //! check the addresses of public names.
 
+use fermata_tools::HostName;
 use url::{Host, Url};
 
 use crate::{
     model::{ModelContent, ModelMessage},
-    public_hosts::is_public_host,
     store::STORED_FILE,
 };
 
@@ -60,7 +60,7 @@ impl FileUrls {
         let scheme = || FileUrlRefusal::Scheme(parsed.scheme().to_owned());
         let Some(host) = parsed.host() else { return Err(scheme()) };
         let is_allowed = match (self, parsed.scheme()) {
-            (Self::Https, "https") if !is_public_host(&host) => {
+            (Self::Https, "https") if HostName::of_url(&parsed).is_none_or(|host| !host.is_public()) => {
                 return Err(FileUrlRefusal::Private(host.to_string()));
             }
             (Self::Https, "https") => true,

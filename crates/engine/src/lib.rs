@@ -29,7 +29,6 @@ mod position;
 mod post;
 pub mod preview;
 mod prompt;
-pub mod public_hosts;
 pub mod questions;
 mod record;
 mod request;

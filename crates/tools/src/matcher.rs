@@ -1,18 +1,20 @@
 //! Matchers: the conditions of rules about fields of the input.
 //!
 //! A matcher errs on the safe side, which its [`Side`] names: a value matches a rule that allows only if every program would read it that
-//! way, and it matches a rule that denies or asks as soon as one program could. Matching takes linear time for every input.
+//! way, and it matches a rule that denies or asks as soon as one program could. So rules that deny or ask also look at the text with its
+//! percent signs decoded, and without differences of case, width and invisible characters. Matching takes linear time for every input.
 
 use std::fmt;
 
 use serde_json::Value;
 
-pub use self::{
-    host::{HostName, HostPattern},
-    number::Decimal,
-    path::Folder,
+pub use self::{host::HostPattern, number::Decimal, path::Folder};
+use crate::{
+    Decision, Pattern,
+    field::text,
+    hosts::plain_host,
+    reading::{fold, readings},
 };
-use crate::{Decision, Pattern, field::text};
 
 mod host;
 mod number;
@@ -59,7 +61,11 @@ pub enum Matcher {
 
 /// A regular expression of limited size that matches in linear time.
 #[derive(Clone, Debug)]
-pub struct TextRegex(regex::Regex);
+pub struct TextRegex {
+    regex: regex::Regex,
+    /// The same expression without differences of case.
+    caseless: regex::Regex,
+}
 
 /// The limit on a compiled regular expression, in bytes.
 const LARGEST_REGEX: usize = 256 * 1024;
@@ -86,7 +92,7 @@ impl Matcher {
     pub fn matches(&self, value: &Value, side: Side) -> bool {
         match self {
             Self::Glob(glob) => {
-                let Value::Number(spelled) = value else { return glob.matches(&text(value)) };
+                let Value::Number(spelled) = value else { return matches_glob(glob, &text(value), side) };
                 let spelled = spelled.to_string();
                 let number = Decimal::parse(&spelled);
                 if number.is_some() && number == Decimal::parse(&glob.to_string()) {
@@ -100,14 +106,17 @@ impl Matcher {
             }
             Self::Literal(literal) => {
                 let wanted = Decimal::parse(literal);
-                text(value) == literal.as_str() || (wanted.is_some() && wanted == number(value, side))
+                let text = text(value);
+                text == literal.as_str()
+                    || (side == Side::Restricts && readings(&text).contains(&fold(literal)))
+                    || (wanted.is_some() && wanted == number(value, side))
             }
             Self::Under(folder) => value.as_str().is_some_and(|path| folder.holds(path, side)),
             Self::Host(host) => value.as_str().is_some_and(|url| host.matches(url, side)),
             Self::Between { min, max } => number(value, side).is_some_and(|number| {
                 min.as_ref().is_none_or(|min| *min <= number) && max.as_ref().is_none_or(|max| number <= *max)
             }),
-            Self::Regex(regex) => regex.0.is_match(&text(value)),
+            Self::Regex(regex) => regex.matches(&text(value), side),
             Self::OneOf(matchers) => matchers.iter().any(|matcher| matcher.matches(value, side)),
             Self::All(matchers) => matchers.iter().all(|matcher| matcher.matches(value, side)),
             Self::Not(matcher) => match side {
@@ -121,10 +130,8 @@ impl Matcher {
     fn can_interpret(&self, value: &Value) -> bool {
         match self {
             Self::Glob(_) | Self::Literal(_) | Self::Regex(_) => true,
-            Self::Under(_) => {
-                value.as_str().is_some_and(|path| path::normalize(path, Side::Allows).is_some())
-            }
-            Self::Host(_) => value.as_str().is_some_and(|url| host::host_of_plain_url(url).is_some()),
+            Self::Under(_) => value.as_str().is_some_and(path::is_plain),
+            Self::Host(_) => value.as_str().is_some_and(|url| plain_host(url).is_some()),
             Self::Between { .. } => value.is_number(),
             Self::OneOf(matchers) | Self::All(matchers) => {
                 matchers.iter().all(|matcher| matcher.can_interpret(value))
@@ -134,11 +141,24 @@ impl Matcher {
     }
 }
 
+fn matches_glob(glob: &Pattern, text: &str, side: Side) -> bool {
+    match side {
+        Side::Allows => glob.matches(text),
+        Side::Restricts => {
+            let folded = Pattern::new(&fold(&glob.to_string()));
+            readings(text).iter().any(|reading| glob.matches(reading) || folded.matches(reading))
+        }
+    }
+}
+
 /// Returns a value as a number. A string that spells a number counts only on the side that restricts, because some tools read it as one.
 fn number(value: &Value, side: Side) -> Option<Decimal> {
     match value {
         Value::Number(number) => Decimal::parse(&number.to_string()),
-        Value::String(text) if side == Side::Restricts => Decimal::parse(text.trim()),
+        Value::String(text) if side == Side::Restricts => {
+            let digits = fold(text).replace(['_', ',', '\'', ' '], "");
+            Decimal::parse(&digits)
+        }
         Value::String(_) | Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }
@@ -160,7 +180,7 @@ impl fmt::Display for Matcher {
                 }
                 write!(f, "{{ {} }}", bounds.join(", "))
             }
-            Self::Regex(regex) => write!(f, "{{ regex = {:?} }}", regex.0.as_str()),
+            Self::Regex(regex) => write!(f, "{{ regex = {:?} }}", regex.regex.as_str()),
             Self::OneOf(matchers) => write!(f, "{{ one_of = [{}] }}", join(matchers, ", ")),
             Self::All(matchers) => f.write_str(&join(matchers, " and ")),
             Self::Not(matcher) => write!(f, "{{ not = {matcher} }}"),
@@ -181,9 +201,13 @@ impl TextRegex {
     /// Returns a message if the expression is invalid, is too large, or uses look-around or back-references, which take more than linear
     /// time.
     pub fn new(regex: &str) -> Result<Self, String> {
-        let built =
-            regex::RegexBuilder::new(regex).size_limit(LARGEST_REGEX).dfa_size_limit(LARGEST_REGEX).build();
-        built.map(Self).map_err(|error| match error {
+        let build = |is_caseless| {
+            let mut builder = regex::RegexBuilder::new(regex);
+            builder.size_limit(LARGEST_REGEX).dfa_size_limit(LARGEST_REGEX);
+            builder.case_insensitive(is_caseless).build()
+        };
+        let built = build(false).and_then(|regex| Ok(Self { regex, caseless: build(true)? }));
+        built.map_err(|error| match error {
             regex::Error::CompiledTooBig(limit) => {
                 format!(
                     "the regular expression {regex:?} is too large: the limit is {limit} bytes when compiled"
@@ -199,9 +223,20 @@ impl TextRegex {
     }
 }
 
+impl TextRegex {
+    fn matches(&self, text: &str, side: Side) -> bool {
+        match side {
+            Side::Allows => self.regex.is_match(text),
+            Side::Restricts => readings(text)
+                .iter()
+                .any(|reading| self.regex.is_match(reading) || self.caseless.is_match(reading)),
+        }
+    }
+}
+
 impl PartialEq for TextRegex {
     fn eq(&self, other: &Self) -> bool {
-        self.0.as_str() == other.0.as_str()
+        self.regex.as_str() == other.regex.as_str()
     }
 }
 
@@ -257,12 +292,17 @@ mod tests {
             (glob("1000?"), json!(10000), (true, true)),
             (glob("*.0"), json!(1e3), (false, true)),
             (glob("a*"), json!("abc"), (true, true)),
+            (glob("A*"), json!("abc"), (false, true)),
+            (glob("*secret*"), json!({"note": "S\u{ad}ecret"}), (false, true)),
             (glob("*b*"), json!({"b": 1}), (true, true)),
             (glob("null"), json!(null), (true, true)),
             (between("0", "100"), json!(1e2), (true, true)),
             (between("0", "100"), json!(100.5), (false, false)),
             (between("", "100"), json!(-5), (true, true)),
             (between("0", "100"), json!("50"), (false, true)),
+            (between("0", "100"), json!(" ５０ "), (false, true)),
+            (literal("1000"), json!("1,000"), (false, true)),
+            (literal("true"), json!("TRUE"), (false, true)),
             (between("0", "100"), json!("five"), (false, false)),
         ] {
             assert_eq!(matches(&matcher, value.clone()), expected, "{matcher} {value}");
@@ -281,6 +321,42 @@ mod tests {
             assert!(error.contains(reason), "{error}");
         }
         assert!(TextRegex::new(r"\p{L}{2200}").unwrap_err().contains("too large"));
+    }
+
+    #[test]
+    fn a_text_that_only_looks_different_matches_to_restrict_and_not_to_allow() {
+        let regex = |regex: &str| Matcher::Regex(TextRegex::new(regex).unwrap());
+        let one_of = |word: &str| Matcher::OneOf(vec![glob("other"), glob(word)]);
+        for matcher in
+            [glob("*secret*"), glob("*SECRET*"), glob("*ｓecret*"), regex("secret"), regex("Secret")]
+        {
+            for text in [
+                "my SECRET",
+                "s\u{ad}ecret",
+                "ｍｙ　ｓｅｃｒｅｔ",
+                "se\u{200d}cret",
+                "\u{202e}Secret",
+                "s\u{e0065}ecret",
+                "s%65cret",
+                "s%2565cret",
+                "%73%65%63%72%65%74",
+                "S\0ecret",
+                "sec\tret",
+                "ⓢⓔⓒⓡⓔⓣ",
+                "ſecret",
+            ] {
+                assert!(matcher.matches(&json!(text), Side::Restricts), "{matcher} {text:?}");
+                assert!(!not(matcher.clone()).matches(&json!(text), Side::Allows), "not {matcher} {text:?}");
+            }
+            assert!(!matcher.matches(&json!("secre t"), Side::Restricts), "{matcher}");
+        }
+        for text in ["DELETE", " delete ", "ｄｅｌｅｔｅ", "del\u{200b}ete", "%64elete", "delete\n"] {
+            for matcher in [one_of("delete"), one_of("Delete"), literal("delete"), regex("^delete$")] {
+                assert!(matcher.matches(&json!(text), Side::Restricts), "{matcher} {text:?}");
+                assert!(!matcher.matches(&json!(text), Side::Allows), "{matcher} {text:?}");
+            }
+        }
+        assert!(glob("rm -rf *").matches(&json!("rm\t-rf  /"), Side::Restricts));
     }
 
     #[test]
@@ -311,7 +387,7 @@ mod tests {
     fn several_matchers_are_one_of_them_or_all() {
         let one = Matcher::OneOf(vec![glob("a"), literal("5"), under("/srv")]);
         for (value, expected) in
-            [(json!("a"), true), (json!(5.0), true), (json!("/srv/x"), true), (json!("b"), false)]
+            [(json!("a"), true), (json!(5.0), true), (json!("/srv/x"), true), (json!("/b"), false)]
         {
             assert_eq!(matches(&one, value.clone()), (expected, expected), "{value}");
         }

@@ -12,14 +12,13 @@ use std::{
     time::Duration,
 };
 
-use fermata_engine::public_hosts::{is_public_address, is_public_host};
-use fermata_tools::{ErrorType, ToolError};
+use fermata_tools::{ErrorType, HostName, ToolError, hosts::is_public_address};
 use reqwest::{
     Client, Response, StatusCode,
     dns::{Addrs, Name, Resolve, Resolving},
     header::{self, HeaderMap, HeaderName},
 };
-use url::{Host, Url};
+use url::Url;
 
 pub mod page;
 
@@ -105,11 +104,10 @@ impl WebClient {
         if !url.username().is_empty() || url.password().is_some() {
             return Some("A URL with a user name or a password is not fetched.".into());
         }
-        let is_allowed = match url.host() {
+        let is_allowed = match HostName::of_url(url) {
             None => false,
-            Some(Host::Ipv4(address)) => (self.is_allowed)(address.into()),
-            Some(Host::Ipv6(address)) => (self.is_allowed)(address.into()),
-            Some(host @ Host::Domain(_)) => is_public_host(&host),
+            Some(HostName::Address(address)) => (self.is_allowed)(address),
+            Some(name @ HostName::Domain(_)) => name.is_public(),
         };
         if is_allowed {
             return None;

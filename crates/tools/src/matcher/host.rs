@@ -1,10 +1,9 @@
-//! Hosts of URLs, parsed by the WHATWG URL standard, so that all spellings of an address are equal.
+//! Conditions on the host of a URL.
 
-use std::{fmt, net::IpAddr};
-
-use url::{Host, Url};
+use std::fmt;
 
 use super::Side;
+use crate::hosts::{HostName, plain_host, possible_hosts};
 
 /// A condition on the host of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,15 +12,6 @@ pub enum HostPattern {
     Is(HostName),
     /// The host is a subdomain of this one, as in `*.example.com`.
     Below(HostName),
-}
-
-/// A host in its canonical spelling.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostName {
-    /// A domain name in lower case, in its ASCII form and without a dot at the end.
-    Domain(String),
-    /// An IP address. An IPv4-mapped IPv6 address is kept as IPv4.
-    Address(IpAddr),
 }
 
 impl HostPattern {
@@ -42,12 +32,10 @@ impl HostPattern {
             Some(host) => (true, host),
             None => (false, text),
         };
-        let is_version_6 = host.parse::<std::net::Ipv6Addr>().is_ok();
-        let host = if is_version_6 { format!("[{host}]") } else { host.to_owned() };
-        if host.is_empty() || host.contains('*') {
+        if host.contains('*') {
             return None;
         }
-        match (is_below, HostName::of(&Host::parse(&host).ok()?)) {
+        match (is_below, HostName::parse(host)?) {
             (false, name) => Some(Self::Is(name)),
             (true, name @ HostName::Domain(_)) => Some(Self::Below(name)),
             (true, HostName::Address(_)) => None,
@@ -59,72 +47,24 @@ impl HostPattern {
     /// On the side that allows, every program must read the URL that way; on the side that restricts, it is enough that one could.
     pub(super) fn matches(&self, text: &str, side: Side) -> bool {
         match side {
-            Side::Allows => host_of_plain_url(text).is_some_and(|host| self.is(&host)),
-            Side::Restricts => possible_hosts(text).any(|host| self.is(&host)),
-        }
-    }
-
-    fn is(&self, host: &HostName) -> bool {
-        match (self, host) {
-            (Self::Is(own), host) => own == host,
-            (Self::Below(HostName::Domain(own)), HostName::Domain(host)) => host
-                .strip_suffix(own.as_str())
-                .and_then(|rest| rest.strip_suffix('.'))
-                .is_some_and(|rest| !rest.is_empty()),
-            (Self::Below(_), _) => false,
+            Side::Allows => plain_host(text).is_some_and(|host| match self {
+                Self::Is(own) => *own == host,
+                Self::Below(own) => is_below(&host, own),
+            }),
+            Side::Restricts => possible_hosts(text).is_none_or(|hosts| {
+                hosts.iter().any(|host| match self {
+                    Self::Is(own) => own.may_be(host),
+                    Self::Below(own) => is_below(host, own),
+                })
+            }),
         }
     }
 }
 
-/// Returns the host of a URL that every program reads in one way: it has no backslash, space or control character, no credentials in
-/// front of the host, and a scheme that connects to the host it names.
-pub(super) fn host_of_plain_url(text: &str) -> Option<HostName> {
-    let is_odd = |c: char| c == '\\' || c.is_control() || c.is_whitespace();
-    if text.contains(is_odd) || !text.contains("://") {
-        return None;
-    }
-    let url = Url::parse(text).ok()?;
-    let connects_to_host = matches!(url.scheme(), "http" | "https" | "ws" | "wss" | "ftp");
-    let has_credentials = !url.username().is_empty() || url.password().is_some();
-    let authority = text.split_once("://")?.1.split(['/', '?', '#']).next()?;
-    if !connects_to_host || has_credentials || authority.contains('@') {
-        return None;
-    }
-    Some(HostName::of(&url.host()?.to_owned()))
-}
-
-/// Returns the hosts that some program may find in a text: the text as a URL, as a URL without its scheme, and with another scheme.
-fn possible_hosts(text: &str) -> impl Iterator<Item = HostName> {
-    let trimmed = text.trim_start_matches(|c: char| c.is_control() || c.is_whitespace());
-    let without_scheme = match trimmed.split_once("://") {
-        Some((_, rest)) => rest,
-        None => trimmed,
-    };
-    let without_slashes = without_scheme.trim_start_matches(['/', '\\']);
-    let spellings = [trimmed.to_owned(), format!("http://{trimmed}"), format!("http://{without_slashes}")];
-    spellings.into_iter().filter_map(|spelling| {
-        let url = Url::parse(&spelling).ok()?;
-        Some(HostName::of(&url.host()?.to_owned()))
-    })
-}
-
-impl HostName {
-    fn of(host: &Host<String>) -> Self {
-        match host {
-            Host::Domain(name) => Self::Domain(name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()),
-            Host::Ipv4(address) => Self::Address((*address).into()),
-            Host::Ipv6(address) => Self::Address(IpAddr::from(*address).to_canonical()),
-        }
-    }
-}
-
-impl fmt::Display for HostName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Domain(name) => f.write_str(name),
-            Self::Address(address) => address.fmt(f),
-        }
-    }
+fn is_below(host: &HostName, parent: &HostName) -> bool {
+    let (HostName::Domain(host), HostName::Domain(parent)) = (host, parent) else { return false };
+    let rest = host.strip_suffix(parent.as_str()).and_then(|rest| rest.strip_suffix('.'));
+    rest.is_some_and(|rest| !rest.is_empty())
 }
 
 impl fmt::Display for HostPattern {
@@ -154,19 +94,16 @@ mod tests {
             "http://DOCS.example.com:8080/",
             "https://docs.example.com./",
             "wss://docs.example.com",
-            "https://docs%2Eexample.com/",
         ] {
             assert_eq!(matches("docs.example.com", url), (true, true), "{url}");
         }
         for url in [
             "https://docs.example.com.evil.com/",
-            "https://docs.example.com@evil.com/",
             "https://evil.com/docs.example.com",
             "https://evil.com/?u=https://docs.example.com",
-            "https://evil.com#@docs.example.com",
             "https://xdocs.example.com",
-            "https://example.com",
             "mailto:docs.example.com",
+            "https://example.com",
             "",
             "/docs",
         ] {
@@ -187,6 +124,23 @@ mod tests {
             "https://alice:pw@docs.example.com/",
             "https://@docs.example.com/",
             "https://docs.example.com\\@evil.com/",
+            "https://evil.com\\@docs.example.com/",
+            "https://evil.com#@docs.example.com",
+            "https://evil.com?@docs.example.com/",
+            "https://docs.example.com@evil.com/",
+            "https://a@docs.example.com@evil.com/",
+            "https://docs%2Eexample.com/",
+            "https://docs%252Eexample.com/",
+            "https://docs.example.com%2F.evil.com/",
+            "https://ｄocs.example.com/",
+            "https://ⓓocs。example．com/",
+            "https://docs.ex\u{ad}ample.com/",
+            "https://docs.example\u{200b}.com/",
+            "https://docs.example.com\0.evil.com/",
+            "https://docs.example.com../",
+            "http://evil.com,docs.example.com/",
+            "http://evil.com docs.example.com/",
+            "url:http://docs.example.com/",
             "gopher://DOCS.example.com/",
             "file://docs.example.com/etc",
         ] {
@@ -200,6 +154,7 @@ mod tests {
             "http://169.254.169.254/",
             "http://2852039166/",
             "http://0xa9fea9fe/",
+            "http://0xa9.0xfe.0xa9.0xfe/",
             "http://0251.0376.0251.0376/",
             "http://169.254.43518/",
             "http://[::ffff:a9fe:a9fe]/",
@@ -209,10 +164,57 @@ mod tests {
             assert_eq!(matches("169.254.169.254", url), (true, true), "{url}");
             assert_eq!(matches("::ffff:169.254.169.254", url), (true, true), "{url}");
         }
-        assert_eq!(matches("169.254.169.254", "2852039166/latest"), (false, true));
+        for url in [
+            "2852039166/latest",
+            "169.254.169.254:80",
+            "http://[64:ff9b::a9fe:a9fe]/",
+            "http://[64:ff9b::169.254.169.254]/",
+            "http://[64:ff9b:1::a9fe:a9fe]/",
+            "http://[64:ff9b:1:a9fe:a9:fe00::]/",
+            "http://[::a9fe:a9fe]/",
+            "http://[::ffff:0:a9fe:a9fe]/",
+            "http://[2002:a9fe:a9fe::]/",
+            "http://[2002:a9fe:a9fe:1::5]/",
+            "http://[2001:0:0:0:0:0:5601:5601]/",
+            "http://[2001:0:a9fe:a9fe::1]/",
+            "http://[fe80::5efe:a9fe:a9fe]/",
+            "http://[fe80::200:5efe:a9fe:a9fe]/",
+            "http://[::ffff:a9fe:a9fe%25eth0]/",
+            "::ffff:a9fe:a9fe",
+            "http://169.254.0169.254/",
+            "http://169.0254.169.254/",
+            "http://①⑥⑨.②⑤④.①⑥⑨.②⑤④/",
+            "http://１６９.２５４.１６９.２５４/",
+            "http://169。254。169。254/",
+            "http://169%2e254%2e169%2e254/",
+            "http://%31%36%39.254.169.254/",
+            "http://user@169.254.169.254/",
+            "http://evil.com@169.254.169.254:80/",
+            "http://169.254.169.254:80@evil.com/",
+            "http://169.254.169.254\\@evil.com/",
+            "\thttp://169.254.169.254/",
+            "ht\ntp://169.254.169.254/",
+            "jar:http://169.254.169.254!/",
+            "//169.254.169.254/latest",
+        ] {
+            assert_eq!(matches("169.254.169.254", url), (false, true), "{url:?}");
+        }
         assert_eq!(matches("169.254.169.254", "gopher://2852039166/"), (false, true));
         assert_eq!(matches("::1", "http://[0:0::1]:9/"), (true, true));
         assert_eq!(matches("127.0.0.1", "http://[::1]/"), (false, false));
+        for url in ["http://localhost/", "http://a.localhost:3000/", "http://0/", "http://[::]/"] {
+            assert_eq!(matches("127.0.0.1", url), (false, true), "{url}");
+        }
+        assert_eq!(matches("localhost", "http://127.0.0.1/"), (false, true));
+        assert_eq!(matches("64:ff9b::a9fe:a9fe", "http://169.254.169.254/"), (false, true));
+        assert_eq!(matches("169.254.169.254", "http://[2001:470::a9fe:a9fe]/"), (false, false));
+        assert_eq!(matches("8.0.0.1", "http://010.0.0.1/"), (false, true));
+        assert_eq!(matches("10.0.0.1", "http://010.0.0.1/"), (false, true));
+        assert_eq!(
+            matches("10.0.0.1", &format!("http://{}", "x,".repeat(10_000))),
+            (false, true),
+            "too many"
+        );
     }
 
     #[test]

@@ -67,7 +67,14 @@ impl Rule {
         self.tool.as_ref().is_none_or(|pattern| pattern.matches(&tool.name))
             && self.from.is_none_or(|from| from == tool.run_by)
             && self.owner.as_ref().is_none_or(|pattern| pattern.matches(owner.as_str()))
-            && self.input.iter().all(|(path, matcher)| match_field(path, matcher, input, side).0)
+            && self.input.iter().all(|(path, matcher)| match_field(path, matcher, input, side, side).0)
+    }
+
+    /// Returns whether a rule that denies or asks, and applies to a call, does so without any doubt about how the input is read.
+    fn is_certain(&self, input: &Value) -> bool {
+        self.input
+            .iter()
+            .all(|(path, matcher)| match_field(path, matcher, input, Side::Restricts, Side::Allows).0)
     }
 
     /// Checks each condition against a call, for a report to the operator.
@@ -88,7 +95,8 @@ impl Rule {
             conditions.push(name_condition("owner", pattern, owner.as_str()));
         }
         for (path, matcher) in &self.input {
-            let (is_met, value) = match_field(path, matcher, input, Side::of(self.decision));
+            let side = Side::of(self.decision);
+            let (is_met, value) = match_field(path, matcher, input, side, side);
             let value = value.map(Value::to_string);
             conditions.push(Condition { about: path.clone(), wants: matcher.to_string(), is_met, value });
         }
@@ -105,12 +113,19 @@ fn name_condition(about: &str, pattern: &Pattern, name: &str) -> Condition {
     }
 }
 
-/// Returns whether the values at a path match, and the value that decided it.
-fn match_field<'a>(path: &str, matcher: &Matcher, input: &'a Value, side: Side) -> (bool, Option<&'a Value>) {
+/// Returns whether the values at a path match, and the value that decided it. `of_list` says how many of several must match, `of_value` how
+/// a doubt about one of them counts.
+fn match_field<'a>(
+    path: &str,
+    matcher: &Matcher,
+    input: &'a Value,
+    of_list: Side,
+    of_value: Side,
+) -> (bool, Option<&'a Value>) {
     let values = field::values(input, path);
     let first = values.first().copied().flatten();
-    let matches = |value: &Option<&Value>| value.is_some_and(|value| matcher.matches(value, side));
-    match side {
+    let matches = |value: &Option<&Value>| value.is_some_and(|value| matcher.matches(value, of_value));
+    match of_list {
         Side::Restricts => match values.iter().find(|value| matches(value)) {
             Some(value) => (true, *value),
             None => (false, first),
@@ -124,10 +139,36 @@ fn match_field<'a>(path: &str, matcher: &Matcher, input: &'a Value, side: Side) 
 
 // === impl RulePolicy ===
 
+impl RulePolicy {
+    /// Returns the rule that decides about a call, with its index.
+    ///
+    /// That is the first one that applies. But a rule that asks and applies only if the input is read in an odd way does not keep a later
+    /// rule from denying the call; it only keeps the call from running unasked. So a doubt never makes a decision milder.
+    fn deciding_rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Option<(usize, &Rule)> {
+        let mut in_doubt = None;
+        let mut certain = None;
+        for (index, rule) in self.rules.iter().enumerate() {
+            if !rule.matches(owner, tool, input) {
+                continue;
+            }
+            if rule.decision == Decision::Ask && !rule.is_certain(input) {
+                in_doubt.get_or_insert((index, rule));
+                continue;
+            }
+            certain = Some((index, rule));
+            break;
+        }
+        match certain.map_or(tool.policy, |(_, rule)| rule.decision) {
+            Decision::Deny => certain,
+            Decision::Ask => certain.or(in_doubt),
+            Decision::Allow => in_doubt.or(certain),
+        }
+    }
+}
+
 impl Policy for RulePolicy {
     fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
-        let matching = self.rules.iter().enumerate().find(|(_, rule)| rule.matches(owner, tool, input));
-        let policy_decision = match matching {
+        let policy_decision = match self.deciding_rule(owner, tool, input) {
             Some((index, rule)) => PolicyDecision {
                 decision: rule.decision,
                 reason: rule.reason.clone(),
@@ -161,6 +202,7 @@ impl Policy for RulePolicy {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -254,7 +296,7 @@ mod tests {
         for (path, glob, expected) in [
             ("title", "*secret*", true),
             ("title", "secret", false),
-            ("title", "*Secret*", false),
+            ("title", "*Secret*", true),
             ("Title", "*", false),
             ("missing", "*", false),
             ("title.missing", "*", false),
@@ -305,6 +347,71 @@ mod tests {
                 PolicyDecision { decision, reason: reason.map(Into::into), by },
                 "{name} {default:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_rule_that_asks_in_doubt_keeps_no_later_rule_from_denying() {
+        use Decision::{Allow, Ask, Deny};
+        let title = |glob: &str, decision| Rule {
+            input: vec![("title".into(), Matcher::Glob(Pattern::new(glob)))],
+            ..Rule::of_every_call(decision)
+        };
+        let always = Rule { always: true, ..title("*Draft*", Ask) };
+        for (rules, default, expected) in [
+            (vec![title("*Draft*", Ask)], Allow, (Ask, DecisionSource::Rule(1))),
+            (vec![title("*Draft*", Ask)], Deny, (Deny, DecisionSource::Default)),
+            (vec![title("*Draft*", Ask), title("*draft*", Deny)], Allow, (Deny, DecisionSource::Rule(2))),
+            (vec![title("*Draft*", Ask), title("*DRAFT*", Deny)], Allow, (Deny, DecisionSource::Rule(2))),
+            (vec![title("*Draft*", Ask), title("*", Allow)], Deny, (Ask, DecisionSource::Rule(1))),
+            (
+                vec![title("*Draft*", Ask), title("*", Allow), title("*", Deny)],
+                Deny,
+                (Ask, DecisionSource::Rule(1)),
+            ),
+            (vec![always, title("*draft*", Ask)], Allow, (Ask, DecisionSource::Rule(2))),
+            (vec![title("*draft*", Ask), title("*", Deny)], Allow, (Ask, DecisionSource::Rule(1))),
+        ] {
+            let policy = RulePolicy { approval: ApprovalMode::Default, rules };
+            let input = json!({"title": "a draft"});
+            let decided = policy.decide(&alice(), &tool("x", RunBy::Server, default), &input);
+            assert_eq!((decided.decision, decided.by), expected, "{policy:?}");
+        }
+    }
+
+    proptest! {
+        /// What the rules say if each is read exactly as it is written.
+        #[test]
+        fn folding_never_makes_a_decision_milder(
+            rules in prop::collection::vec(
+                (prop::sample::select(vec!["*a*", "*B*", "a b", "*", "?"]), 0..3_usize, any::<bool>()), 0..5),
+            default in 0..3_usize,
+            auto in any::<bool>(),
+            text in "[aAbB\u{ff41}\u{ff22}\u{ad} %612]{0,4}",
+        ) {
+            let decisions = [Decision::Allow, Decision::Ask, Decision::Deny];
+            let strictness = |decision| decisions.iter().position(|other| *other == decision);
+            let approval = if auto { ApprovalMode::Auto } else { ApprovalMode::Default };
+            let rules: Vec<Rule> = rules
+                .into_iter()
+                .map(|(glob, decision, negated)| {
+                    let glob = Matcher::Glob(Pattern::new(glob));
+                    let matcher = if negated { Matcher::Not(Box::new(glob)) } else { glob };
+                    Rule { input: vec![("t".into(), matcher)], ..Rule::of_every_call(decisions[decision]) }
+                })
+                .collect();
+            let (input, spec) = (json!({ "t": text }), tool("x", RunBy::Server, decisions[default]));
+            let exactly = |rule: &&Rule| match &rule.input[0].1 {
+                Matcher::Glob(glob) => glob.matches(&text),
+                Matcher::Not(glob) => !glob.matches(&json!(text), Side::Allows),
+                _ => unreachable!("there are no others"),
+            };
+            let mut exact = rules.iter().find(exactly).map_or(decisions[default], |rule| rule.decision);
+            if auto && exact == Decision::Ask {
+                exact = Decision::Allow;
+            }
+            let folded = RulePolicy { approval, rules }.decide(&alice(), &spec, &input).decision;
+            prop_assert!(strictness(folded) >= strictness(exact), "{folded:?} instead of {exact:?}");
         }
     }
 
