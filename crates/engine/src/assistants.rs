@@ -70,6 +70,8 @@ pub struct ModelChoice {
     pub context: Option<NonZeroU32>,
     /// The limits on settings, by the same names. A value over its limit is lowered to it.
     pub limits: Map<String, Value>,
+    /// The options for the provider that a post may set, besides [`PASSED`](crate::call_settings::PASSED).
+    pub pass: Vec<String>,
 }
 
 /// The use of the instructions that a page posts, as `system` or as messages with that role.
@@ -150,7 +152,14 @@ impl Assistant {
 impl ModelChoice {
     /// Returns the model under its own name, without settings and limits.
     pub fn of(model: Arc<dyn Model>) -> Self {
-        Self { name: model.name().to_owned(), model, context: None, settings: Map::new(), limits: Map::new() }
+        Self {
+            name: model.name().to_owned(),
+            model,
+            context: None,
+            settings: Map::new(),
+            limits: Map::new(),
+            pass: Vec::new(),
+        }
     }
 
     /// Returns the size of what the model can take, as far as it is known. `compact_at` is the share of it above which a history is fitted.

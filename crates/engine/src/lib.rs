@@ -7,7 +7,7 @@ mod active_run;
 mod answer_batch;
 pub mod assistants;
 mod call_executor;
-mod call_settings;
+pub mod call_settings;
 mod chat;
 mod cluster;
 pub mod consent;

@@ -6,8 +6,10 @@ use utoipa::ToSchema;
 
 use crate::ToolCallId;
 
-/// The use of plans in a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
+/// The use of plans in a run, from the least strict to the strictest.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, ToSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum PlanMode {
     /// There are no plans.

@@ -59,6 +59,7 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
             context: settings.context.or(config.context_window),
             settings: settings.settings.clone(),
             limits: settings.limits.clone(),
+            pass: settings.pass.clone(),
         };
         models.insert(name.clone(), choice);
     }

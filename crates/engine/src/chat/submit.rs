@@ -14,6 +14,7 @@ use crate::{
     FileUrls, Following, Limits, Reader, Submission, SubmitError,
     active_run::{ActiveRun, NewRun, RunParts},
     assistants::ClientSystem,
+    call_settings::check_options,
     post::{Keep, KnownMessages, Plan, named_messages, plan, plan_first},
     record::Record,
     run::{
@@ -412,7 +413,8 @@ fn check_files(posted: Option<&UiMessage>, file_urls: &FileUrls) -> Result<(), S
 /// those that the chat has chosen before.
 ///
 /// # Errors
-/// Returns an error if it names one that does not exist, or has instructions of its own for an assistant that takes none.
+/// Returns an error if it names one that does not exist, asks for options that it may not set, or has instructions of its own for an
+/// assistant that takes none.
 fn run_settings(
     submission: &Submission,
     record: Option<&Record>,
@@ -445,6 +447,8 @@ fn run_settings(
             known.join(", ")
         )));
     }
+    let model = answering.model(chosen_model.as_deref());
+    check_options(&body.call_settings, model).map_err(SubmitError::Invalid)?;
     let has_system =
         body.system.is_some() || body.messages.iter().any(|message| message.role == Role::System);
     if has_system && answering.client_system == ClientSystem::Refuse {
@@ -455,7 +459,7 @@ fn run_settings(
     }
     Ok(RunSettings {
         started: now,
-        model: answering.model(chosen_model.as_deref()).model.name().to_owned(),
+        model: model.model.name().to_owned(),
         assistant,
         chosen_model,
         remembers: answering.remembers && options.memory != Some(false),
@@ -463,7 +467,7 @@ fn run_settings(
         system: body.system.clone(),
         call_settings: body.call_settings.clone(),
         tool_choice: body.tool_choice.clone(),
-        plan: options.plan.unwrap_or(answering.plan),
+        plan: options.plan.map_or(answering.plan, |plan| plan.max(answering.plan)),
         wants_plan: false,
         retries: None,
     })

@@ -67,8 +67,9 @@ pub struct CallSettings {
     #[serde(default, deserialize_with = "boolean", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<bool>)]
     parallel_tool_calls: Option<Value>,
-    /// Options by the name of a provider, of at most 16 KiB. Those of `openai` go into the request to the model API. They do not
-    /// replace the model, the messages, the tools, the form of the answer, or a limit on tokens.
+    /// Options by the name of a provider, of at most 16 KiB. Those of `openai` go into the request to the model API:
+    /// `parallelToolCalls`, `promptCacheKey`, `reasoningEffort`, `serviceTier`, `verbosity`, and those that the operator names. Others are
+    /// refused.
     #[serde(default, deserialize_with = "provider_options", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, example = json!({"openai": {"serviceTier": "flex"}}))]
     provider_options: Option<Value>,

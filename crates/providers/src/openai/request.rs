@@ -8,7 +8,10 @@
 use std::borrow::Cow;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use fermata_engine::model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool};
+use fermata_engine::{
+    call_settings::{api_field, is_reserved},
+    model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
+};
 use fermata_protocol::ToolChoice;
 use fermata_tools::InputSchema;
 use percent_encoding::percent_decode_str;
@@ -388,25 +391,6 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// The fields that options for the provider do not set, because they decide who is asked for what, in which form, and for how many
-/// tokens. `n_predict` is llama.cpp's limit.
-const RESERVED_FIELDS: [&str; 14] = [
-    "model",
-    "messages",
-    "tools",
-    "tool_choice",
-    "functions",
-    "function_call",
-    "stream",
-    "stream_options",
-    "n",
-    "best_of",
-    "max_tokens",
-    "max_completion_tokens",
-    "max_output_tokens",
-    "n_predict",
-];
-
 /// Returns the fields for the settings that chat completions know. A setting that is unknown or of a wrong type is left out.
 fn settings(settings: &Map<String, Value>, dialect: Dialect, has_tools: bool) -> Map<String, Value> {
     type IsValid = fn(&Value) -> bool;
@@ -433,7 +417,7 @@ fn settings(settings: &Map<String, Value>, dialect: Dialect, has_tools: bool) ->
     let options = settings.get("providerOptions").and_then(|options| options.get("openai"));
     for (name, value) in options.and_then(Value::as_object).into_iter().flatten() {
         let field = api_field(name);
-        if !RESERVED_FIELDS.contains(&field.as_str()) {
+        if !is_reserved(&field) {
             fields.insert(field, value.clone());
         }
     }
@@ -442,21 +426,6 @@ fn settings(settings: &Map<String, Value>, dialect: Dialect, has_tools: bool) ->
         fields.remove("parallel_tool_calls");
     }
     fields
-}
-
-/// Returns the API's name of an option, which the AI SDK writes in camel case.
-fn api_field(option: &str) -> String {
-    if option == "textVerbosity" {
-        return "verbosity".to_owned();
-    }
-    let mut field = String::with_capacity(option.len());
-    for c in option.chars() {
-        if c.is_ascii_uppercase() && !field.is_empty() {
-            field.push('_');
-        }
-        field.push(c.to_ascii_lowercase());
-    }
-    field
 }
 
 fn is_count(value: &Value) -> bool {

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fs, num::NonZeroU32, sync::Arc};
 
-use fermata_engine::Embedder;
+use fermata_engine::{
+    Embedder,
+    call_settings::{api_field, is_reserved},
+};
 use fermata_protocol::CallSettings;
 use fermata_providers::{BuildError, Demo, Provider, SceneError};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -28,6 +31,8 @@ pub struct ModelSettings {
     pub settings: Map<String, Value>,
     /// The limits on settings, by the same names.
     pub limits: Map<String, Value>,
+    /// The options for the provider that a post may set, besides those that every post may.
+    pub pass: Vec<String>,
 }
 
 /// A model as a table of the file.
@@ -53,6 +58,10 @@ pub(super) struct ModelTable {
     /// The limits on settings, by the same names. A value over its limit is lowered to it.
     #[serde(default)]
     limits: CallSettingsTable,
+    /// The names of more options in providerOptions.openai of a post that go into the request to the model API. Without this they are
+    /// parallelToolCalls, promptCacheKey, reasoningEffort, serviceTier (auto, default or flex) and verbosity.
+    #[serde(default)]
+    pass: Vec<NonEmpty>,
 }
 
 /// Settings of calls, as `callSettings` of a post has them.
@@ -120,12 +129,21 @@ impl TryFrom<ModelTable> for ModelSettings {
     type Error = (&'static str, String);
 
     fn try_from(table: ModelTable) -> Result<Self, Self::Error> {
-        let ModelTable { model, base_url, api_key, headers, context, settings, limits } = table;
+        let ModelTable { model, base_url, api_key, headers, context, settings, limits, pass } = table;
         let base_url = base_url.map(|url| Url::exact(url.trim().trim_end_matches('/'))).transpose();
         let headers = checked_headers(headers.unwrap_or_default()).map_err(|reason| ("headers", reason))?;
         if let Some(name) = limits.0.keys().find(|name| !LIMITED.contains(&name.as_str())) {
             let reason = format!("{name} has no order; there may be limits on {}", LIMITED.join(", "));
             return Err(("limits", reason));
+        }
+        let pass: Vec<String> = pass.into_iter().map(|NonEmpty(name)| name).collect();
+        if let Some(name) = pass.iter().find(|name| is_reserved(&api_field(name))) {
+            return Err(("pass", format!("{name} is set by the server alone; leave it out")));
+        }
+        let options = settings.0.get("providerOptions").and_then(|options| options["openai"].as_object());
+        if let Some(name) = options.into_iter().flat_map(Map::keys).find(|name| is_reserved(&api_field(name)))
+        {
+            return Err(("settings", format!("the option {name} is set by the server alone; leave it out")));
         }
         Ok(Self {
             model: model.map(|NonEmpty(name)| name),
@@ -135,6 +153,7 @@ impl TryFrom<ModelTable> for ModelSettings {
             context,
             settings: settings.0,
             limits: limits.0,
+            pass,
         })
     }
 }
