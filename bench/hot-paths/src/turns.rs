@@ -17,7 +17,7 @@ use fermata_engine::{
     store::MemoryStore,
 };
 use fermata_protocol::{ChatBody, FinishReason};
-use fermata_tools::{CallContext, Decision, Owner, Tool, ToolError, TypedTool, typed};
+use fermata_tools::{CallContext, Capacity, Decision, Owner, Tool, ToolError, TypedTool, typed};
 use futures::{StreamExt, stream, stream::BoxStream};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -94,7 +94,15 @@ impl World {
             rules: Rules::default(),
             clock: clock.clone(),
             ids: ids.clone(),
-            memories: MemoryService::new(store, clock, ids, None, MemoryLimits::default()),
+            memories: MemoryService::new(
+                store,
+                clock,
+                ids,
+                None,
+                Capacity::unlimited(),
+                MemoryLimits::default(),
+            ),
+            model_requests: Capacity::unlimited(),
             settings: Settings {
                 hold: Hold::For(Duration::from_secs(60)),
                 heartbeat_thread: false,
@@ -118,6 +126,7 @@ impl World {
             body: ChatBody::parse(body).expect("a body"),
             hold: None,
             address: None,
+            groups: Vec::new(),
             retries: None,
         };
         let ended = self.runtime.block_on(async {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fermata_protocol::PlanMode;
-use fermata_tools::Pattern;
+use fermata_tools::{Pattern, Principal};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -55,6 +55,28 @@ pub struct Assistant {
     pub plan: PlanMode,
     /// Messages that a page may suggest for a beginning.
     pub suggestions: Vec<String>,
+    /// The people who may talk to it; `None` for everybody. For others it does not exist.
+    pub audience: Option<Audience>,
+}
+
+/// The people who may talk to an assistant: those whose name or one of whose groups matches a pattern.
+#[derive(Clone, Debug, Default)]
+pub struct Audience {
+    /// The patterns of names.
+    pub owners: Vec<Pattern>,
+    /// The patterns of groups.
+    pub groups: Vec<Pattern>,
+}
+
+/// The reason why a person cannot talk to an assistant. The text lists those that there are for this person.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSuchAssistant {
+    /// Every assistant is for everybody, so the name is a mistake.
+    #[error("{0}")]
+    Unknown(String),
+    /// Some assistants are for some people only. Whether this is one of them stays unsaid.
+    #[error("{0}")]
+    UnknownOrHidden(String),
 }
 
 /// A model as one of the models of an assistant.
@@ -105,6 +127,36 @@ impl Assistants {
         Self { default, others: BTreeMap::new(), summary_model: None, plan_triggers: PlanTriggers::default() }
     }
 
+    /// Returns the assistant of this name if this person may talk to it.
+    ///
+    /// # Errors
+    /// Returns an error if there is none for this person.
+    pub fn choose(&self, name: &str, principal: &Principal) -> Result<&Assistant, NoSuchAssistant> {
+        if let Some(assistant) = self.find(name).filter(|assistant| assistant.is_for(principal)) {
+            return Ok(assistant);
+        }
+        let known: Vec<&str> = self.iter_for(principal).map(|(name, _)| name).collect();
+        let known = if known.is_empty() { "none for you".to_owned() } else { known.join(", ") };
+        let words = format!("There is no assistant `{name:.64}` (fermata.assistant). There are: {known}.");
+        let is_any_restricted = self.iter().any(|(_, assistant)| assistant.audience.is_some());
+        Err(if is_any_restricted {
+            NoSuchAssistant::UnknownOrHidden(words)
+        } else {
+            NoSuchAssistant::Unknown(words)
+        })
+    }
+
+    /// Returns the assistants that this person may talk to, by name, with `default` first.
+    pub fn iter_for(&self, principal: &Principal) -> impl Iterator<Item = (&str, &Assistant)> {
+        self.iter().filter(|(_, assistant)| assistant.is_for(principal))
+    }
+
+    /// Returns the name of the assistant that answers in a chat that has chosen this one: `default` if there is none of this name any
+    /// more.
+    pub(crate) fn answering<'a>(&self, chosen: Option<&'a str>) -> &'a str {
+        chosen.filter(|name| self.find(name).is_some()).unwrap_or(DEFAULT_ASSISTANT)
+    }
+
     /// Returns the assistant of this name.
     pub fn find(&self, name: &str) -> Option<&Assistant> {
         if name == DEFAULT_ASSISTANT { Some(&self.default) } else { self.others.get(name) }
@@ -133,7 +185,13 @@ impl Assistant {
             asks_user: false,
             plan: PlanMode::Off,
             suggestions: Vec::new(),
+            audience: None,
         }
+    }
+
+    /// Returns whether a person may talk to the assistant.
+    fn is_for(&self, principal: &Principal) -> bool {
+        self.audience.as_ref().is_none_or(|audience| audience.has(principal))
     }
 
     /// Returns the models that it may answer with, with its default first.
@@ -144,6 +202,15 @@ impl Assistant {
     /// Returns the model that a chat has chosen; the default one if it has chosen none, or one that this assistant does not have.
     pub(crate) fn model(&self, chosen: Option<&str>) -> &ModelChoice {
         self.models().find(|model| chosen == Some(&model.name)).unwrap_or(&self.model)
+    }
+}
+
+// === impl Audience ===
+
+impl Audience {
+    fn has(&self, Principal { user, groups }: &Principal) -> bool {
+        self.owners.iter().any(|pattern| pattern.matches(user.as_str()))
+            || self.groups.iter().any(|pattern| groups.iter().any(|group| pattern.matches(group)))
     }
 }
 

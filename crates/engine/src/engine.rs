@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, Summary, ToolCallId};
-use fermata_tools::{Capacity, Checker, Owner, Receipt, Tool, ToolSpec, ToolboxError};
+use fermata_tools::{Capacity, Checker, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -49,6 +49,8 @@ pub struct EngineParts {
     pub ids: Arc<dyn Ids>,
     /// The memories of users, which tools and pages may use as well.
     pub memories: MemoryService,
+    /// The slots of requests to models, whatever for. The memories have the same.
+    pub model_requests: Capacity,
     /// The settings, which are fixed while the engine runs.
     pub settings: Settings,
 }
@@ -92,7 +94,7 @@ impl Engine {
             ids: parts.ids,
             holds: Holds::new(parts.settings.hold),
             running_calls: Capacity::new(limits.running_calls, limits.running_calls_per_owner),
-            model_requests: Capacity::new(limits.model_requests, limits.model_requests_per_owner),
+            model_requests: parts.model_requests,
             settings: parts.settings,
             policies: Policies::new(snapshot),
             locks,
@@ -288,15 +290,16 @@ impl Engine {
     /// Writes a summary of a chat now, and returns when it is saved. `wishes` say what it has to mind.
     ///
     /// # Errors
-    /// Returns an error if a run is open, nothing is to be summarized, or the model gives no summary.
+    /// Returns an error if a run is open, nothing is to be summarized, the chat's assistant is not for this user, or the model gives no
+    /// summary.
     pub async fn compact(
         &self,
-        owner: &Owner,
+        principal: &Principal,
         chat: &ChatId,
         wishes: Option<String>,
     ) -> Result<SummaryView, SummaryError> {
-        let asked = request::Asked { wishes };
-        let written = self.router.write_summary(owner, chat, Some(asked)).await?;
+        let asked = request::Asked { wishes, groups: principal.groups.clone() };
+        let written = self.router.write_summary(&principal.user, chat, Some(asked)).await?;
         // If the chat was edited meanwhile, a run has begun.
         written.ok_or(SummaryError::RunOpen)
     }

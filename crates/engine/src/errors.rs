@@ -5,7 +5,7 @@
 use fermata_tools::StateName;
 use serde::{Deserialize, Serialize};
 
-use crate::store::StoreError;
+use crate::{assistants::NoSuchAssistant, store::StoreError};
 
 /// The reasons for which any request to a chat may fail, whatever it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -38,6 +38,8 @@ pub enum SubmitError {
     Invalid(String),
     #[error("There is no chat with this id.")]
     NotFound,
+    #[error("{0}")]
+    NoSuchAssistant(String),
     #[error("{0}")]
     NothingToContinue(String),
     #[error("There is no call with this id in the chat.")]
@@ -121,6 +123,8 @@ pub enum CallError {
 pub enum SummaryError {
     #[error("There is no chat with this id.")]
     NotFound,
+    #[error("{0}")]
+    NoSuchAssistant(String),
     #[error("The chat has no summary.")]
     NoSummary,
     #[error("A run of this chat is open; wait until it is over, or stop it.")]
@@ -131,6 +135,10 @@ pub enum SummaryError {
         "The model gave no summary, and the chat stays as it was. Try again, or have the operator look into the log."
     )]
     NotWritten,
+    #[error(
+        "Too many requests to models are under way (model_requests_per_owner, max_model_requests); try again in a moment."
+    )]
+    NoModelRequest,
     #[error(transparent)]
     #[serde(untagged)]
     Unavailable(#[from] Unavailable),
@@ -140,6 +148,21 @@ impl AnswerError {
     /// Returns the error for a chat that does not exist, or belongs to another user.
     pub(crate) fn no_such_chat() -> Self {
         Self::NotFound("There is no chat with this id.".into())
+    }
+}
+
+impl From<NoSuchAssistant> for SubmitError {
+    fn from(error: NoSuchAssistant) -> Self {
+        match error {
+            NoSuchAssistant::Unknown(words) => Self::Invalid(words),
+            NoSuchAssistant::UnknownOrHidden(words) => Self::NoSuchAssistant(words),
+        }
+    }
+}
+
+impl From<NoSuchAssistant> for SummaryError {
+    fn from(error: NoSuchAssistant) -> Self {
+        Self::NoSuchAssistant(error.to_string())
     }
 }
 

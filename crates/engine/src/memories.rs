@@ -12,7 +12,7 @@ mod words;
 use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::{ChatId, MemoryKind, Role};
-use fermata_tools::Owner;
+use fermata_tools::{Capacity, Owner};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
@@ -26,7 +26,7 @@ use crate::{
         },
     },
 };
-use embedding::Embedding;
+use embedding::{Asker, Embedding};
 
 pub(crate) use notes::element_text;
 pub use notes::{MemoryNote, Recollection, split_note};
@@ -149,15 +149,16 @@ impl Default for MemoryLimits {
 // === impl MemoryService ===
 
 impl MemoryService {
-    /// Returns a service that keeps memories in this store.
+    /// Returns a service that keeps memories in this store. Its requests to the embedding model take slots of `model_requests`.
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         ids: Arc<dyn Ids>,
         embedder: Option<Arc<dyn Embedder>>,
+        model_requests: Capacity,
         limits: MemoryLimits,
     ) -> Self {
-        let embedding = Embedding::new(embedder);
+        let embedding = Embedding::new(embedder, model_requests);
         Self(Arc::new(Parts { store, clock, ids, embedding, limits, unembedded: Notify::new() }))
     }
 
@@ -190,7 +191,7 @@ impl MemoryService {
         let mut memories = match query.map(str::trim).filter(|query| !query.is_empty()) {
             Some(query) => {
                 let lower = query.to_lowercase();
-                let mut ranked = self.ranked(owner, query, None, usize::MAX).await?;
+                let mut ranked = self.ranked(owner, Asker::Owner(owner), query, None, usize::MAX).await?;
                 ranked
                     .retain(|ranked| ranked.is_similar || ranked.memory.text.to_lowercase().contains(&lower));
                 filter.select(ranked.iter().map(|ranked| &ranked.memory))

@@ -10,7 +10,6 @@ use serde_json::Map;
 use crate::{
     Assistants, Rules, Settings, Store,
     active_run::read_run,
-    assistants::DEFAULT_ASSISTANT,
     context::{Goal, History, ModelContext},
     memories::{MemoryNote, Recollection},
     model::ModelRequest,
@@ -106,9 +105,9 @@ pub async fn preview(
         of_prompt.recollection = of_prompt.recollection.or(Some(&slots));
         prompt(messages.iter().copied(), &of_prompt)
     });
-    let assistant = of_run.assistant.as_deref().filter(|name| policies.assistants.find(name).is_some());
+    let assistant = policies.assistants.answering(of_run.assistant.as_deref()).to_owned();
     Ok(Some(Preview {
-        assistant: assistant.unwrap_or(DEFAULT_ASSISTANT).to_owned(),
+        assistant,
         model: of_run.answering(&policies).1.model.name().to_owned(),
         is_of_open_run: run.is_some(),
         request: fitted.request,

@@ -8,7 +8,7 @@ use std::{net::IpAddr, time::Duration};
 use fermata_protocol::{
     Answer, AnswerTarget, ChatBody, ChatId, EventId, Profile, RunId, Summary, ToolCallId,
 };
-use fermata_tools::{Owner, Receipt};
+use fermata_tools::{Owner, Principal, Receipt};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -80,9 +80,21 @@ pub struct Submission {
     /// The address that the post comes from, for the record of decisions; `None` if it is not known.
     #[serde(default)]
     pub address: Option<IpAddr>,
+    /// The groups of the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// The failed call that is made again; the post has no messages then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<ToolCallId>,
+}
+
+// === impl Submission ===
+
+impl Submission {
+    /// Returns the user who posts, with the groups.
+    pub(crate) fn principal(&self) -> Principal {
+        Principal { user: self.owner.clone(), groups: self.groups.clone() }
+    }
 }
 
 /// Answers to pending calls, of which all are accepted or none.
@@ -178,6 +190,9 @@ pub(crate) struct PlanSummary {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Asked {
     pub wishes: Option<String>,
+    /// The groups of the user.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
 }
 
 /// Saves what became of a planned summary. The reply is `None` if the chat has changed so much that the summary does not hold.

@@ -40,7 +40,7 @@ pub(crate) struct Services {
     pub locks: ResourceLocks,
     /// The slots of calls that run.
     pub running_calls: Capacity,
-    /// The slots of requests that models are answering.
+    /// The slots of requests that models are answering, for runs, summaries and embeddings.
     pub model_requests: Capacity,
     /// The time for which runs hold their readers.
     pub holds: Holds,

@@ -93,10 +93,6 @@ pub struct Limits {
     pub running_calls: Option<NonZeroUsize>,
     /// Calls of server tools that may run for one owner at a time; `None`: no limit.
     pub running_calls_per_owner: Option<NonZeroUsize>,
-    /// Requests of runs that models may be answering at a time; `None`: no limit.
-    pub model_requests: Option<NonZeroUsize>,
-    /// Requests of runs that models may be answering for one owner at a time; `None`: no limit.
-    pub model_requests_per_owner: Option<NonZeroUsize>,
     /// Chats that one owner may keep; `None`: no limit.
     pub chats_per_owner: Option<NonZeroUsize>,
     /// Bytes of the messages in all chats of one owner, as JSON; `None`: no limit.
@@ -167,8 +163,6 @@ impl Default for Limits {
             runs_per_owner: None,
             running_calls: None,
             running_calls_per_owner: None,
-            model_requests: None,
-            model_requests_per_owner: None,
             chats_per_owner: None,
             bytes_per_owner: None,
             model_output_bytes: 400_000,

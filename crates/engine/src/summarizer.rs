@@ -1,7 +1,7 @@
 //! Has a model write a summary of the first messages of a chat.
 //!
-//! The result is handed back, and nothing of the chat is changed here. What it costs is bounded: the messages that a question has, the
-//! number of questions, and the time.
+//! The result is handed back, and nothing of the chat is changed here. Its cost is bounded: the messages that a question has, the number
+//! of questions, and the time. This module does not know how many requests models may be answering; its callers wait for their turn.
 
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 
@@ -52,7 +52,7 @@ pub(crate) enum WriteError {
     Store(#[from] StoreError),
 }
 
-/// Writes a summary.
+/// Writes a summary. The caller holds a slot for requests to models, of which there is never more than one at a time.
 pub(crate) async fn write(
     services: Arc<Services>,
     chat: ChatId,

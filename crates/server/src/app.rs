@@ -9,7 +9,7 @@ use fermata_engine::{
 };
 use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
-use fermata_tools::Tool;
+use fermata_tools::{Capacity, Tool};
 
 use crate::{
     assistants,
@@ -19,6 +19,7 @@ use crate::{
     extract::BodyLimits,
     ids::{RandomIds, SystemClock},
     metrics::Metrics,
+    posts::Posts,
     readers::Readers,
     tools::{self, NoteLimits},
 };
@@ -34,6 +35,7 @@ struct Parts {
     operators: Arc<Operators>,
     body_limits: BodyLimits,
     readers: Readers,
+    posts: Posts,
     cors_origins: Vec<Origin>,
     metrics: Metrics,
     /// The model of the program that mounts the server, in place of the one in the settings.
@@ -141,6 +143,11 @@ impl App {
         &self.0.readers
     }
 
+    /// Returns the counter of the posts that each owner sends.
+    pub fn posts(&self) -> &Posts {
+        &self.0.posts
+    }
+
     /// Returns the origins of other sites whose pages may call the API.
     pub fn cors_origins(&self) -> &[Origin] {
         &self.0.cors_origins
@@ -191,7 +198,8 @@ impl AppBuilder<'_> {
         let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
         let database = fermata_store::open(config.database_url.as_str(), &options).await?;
         let peers = peer_transport(config, &database).await?;
-        let memories = memory_service(config, &database, config.embedder()?);
+        let model_requests = Capacity::new(config.max_model_requests, config.model_requests_per_owner);
+        let memories = memory_service(config, &database, config.embedder()?, model_requests.clone());
         let search_url = config.search_url.as_ref();
         let is_demo = model.is_none() && assistants::has_demo(config);
         let mut tools =
@@ -206,6 +214,7 @@ impl AppBuilder<'_> {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
             memories,
+            model_requests,
             settings: settings(config),
         })?;
         let auth = Arc::new(Auth::build(config));
@@ -218,6 +227,7 @@ impl AppBuilder<'_> {
             operators: Arc::new(Operators::build(config)),
             body_limits: BodyLimits::of(config),
             readers: Readers::new(config.readers_per_owner),
+            posts: Posts::new(config.posts_per_owner),
             cors_origins: config.cors_origins.to_vec(),
             metrics: Metrics::install()?,
             own_model: model,
@@ -284,6 +294,7 @@ pub(crate) fn memory_service(
     config: &Config,
     database: &Database,
     embedder: Option<Arc<dyn Embedder>>,
+    model_requests: Capacity,
 ) -> MemoryService {
     let limits = MemoryLimits {
         per_owner: config.memory_max.get(),
@@ -292,7 +303,7 @@ pub(crate) fn memory_service(
         threshold: config.memory_threshold.0,
     };
     let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds));
-    MemoryService::new(database.store.clone(), clock, ids, embedder, limits)
+    MemoryService::new(database.store.clone(), clock, ids, embedder, model_requests, limits)
 }
 
 /// Returns the limits on notes.
@@ -334,8 +345,6 @@ pub(crate) fn settings(config: &Config) -> Settings {
             runs_per_owner: config.runs_per_owner,
             running_calls: config.max_running_calls,
             running_calls_per_owner: config.running_calls_per_owner,
-            model_requests: config.max_model_requests,
-            model_requests_per_owner: config.model_requests_per_owner,
             chats_per_owner: config.chats_per_owner,
             bytes_per_owner: config.bytes_per_owner.map(|bytes| bytes.0),
             model_output_bytes: config.max_model_output.0,

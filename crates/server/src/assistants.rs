@@ -7,7 +7,7 @@ use std::{
 
 use fermata_engine::{
     Assistants, Model,
-    assistants::{Assistant, DEFAULT_ASSISTANT, ModelChoice, ToolSelection},
+    assistants::{Assistant, Audience, DEFAULT_ASSISTANT, ModelChoice, ToolSelection},
     plan::PlanTriggers,
 };
 use fermata_protocol::PlanMode;
@@ -107,19 +107,25 @@ fn assistant(
         without.extend(tools::OF_DEMO.map(str::to_owned));
     }
     let names = settings.tools.as_ref();
+    let patterns = |globs: &Vec<String>| globs.iter().map(|glob| Pattern::new(glob)).collect::<Vec<_>>();
+    let audience = match (&settings.owners, &settings.groups) {
+        (None, None) => None,
+        (owners, groups) => Some(Audience {
+            owners: owners.as_ref().map(patterns).unwrap_or_default(),
+            groups: groups.as_ref().map(patterns).unwrap_or_default(),
+        }),
+    };
     Assistant {
         title: settings.title.clone(),
         instructions: settings.instructions.clone(),
         client_system: settings.client_system.unwrap_or(config.client_system),
         model,
         other_models: named.collect(),
-        tools: ToolSelection {
-            names: names.map(|globs| globs.iter().map(|glob| Pattern::new(glob)).collect()),
-            without,
-        },
+        tools: ToolSelection { names: names.map(patterns), without },
         remembers: groups.contains(&Builtin::Memory),
         asks_user: groups.contains(&Builtin::AskUser),
         plan: settings.plan.unwrap_or(defaults.plan),
         suggestions: settings.suggestions.clone(),
+        audience,
     }
 }

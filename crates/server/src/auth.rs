@@ -1,6 +1,7 @@
 //! Authentication: the identification of a request's owner.
 //!
-//! A request to the API has an owner before its handler runs and before any of its body is kept; a handler gets it as [`Identity`].
+//! A request to the API has an owner before its handler runs and before any of its body is kept; a handler gets it as [`Identity`], or with
+//! the owner's groups as [`Caller`].
 //! Authorization happens in the engine, which does not find another owner's chats.
 
 mod failures;
@@ -11,6 +12,7 @@ pub mod operators;
 mod proxied;
 
 use std::{
+    collections::BTreeMap,
     convert::Infallible,
     fmt,
     sync::{Arc, PoisonError, RwLock},
@@ -22,14 +24,14 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use fermata_tools::Owner;
+use fermata_tools::{Owner, Principal};
 use secrecy::{ExposeSecret, SecretString};
 use subtle::ConstantTimeEq;
 
 use self::{failures::Failures, jwt::Jwt, local::LocalOnly, proxied::ProxiedUser};
 use crate::{
     client::{Client, TrustedProxies},
-    config::{AuthKind, Config, Token},
+    config::{AuthKind, Config, Token, UserSettings},
     error::{ApiError, Code},
     extract::drain_unread,
 };
@@ -38,6 +40,8 @@ use crate::{
 #[derive(Debug)]
 pub struct Auth {
     method: AuthMethod,
+    /// The users of the settings that were read last.
+    users: RwLock<Arc<BTreeMap<String, UserSettings>>>,
     proxies: TrustedProxies,
     failures: Failures,
 }
@@ -63,6 +67,10 @@ struct KnownTokens(RwLock<Arc<[Token]>>);
 /// The owner of a request, for handlers.
 #[derive(Clone, Debug)]
 pub struct Identity(pub Owner);
+
+/// The owner of a request with the groups, for handlers.
+#[derive(Clone, Debug)]
+pub struct Caller(pub Principal);
 
 /// The reason why a request has no owner.
 enum Refusal {
@@ -110,7 +118,8 @@ impl Auth {
             },
         };
         let proxies = TrustedProxies::new(config.trusted_proxies.to_vec());
-        Self { method, proxies, failures: Failures::default() }
+        let users = RwLock::new(Arc::new(config.users.clone()));
+        Self { method, users, proxies, failures: Failures::default() }
     }
 
     /// Fetches the keys for tokens, so that the first request does not have to wait for them.
@@ -127,6 +136,11 @@ impl Auth {
         }
     }
 
+    /// Replaces what the settings say about users.
+    pub fn set_users(&self, users: &BTreeMap<String, UserSettings>) {
+        *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users.clone());
+    }
+
     /// Returns the proxies whose headers are trusted.
     pub fn proxies(&self) -> &TrustedProxies {
         &self.proxies
@@ -140,26 +154,36 @@ impl Auth {
         }
     }
 
-    /// Identifies the owner of a request from its headers and its connection.
+    /// Identifies the owner of a request, with the groups, from its headers and its connection.
     ///
     /// # Errors
     /// Returns 401 if the request does not prove its owner, 429 if its address has sent too many such requests, 403 if a page of another
     /// site sent it, and 503 if the proof cannot be checked at the moment.
-    pub async fn identify(&self, headers: &HeaderMap, extensions: &Extensions) -> Result<Owner, ApiError> {
+    pub async fn identify(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<Principal, ApiError> {
         let client = Client::of(extensions, headers, &self.proxies);
-        let owner = match &self.method {
+        let principal = match &self.method {
             AuthMethod::None(local) => {
-                local.admit(headers).map(|()| Owner::anyone()).map_err(Refusal::Foreign)
+                local.admit(headers).map(|()| Owner::anyone().into()).map_err(Refusal::Foreign)
             }
-            AuthMethod::Token(tokens) => tokens.owner(headers),
-            AuthMethod::Jwt(jwt) => jwt.owner(headers).await,
-            AuthMethod::Header(user) => user.owner(headers, client, &self.proxies),
+            AuthMethod::Token(tokens) => tokens.owner(headers).map(Principal::from),
+            AuthMethod::Jwt(jwt) => jwt.principal(headers).await,
+            AuthMethod::Header(user) => user.owner(headers, client, &self.proxies).map(Principal::from),
             AuthMethod::Unusable => {
                 Err(Refusal::unproven(Suspicion::Harmless, "This server accepts no requests."))
             }
         };
-        match owner {
-            Ok(owner) => Ok(owner),
+        match principal {
+            Ok(mut principal) => {
+                let users = self.users.read().unwrap_or_else(PoisonError::into_inner).clone();
+                if let Some(user) = users.get(principal.user.as_str()) {
+                    principal.groups.extend(user.groups.iter().cloned());
+                }
+                Ok(principal)
+            }
             Err(refusal) => Err(self.refuse(refusal, client).await),
         }
     }
@@ -273,8 +297,8 @@ pub async fn identify(
 ) -> Result<Response, ApiError> {
     let (mut parts, body) = request.into_parts();
     match auth.identify(&parts.headers, &parts.extensions).await {
-        Ok(owner) => {
-            parts.extensions.insert(Identity(owner));
+        Ok(principal) => {
+            parts.extensions.insert(Caller(principal));
             Ok(next.run(Request::from_parts(parts, body)).await)
         }
         Err(refusal) => {
@@ -294,8 +318,23 @@ where
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let Caller(principal) = Caller::from_request_parts(parts, state).await?;
+        Ok(Self(principal.user))
+    }
+}
+
+// === impl Caller ===
+
+impl<S> FromRequestParts<S> for Caller
+where
+    Arc<Auth>: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         match parts.extensions.get::<Self>() {
-            Some(identity) => Ok(identity.clone()),
+            Some(caller) => Ok(caller.clone()),
             // A route without the middleware `identify` is protected all the same.
             None => Arc::<Auth>::from_ref(state).identify(&parts.headers, &parts.extensions).await.map(Self),
         }

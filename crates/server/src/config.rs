@@ -2,7 +2,7 @@
 //!
 //! A setting is declared once, in the table below. An option outvotes the variable, the variable the file, and the file the
 //! default. An empty variable counts as unset, because compose files cannot leave a variable out. Rules, settings of tools by name,
-//! MCP servers, what follows failures, what stays in the history for the model, models and assistants are tables of the file.
+//! MCP servers, what follows failures, what stays in the history for the model, models, assistants and users are tables of the file.
 
 mod assistants;
 mod checks;
@@ -48,7 +48,7 @@ pub use self::{
     assistants::{AssistantSettings, Builtin},
     command::{Invocation, TestedCall},
     database::{DatabaseUrl, RedisUrl},
-    identity::{AuthKind, UserHeader},
+    identity::{AuthKind, UserHeader, UserSettings},
     models::ModelSettings,
     network::{Address, HostName, Origin},
     policy::WrittenRule,
@@ -66,6 +66,7 @@ use self::{
     sources::Sources,
     value::Value,
 };
+use crate::posts::PostRate;
 
 /// A setting.
 #[derive(Debug)]
@@ -121,6 +122,8 @@ macro_rules! settings {
             pub models: BTreeMap<String, ModelSettings>,
             /// The assistants by name, `default` among them.
             pub assistants: BTreeMap<String, AssistantSettings>,
+            /// The users who are in groups, by name.
+            pub users: BTreeMap<String, UserSettings>,
             /// The tools whose outputs are never cleared to save room.
             pub never_clear: Vec<Pattern>,
             /// The path of the file that was read, if there was one.
@@ -145,11 +148,11 @@ macro_rules! settings {
             fn collect(sources: &Sources<'_>) -> Result<Self, ConfigError> {
                 $($(let $key = sources.read::<$type>(stringify!($key))?;)+)+
                 let Tables {
-                    policy, tools, mcp, errors: error_policy, models, assistants, never_clear, written: _
+                    policy, tools, mcp, errors: error_policy, models, assistants, users, never_clear, written: _
                 } =
                     sources.file.tables.clone();
                 let file = sources.file.path.clone();
-                Ok(Self { $($($key,)+)+ policy, tools, mcp, error_policy, models, assistants, never_clear, file })
+                Ok(Self { $($($key,)+)+ policy, tools, mcp, error_policy, models, assistants, users, never_clear, file })
             }
 
             /// Returns every setting's key and its value for a report.
@@ -313,6 +316,9 @@ settings! {
         jwt_issuer: Option<String>, "FERMATA_JWT_ISSUER";
         /// The audiences (aud), one of which JSON Web Tokens must have. By default, any.
         jwt_audience: List<String> = "", "FERMATA_JWT_AUDIENCE";
+        /// The claim of a JSON Web Token with the groups of its user, a list or a text. A path such as realm_access.roles is a claim
+        /// within claims. Default: groups.
+        jwt_groups_claim: Option<String>, "FERMATA_JWT_GROUPS_CLAIM";
         /// The header in which a proxy names the owner, such as x-forwarded-user. Only trusted_proxies are believed. It implies
         /// auth = header.
         user_header: Option<UserHeader>, "FERMATA_USER_HEADER";
@@ -360,23 +366,29 @@ settings! {
         /// a person does not count.
         max_running_calls: Option<NonZeroUsize>, "FERMATA_MAX_RUNNING_CALLS",
             over "the call waits for its turn";
-        /// The number of requests of runs that models may be answering at the same time for this instance. Owners take turns.
+        /// The number of requests that models may be answering at the same time for this instance: those of runs, summaries and
+        /// embeddings. Owners take turns.
         max_model_requests: Option<NonZeroUsize>, "FERMATA_MAX_MODEL_REQUESTS",
-            over "the run waits for its turn";
+            over "the run or the summary waits for its turn; memories are found by their words; 503 `unavailable` for a summary that a page has waited for too long";
         /// The number of calls of one chat that may wait for somebody at the same time.
         max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS",
             over "the call has failed, and the model is told why";
     }
     "Limits of an owner" {
+        /// The number of posts with which one owner may start runs and summaries in a time at this instance, such as 60/min, 5/s or
+        /// 1000/day. Answers to calls do not count. Default: 60/min, or no limit if auth is none.
+        posts_per_owner: Option<PostRate>, "FERMATA_POSTS_PER_OWNER",
+            over "429 `too_many_posts` with `retry-after`";
         /// The number of runs of one owner that may be open, those that wait included. Default: 64, or no limit if auth is none.
         runs_per_owner: Option<NonZeroUsize>, "FERMATA_RUNS_PER_OWNER",
             over "429 `too_many_runs` with `retry-after`";
         /// The number of calls of server and MCP tools that may run for one owner at the same time in this instance.
         running_calls_per_owner: Option<NonZeroUsize>, "FERMATA_RUNNING_CALLS_PER_OWNER",
             over "the call waits for its turn";
-        /// The number of requests of one owner's runs that models may be answering at the same time for this instance.
+        /// The number of requests of one owner that models may be answering at the same time for this instance: those of runs,
+        /// summaries and embeddings.
         model_requests_per_owner: Option<NonZeroUsize>, "FERMATA_MODEL_REQUESTS_PER_OWNER",
-            over "the run waits for its turn";
+            over "as for `max_model_requests`";
         /// The number of streams that one owner may read from this instance. Default: 256, or no limit if auth is none.
         readers_per_owner: Option<NonZeroUsize>, "FERMATA_READERS_PER_OWNER",
             over "429 `too_many_readers` with `retry-after`";

@@ -47,6 +47,7 @@ pub enum Code {
     ToolNameTaken,
     UnknownTool,
     DeniedByPolicy,
+    TooManyPosts,
     TooManyRuns,
     TooManyChats,
     TooManyBytes,
@@ -129,6 +130,7 @@ impl Code {
             Self::ToolNameTaken => (StatusCode::UNPROCESSABLE_ENTITY, "tool_name_taken"),
             Self::UnknownTool => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_tool"),
             Self::DeniedByPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "denied_by_policy"),
+            Self::TooManyPosts => (StatusCode::TOO_MANY_REQUESTS, "too_many_posts"),
             Self::TooManyRuns => (StatusCode::TOO_MANY_REQUESTS, "too_many_runs"),
             Self::TooManyChats => (StatusCode::TOO_MANY_REQUESTS, "too_many_chats"),
             Self::TooManyBytes => (StatusCode::TOO_MANY_REQUESTS, "too_many_bytes"),
@@ -176,6 +178,7 @@ impl Code {
             | Self::ToolNameTaken
             | Self::UnknownTool
             | Self::DeniedByPolicy
+            | Self::TooManyPosts
             | Self::TooManyFailures
             | Self::Internal
             | Self::Unclear => None,
@@ -350,7 +353,9 @@ impl From<SubmitError> for ApiError {
         let code = match error {
             SubmitError::Unavailable(unavailable) => return unavailable.into(),
             SubmitError::Invalid(_) => Code::InvalidRequest,
-            SubmitError::NotFound | SubmitError::NoSuchCall => Code::NotFound,
+            SubmitError::NotFound | SubmitError::NoSuchAssistant(_) | SubmitError::NoSuchCall => {
+                Code::NotFound
+            }
             SubmitError::NotFailed(_) => Code::NotFailed,
             SubmitError::RunOpen => Code::RunOpen,
             SubmitError::NothingToContinue(_) => Code::NothingToContinue,
@@ -399,10 +404,12 @@ impl From<SummaryError> for ApiError {
     fn from(error: SummaryError) -> Self {
         let code = match error {
             SummaryError::Unavailable(unavailable) => return unavailable.into(),
-            SummaryError::NotFound | SummaryError::NoSummary => Code::NotFound,
+            SummaryError::NotFound | SummaryError::NoSuchAssistant(_) | SummaryError::NoSummary => {
+                Code::NotFound
+            }
             SummaryError::RunOpen => Code::RunOpen,
             SummaryError::NothingToCompact => Code::NothingToCompact,
-            SummaryError::NotWritten => Code::Unavailable,
+            SummaryError::NotWritten | SummaryError::NoModelRequest => Code::Unavailable,
         };
         Self::new(code, error.to_string())
     }

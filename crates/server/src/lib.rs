@@ -19,6 +19,7 @@ pub mod migrate;
 mod owner;
 pub mod personal_data;
 pub mod policy_dry_run;
+pub mod posts;
 pub mod prompt_preview;
 mod quote;
 pub mod readers;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use fermata_store::OpenOptions;
 use fermata_tools::{
-    ApprovalMode, ChainMode, Checker, Condition, Decision, DecisionSource, Policy, PolicyDecision,
+    ApprovalMode, Capacity, ChainMode, Checker, Condition, Decision, DecisionSource, Policy, PolicyDecision,
     RulePolicy, RunBy, ToolSpec, Toolbox,
 };
 use serde_json::json;
@@ -69,7 +69,7 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
     // The specs of the tools for notes and memories need a database, so there is an empty one in memory.
     let options = OpenOptions { migrate: true, connections: 1 };
     let database = fermata_store::open("sqlite::memory:", &options).await?;
-    let memories = memory_service(config, &database, None);
+    let memories = memory_service(config, &database, None, Capacity::unlimited());
     let tools = tools::all(
         database.notes.clone(),
         note_limits(config),

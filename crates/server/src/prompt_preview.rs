@@ -10,6 +10,7 @@ use fermata_engine::{
 };
 use fermata_protocol::ChatId;
 use fermata_store::OpenOptions;
+use fermata_tools::Capacity;
 
 use crate::{
     app::{memory_service, note_limits, settings},
@@ -53,7 +54,7 @@ struct Report<'a> {
 pub async fn report(config: &Config, chat: &ChatId) -> Result<String, PreviewError> {
     let options = OpenOptions { migrate: false, connections: 1 };
     let database = fermata_store::open(config.database_url.as_str(), &options).await?;
-    let memories = memory_service(config, &database, None);
+    let memories = memory_service(config, &database, None, Capacity::unlimited());
     let parts = PreviewParts {
         assistants: assistants::build(config, None)?,
         rules: config.rules(),

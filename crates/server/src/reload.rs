@@ -86,6 +86,7 @@ pub fn apply(app: &App, config: &Config) -> Result<(), BuildError> {
     if config.auth == AuthKind::Token {
         app.auth().set_tokens(&config.tokens);
     }
+    app.auth().set_users(&config.users);
     app.mcp().set_servers(config.mcp.clone());
     Ok(())
 }
@@ -157,6 +158,7 @@ impl Changes {
             ("context", current.never_clear != next.never_clear),
             ("models", current.models != next.models),
             ("assistants", current.assistants != next.assistants),
+            ("users", current.users != next.users),
         ];
         for (name, has_changed) in tables {
             if has_changed {
@@ -244,6 +246,7 @@ mod tests {
             ),
             ("", "[models.fast]\nmodel = \"m\"\n", vec!["models"], vec![]),
             ("", "[assistants.support]\n", vec!["assistants"], vec![]),
+            (tokens, &format!("{tokens}[users.alice]\ngroups = [\"a\"]\n"), vec!["users"], vec![]),
             ("", "client_system = \"ignore\"\n", vec!["client_system"], vec![]),
         ] {
             assert_eq!(changes(from, to), (applied, needing_restart), "from {from:?} to {to:?}");

@@ -74,6 +74,11 @@ impl Capacity {
         Self { shared: Arc::new(Shared { total, per_owner, slots: Mutex::default() }) }
     }
 
+    /// Returns slots without a limit.
+    pub fn unlimited() -> Self {
+        Self::new(None, None)
+    }
+
     /// Returns whether there is a limit at all.
     pub fn is_limited(&self) -> bool {
         self.shared.total.is_some() || self.shared.per_owner.is_some()
@@ -93,6 +98,20 @@ impl Capacity {
         match granted.try_recv() {
             Ok(slot) => SlotRequest::Granted(slot),
             Err(_) => SlotRequest::Queued(granted),
+        }
+    }
+
+    /// Waits for a slot for an owner. Dropping the future gives the request up.
+    pub async fn acquire(&self, owner: &Owner) -> Slot {
+        loop {
+            match self.request(owner) {
+                SlotRequest::Granted(slot) => return slot,
+                SlotRequest::Queued(turn) => {
+                    if let Ok(slot) = turn.await {
+                        return slot;
+                    }
+                }
+            }
         }
     }
 }

@@ -47,7 +47,7 @@ pub use input_schema::InputSchema;
 pub use lock_queue::{Guard, LockQueue, Waiter};
 pub use matcher::{Decimal, Folder, HostPattern, Matcher, Side, TextRegex};
 pub use output::{Audience, Output};
-pub use owner::Owner;
+pub use owner::{Owner, Principal};
 pub use pattern::Pattern;
 pub use pending_calls::{PendingCall, PendingCalls};
 pub use policy::{ApprovalMode, ChainMode, Condition, DefaultPolicy, GateMode, Policy, Rule, RulePolicy};

@@ -33,3 +33,19 @@ impl fmt::Display for Owner {
         f.write_str(&self.0)
     }
 }
+
+/// A user who makes a request, with the groups that the user is in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// The user.
+    pub user: Owner,
+    /// The names of the groups.
+    pub groups: Vec<String>,
+}
+
+impl From<Owner> for Principal {
+    /// Returns a user without groups.
+    fn from(user: Owner) -> Self {
+        Self { user, groups: Vec::new() }
+    }
+}

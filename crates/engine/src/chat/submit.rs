@@ -291,7 +291,7 @@ impl ChatActor {
         post: NewPost,
     ) -> Result<Following, SubmitError> {
         let NewPost { toolbox, settings, open_run, keep, add, bytes, history } = post;
-        let Submission { owner, body, hold: _, address: _, retries: _ } = submission;
+        let Submission { owner, body, hold: _, address: _, groups: _, retries: _ } = submission;
         let services = self.services.clone();
         let profile = self.profile_of(submission);
         let hold = services.holds.of(submission, &*services.store).await?;
@@ -423,21 +423,17 @@ fn run_settings(
 ) -> Result<RunSettings, SubmitError> {
     let body = &submission.body;
     let options = &body.fermata;
-    if let Some(name) = &options.assistant
-        && policies.assistants.find(name).is_none()
-    {
-        let known: Vec<&str> = policies.assistants.iter().map(|(name, _)| name).collect();
-        return Err(SubmitError::Invalid(format!(
-            "There is no assistant `{name:.64}` (fermata.assistant). There are: {}.",
-            known.join(", ")
-        )));
-    }
+    let assistants = &policies.assistants;
     let (mut assistant, mut chosen_model) = (options.assistant.clone(), options.model.clone());
     if let Some(record) = record {
         assistant = assistant.or_else(|| record.assistant.clone());
         chosen_model = chosen_model.or_else(|| record.model.clone());
     }
-    let answering = policies.assistant(assistant.as_deref());
+    let name = match &options.assistant {
+        Some(name) => name,
+        None => assistants.answering(assistant.as_deref()),
+    };
+    let answering = assistants.choose(name, &submission.principal())?;
     if let Some(name) = &options.model
         && answering.models().all(|model| model.name != *name)
     {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fermata_protocol::SummaryReason;
+use fermata_tools::Principal;
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
@@ -35,7 +36,15 @@ impl Handle for PlanSummary {
             }
         }
         let policies = services.policies.current();
-        let assistant = policies.assistant(record.assistant.as_deref());
+        let assistant = match &self.asked {
+            Some(asked) => {
+                let principal = Principal { user: self.owner.clone(), groups: asked.groups.clone() };
+                policies
+                    .assistants
+                    .choose(policies.assistants.answering(record.assistant.as_deref()), &principal)?
+            }
+            None => policies.assistant(record.assistant.as_deref()),
+        };
         let window = assistant.model(record.model.as_deref()).window(services.settings.compact_at);
         let recent = record.messages.saturating_sub(services.settings.keep_recent);
         let (reason, most, rest, least) = match &self.asked {

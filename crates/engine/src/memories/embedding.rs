@@ -16,7 +16,7 @@ use tokio::{
 };
 use tracing::Instrument;
 
-use fermata_tools::Owner;
+use fermata_tools::{Capacity, Owner};
 
 use super::MemoryService;
 use crate::{
@@ -43,18 +43,22 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// The length of a text at most, in bytes. What is behind it is not compared.
 const TEXT_BYTES: usize = 8_000;
 
-/// Who waits for vectors.
+/// The work that asks for vectors.
 #[derive(Clone, Copy)]
-pub(crate) enum Waiting {
-    /// A person, who waits for an answer.
-    Somebody,
-    /// Only the work in the background.
-    Nobody,
+pub(crate) enum Asker<'a> {
+    /// A request or a tool of this owner, for which somebody waits.
+    Owner(&'a Owner),
+    /// Work for which somebody waits, and which holds a slot for its requests to models.
+    SlotHolder,
+    /// Work in the background for this owner.
+    Background(&'a Owner),
 }
 
 /// The embedding model, if there is one.
 pub(crate) struct Embedding {
     model: RwLock<Option<Arc<dyn Embedder>>>,
+    /// The slots of requests to models, which others use as well.
+    model_requests: Capacity,
     calls: Semaphore,
     /// `true` if the newest call has failed, which was logged then.
     has_failed: AtomicBool,
@@ -95,9 +99,10 @@ enum Batch {
 // === impl Embedding ===
 
 impl Embedding {
-    pub fn new(model: Option<Arc<dyn Embedder>>) -> Self {
+    pub fn new(model: Option<Arc<dyn Embedder>>, model_requests: Capacity) -> Self {
         Self {
             model: RwLock::new(model),
+            model_requests,
             calls: Semaphore::new(MAX_CALLS),
             has_failed: AtomicBool::new(false),
             silent_until: Mutex::default(),
@@ -119,20 +124,23 @@ impl Embedding {
     /// Returns the name of the model and the vector of each text.
     ///
     /// # Errors
-    /// Returns an error if there is no model, or if it gives no vectors in time.
+    /// Returns an error if there is no model, if it gives no vectors in time, or if too many requests to models are under way.
     pub async fn vectors(
         &self,
         texts: &[&str],
-        waiting: Waiting,
+        asker: Asker<'_>,
     ) -> Result<(String, Vec<Vec<f32>>), NoVectors> {
         let model = self.model().ok_or(NoVectors::NotAsked)?;
         let name = model.name().to_owned();
-        let within = match waiting {
-            Waiting::Somebody if self.silent_until().is_some_and(|until| Instant::now() < until) => {
-                return Err(NoVectors::NotAsked);
-            }
-            Waiting::Somebody => WAIT,
-            Waiting::Nobody => BATCH_WAIT,
+        let is_silent = self.silent_until().is_some_and(|until| Instant::now() < until);
+        let (slot, within) = match asker {
+            Asker::Owner(_) | Asker::SlotHolder if is_silent => return Err(NoVectors::NotAsked),
+            Asker::Owner(owner) => match timeout(WAIT, self.model_requests.acquire(owner)).await {
+                Ok(slot) => (Some(slot), WAIT),
+                Err(_) => return Err(NoVectors::NotAsked),
+            },
+            Asker::SlotHolder => (None, WAIT),
+            Asker::Background(owner) => (Some(self.model_requests.acquire(owner).await), BATCH_WAIT),
         };
         let shortened: Vec<String> =
             texts.iter().map(|text| text[..text.floor_char_boundary(TEXT_BYTES)].to_owned()).collect();
@@ -153,6 +161,7 @@ impl Embedding {
             Ok(Err(error)) => Err(error),
             Err(_) => Err(ModelError::Timeout),
         };
+        drop(slot);
         let is_silent = matches!(answer, Err(ModelError::Timeout));
         *self.silent_until.lock().unwrap_or_else(PoisonError::into_inner) =
             if is_silent { Some(Instant::now() + SILENCE) } else { None };
@@ -215,12 +224,14 @@ impl MemoryService {
         let mut memories = self.0.store.unembedded_memories(model, BATCH + refused.len()).await?;
         memories
             .retain(|(owner, memory)| !refused.contains(&(owner.clone(), memory.id.clone(), memory.version)));
+        let Some((owner, _)) = memories.first().cloned() else { return Ok(Batch::Last) };
+        let all = memories.len();
+        // Each request takes a slot of one owner.
+        memories.retain(|(other, _)| *other == owner);
         memories.truncate(BATCH);
-        if memories.is_empty() {
-            return Ok(Batch::Last);
-        }
-        let is_last = memories.len() < BATCH;
-        match self.put_vectors_of(&memories, Waiting::Nobody).await? {
+        let is_last = memories.len() == all && all < BATCH;
+        let asker = Asker::Background(&owner);
+        match self.put_vectors_of(&memories, asker).await? {
             Ok(()) => {}
             Err(NoVectors::NotAsked | NoVectors::Unavailable) => return Ok(Batch::Failed),
             Err(NoVectors::Refused) => {
@@ -228,7 +239,7 @@ impl MemoryService {
                 let mut refused_now = Vec::new();
                 let mut is_any_embedded = false;
                 for memory in &memories {
-                    match self.put_vectors_of(std::slice::from_ref(memory), Waiting::Nobody).await? {
+                    match self.put_vectors_of(std::slice::from_ref(memory), asker).await? {
                         Ok(()) => is_any_embedded = true,
                         Err(NoVectors::Refused) => refused_now.push(memory),
                         Err(NoVectors::NotAsked | NoVectors::Unavailable) => return Ok(Batch::Failed),
@@ -250,10 +261,10 @@ impl MemoryService {
     async fn put_vectors_of(
         &self,
         memories: &[(Owner, Memory)],
-        waiting: Waiting,
+        asker: Asker<'_>,
     ) -> Result<Result<(), NoVectors>, StoreError> {
         let texts: Vec<&str> = memories.iter().map(|(_, memory)| memory.text.as_str()).collect();
-        let (model, vectors) = match self.0.embedding.vectors(&texts, waiting).await {
+        let (model, vectors) = match self.0.embedding.vectors(&texts, asker).await {
             Ok(embedded) => embedded,
             Err(no_vectors) => return Ok(Err(no_vectors)),
         };
@@ -274,7 +285,7 @@ impl MemoryService {
         if memory.slot.is_some() || self.0.embedding.model().is_none() {
             return;
         }
-        match self.put_vectors_of(&[(owner.clone(), memory.clone())], Waiting::Somebody).await {
+        match self.put_vectors_of(&[(owner.clone(), memory.clone())], Asker::Owner(owner)).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => self.note_unembedded(),
             Err(error) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fermata_protocol::ChatId;
 use fermata_tools::Owner;
 
-use super::{MemoryNote, MemoryService, Recollection, count, embedding::Waiting, words::Words};
+use super::{MemoryNote, MemoryService, Recollection, count, embedding::Asker, words::Words};
 use crate::store::{
     StoreError,
     memories::{MAX_SLOTS, Memory, MemoryCursor, MemoryFilter, MemoryId, VectorKind},
@@ -33,7 +33,16 @@ impl MemoryService {
     /// # Errors
     /// Returns an error if the store fails.
     pub async fn recall(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
-        let ranked = self.ranked_without_slot(owner, text, self.0.limits.recalled).await?;
+        self.recall_for(owner, Asker::Owner(owner), text).await
+    }
+
+    async fn recall_for(
+        &self,
+        owner: &Owner,
+        asker: Asker<'_>,
+        text: &str,
+    ) -> Result<Vec<Memory>, StoreError> {
+        let ranked = self.ranked_without_slot(owner, asker, text, self.0.limits.recalled).await?;
         let recalled: Vec<Memory> =
             ranked.into_iter().filter(|ranked| ranked.is_similar).map(|ranked| ranked.memory).collect();
         if !recalled.is_empty() {
@@ -44,7 +53,8 @@ impl MemoryService {
         Ok(recalled)
     }
 
-    /// Returns what a run knows of its user. If the store fails, that is nothing, because a run does not end for it.
+    /// Returns what a run knows of its user. If the store fails, that is nothing, because a run does not end for it. The run holds a slot
+    /// for its requests to models, which this uses.
     pub(crate) async fn recollect(&self, owner: &Owner, chat: &ChatId, text: &str) -> Recollection {
         let notes = |memories: Vec<Memory>| memories.iter().map(MemoryNote::from).collect();
         let recollected = async {
@@ -54,7 +64,11 @@ impl MemoryService {
                 return Ok(Recollection::default());
             }
             let slots = self.slots(owner).await?;
-            let recalled = if text.is_empty() { Vec::new() } else { self.recall(owner, text).await? };
+            let recalled = if text.is_empty() {
+                Vec::new()
+            } else {
+                self.recall_for(owner, Asker::SlotHolder, text).await?
+            };
             Ok::<_, StoreError>(Recollection { slots: notes(slots), recalled: notes(recalled) })
         };
         match recollected.await {
@@ -74,10 +88,11 @@ impl MemoryService {
         Ok(slots)
     }
 
-    /// Returns the known memories with which the facts of a text are compared: those that have a slot, and the most similar others.
+    /// Returns the known memories with which the facts of a text are compared: those that have a slot, and the most similar others. The
+    /// caller holds a slot for its requests to models, which this uses.
     pub(crate) async fn known(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
         let mut known = self.slots(owner).await?;
-        let ranked = self.ranked_without_slot(owner, text, KNOWN).await?;
+        let ranked = self.ranked_without_slot(owner, Asker::SlotHolder, text, KNOWN).await?;
         known.extend(ranked.into_iter().map(|ranked| ranked.memory));
         Ok(known)
     }
@@ -86,11 +101,12 @@ impl MemoryService {
     async fn ranked_without_slot(
         &self,
         owner: &Owner,
+        asker: Asker<'_>,
         text: &str,
         limit: usize,
     ) -> Result<Vec<Ranked>, StoreError> {
         // Memories that have a slot may be among the most similar ones. They are few.
-        let mut ranked = self.ranked(owner, text, Some(false), limit + MAX_SLOTS).await?;
+        let mut ranked = self.ranked(owner, asker, text, Some(false), limit + MAX_SLOTS).await?;
         ranked.retain(|ranked| ranked.memory.slot.is_none());
         ranked.truncate(limit);
         Ok(ranked)
@@ -102,6 +118,7 @@ impl MemoryService {
     pub(super) async fn ranked(
         &self,
         owner: &Owner,
+        asker: Asker<'_>,
         text: &str,
         has_slot: Option<bool>,
         limit: usize,
@@ -112,7 +129,7 @@ impl MemoryService {
         }
         let mut by_words = MemoryFilter { has_slot, ..MemoryFilter::default() };
         let mut embedded = None;
-        if let Ok((model, vectors)) = self.0.embedding.vectors(&[text], Waiting::Somebody).await
+        if let Ok((model, vectors)) = self.0.embedding.vectors(&[text], asker).await
             && let Some(vector) = vectors.into_iter().next()
         {
             by_words.without_vector = Some(VectorKind { model: model.clone(), dimensions: vector.len() });

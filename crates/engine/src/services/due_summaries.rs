@@ -2,22 +2,27 @@
 
 use fermata_protocol::ChatId;
 use fermata_tools::Owner;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 
 /// The number of chats that may wait here. The database knows the others, too.
 const CAPACITY: usize = 1000;
+
+/// The number of summaries that are written in the background at a time.
+const MAX_WRITING: usize = 4;
 
 /// A queue of chats.
 pub(crate) struct DueSummaries {
     sender: mpsc::Sender<(ChatId, Owner)>,
     /// Held by the one task that writes summaries.
     receiver: Mutex<mpsc::Receiver<(ChatId, Owner)>>,
+    /// The permits of summaries that are being written in the background.
+    pub writing: Semaphore,
 }
 
 impl DueSummaries {
     pub fn new() -> Self {
         let (sender, receiver) = mpsc::channel(CAPACITY);
-        Self { sender, receiver: Mutex::new(receiver) }
+        Self { sender, receiver: Mutex::new(receiver), writing: Semaphore::new(MAX_WRITING) }
     }
 
     /// Adds a chat. If there is no room, the chat is found in the database later.

@@ -6,11 +6,12 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_engine::{
-    Assistants, Model,
-    assistants::{Assistant, ClientSystem, ModelChoice, ToolSelection},
+    Assistants, Model, Submission, SubmitError, SummaryError,
+    assistants::{Assistant, Audience, ClientSystem, ModelChoice, ToolSelection},
     model::{ModelError, ModelEvent, ModelMessage, ModelRequest},
 };
-use fermata_tools::Pattern;
+use fermata_protocol::{ChatBody, ChatId, PlanMode};
+use fermata_tools::{Owner, Pattern, Principal};
 use futures::stream::BoxStream;
 use serde_json::{Map, Value, json};
 
@@ -220,4 +221,143 @@ async fn the_settings_of_a_model_are_defaults_within_its_limits() {
     world.post(json!({"id": "c", "message": message, "callSettings": posted})).await.read_to_end().await;
     let expected = json!({"temperature": 0.75, "reasoningEffort": "low", "maxOutputTokens": 100});
     assert_eq!(settings(&world), map(expected));
+}
+
+/// Returns the assistants with one more, `admin`, for members of `staff-*` and for `boss`.
+fn assistants_with_admin(world: &World) -> Assistants {
+    let mut assistants = assistants(world);
+    let audience = Audience { owners: vec![Pattern::new("boss")], groups: vec![Pattern::new("staff-*")] };
+    let admin = Assistant {
+        instructions: Some("ADMIN".into()),
+        audience: Some(audience),
+        ..Assistant::answered_by(choice(world, "large", "large-1"))
+    };
+    assistants.others.insert("admin".into(), admin);
+    assistants
+}
+
+async fn posts(
+    world: &World,
+    chat: &str,
+    user: &str,
+    groups: &[&str],
+    fermata: Value,
+) -> Result<(), SubmitError> {
+    let message = json!({"role": "user", "content": "hello"});
+    let body = ChatBody::parse(json!({"id": chat, "message": message, "fermata": fermata})).unwrap();
+    let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+    let submission =
+        Submission { owner: Owner::new(user), body, hold: None, address: None, groups, retries: None };
+    let following = world.engine.submit(submission).await?;
+    crate::world::StreamReader::new(following.reader).read_to_end().await;
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assistant_for_some_does_not_exist_for_others() {
+    let world = World::new();
+    world.engine.set_assistants(assistants_with_admin(&world));
+    world.script((0..4).map(|_| text("ok")));
+    for (chat, user, groups) in
+        [("a", "boss", &[][..]), ("b", "ada", &["x", "staff-2"]), ("c", "boss", &["staff-1"])]
+    {
+        posts(&world, chat, user, groups, json!({"assistant": "admin"})).await.unwrap();
+        assert_eq!(last_asked(&world), asked("ADMIN", "large-1"));
+    }
+    let before = world.model_calls();
+    for name in ["admin", "admni"] {
+        for (user, groups) in
+            [("ada", &[][..]), ("ada", &["staff", "boss"]), ("staff-1", &[]), ("bos", &[""])]
+        {
+            let refused = posts(&world, "d", user, groups, json!({"assistant": name})).await.unwrap_err();
+            let expected =
+                format!("There is no assistant `{name}` (fermata.assistant). There are: default, support.");
+            assert!(
+                matches!(&refused, SubmitError::NoSuchAssistant(words) if *words == expected),
+                "{refused:?}"
+            );
+        }
+    }
+    assert_eq!(world.model_calls(), before);
+    let names = |user: &str, groups: &[&str]| {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        let principal = Principal { user: Owner::new(user), groups };
+        let assistants = world.engine.assistants();
+        assistants.iter_for(&principal).map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("ada", &[]), ["default", "support"]);
+    assert_eq!(names("ada", &["staff-1"]), ["default", "admin", "support"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_whose_assistant_is_not_for_its_owner_any_more_needs_another_one() {
+    let world = World::new();
+    world.engine.set_assistants(assistants_with_admin(&world));
+    world.script((0..2).map(|_| text("ok")));
+    posts(&world, "c", "ada", &["staff-1"], json!({"assistant": "admin"})).await.unwrap();
+    let before = world.model_calls();
+    let refused = posts(&world, "c", "ada", &[], json!({})).await.unwrap_err();
+    assert!(matches!(refused, SubmitError::NoSuchAssistant(_)), "{refused:?}");
+    let principal = Principal::from(Owner::new("ada"));
+    let compacted = world.engine.compact(&principal, &ChatId::new("c"), None).await;
+    assert!(matches!(compacted, Err(SummaryError::NoSuchAssistant(_))), "{compacted:?}");
+    assert_eq!(world.model_calls(), before);
+    posts(&world, "c", "ada", &[], json!({"assistant": "default"})).await.unwrap();
+    assert_eq!(last_asked(&world), asked("HOUSE", "script"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_assistant_for_nobody_may_be_the_default_one() {
+    let world = World::new();
+    let mut assistants = assistants(&world);
+    assistants.default.audience = Some(Audience::default());
+    world.engine.set_assistants(assistants);
+    world.script([text("ok")]);
+    let refused = posts(&world, "c", "ada", &["any"], json!({})).await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "There is no assistant `default` (fermata.assistant). There are: support."
+    );
+    posts(&world, "c", "ada", &[], json!({"assistant": "support"})).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_sets_only_options_that_pass_and_the_operators_stay() {
+    let world = World::new();
+    let mut assistants = assistants(&world);
+    let map = |value: Value| value.as_object().unwrap().clone();
+    assistants.default.model.settings = map(json!({"providerOptions": {"openai": {"store": false}}}));
+    assistants.default.model.pass = vec!["store".into()];
+    world.engine.set_assistants(assistants);
+    let body = |options: Value| json!({"id": "c", "message": {"role": "user", "content": "hi"}, "callSettings": {"providerOptions": {"openai": options}}});
+    let refused = world.try_post(body(json!({"models": ["other"]})), None).await.err().unwrap();
+    assert!(refused.to_string().contains("openai.models` is no option that a post may set"), "{refused}");
+    assert_eq!(world.model_calls(), 0);
+    world.script([text("ok")]);
+    world.post(body(json!({"store": true, "serviceTier": "flex"}))).await.read_to_end().await;
+    let settings = world.model.requests.lock().unwrap().last().unwrap().settings.clone();
+    assert_eq!(settings["providerOptions"], json!({"openai": {"service_tier": "flex", "store": false}}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_post_makes_plans_only_stricter() {
+    for (of_assistant, of_post, expected) in [
+        (PlanMode::Ask, "off", PlanMode::Ask),
+        (PlanMode::Ask, "auto", PlanMode::Ask),
+        (PlanMode::Auto, "off", PlanMode::Auto),
+        (PlanMode::Auto, "ask", PlanMode::Ask),
+        (PlanMode::Off, "auto", PlanMode::Auto),
+        (PlanMode::Off, "off", PlanMode::Off),
+    ] {
+        let world = World::new();
+        let mut assistants = assistants(&world);
+        assistants.default.plan = of_assistant;
+        world.engine.set_assistants(assistants);
+        let parked = json!({"id": "c", "message": {"role": "user", "content": "hi"}, "fermata": {"plan": of_post},
+            "tools": {"t": {"parameters": {"type": "object"}}}});
+        world.script([calls(&[("t", json!({}))])]);
+        world.post(parked).await.read_until("tool-input-available").await;
+        let settings = world.open_run().unwrap().settings;
+        assert_eq!(settings["plan"], json!(expected), "{of_assistant:?} and {of_post}");
+    }
 }

@@ -218,7 +218,14 @@ async fn a_call_that_waits_is_not_cancelled() {
 async fn retry(world: &World, call: &str) -> Result<StreamReader, SubmitError> {
     let body = ChatBody::parse(json!({"id": world.chat.as_str(), "trigger": "regenerate-message"})).unwrap();
     let retries = Some(ToolCallId::new(call));
-    let submission = Submission { owner: world.owner.clone(), body, hold: None, address: None, retries };
+    let submission = Submission {
+        owner: world.owner.clone(),
+        body,
+        hold: None,
+        address: None,
+        groups: Vec::new(),
+        retries,
+    };
     world.engine.submit(submission).await.map(|following| StreamReader::new(following.reader))
 }
 

@@ -36,8 +36,14 @@ async fn request(world: &World, index: usize, call: &str) -> Result<(), String> 
             let message =
                 json!({"id": format!("u{index}"), "role": "user", "content": format!("text {index}")});
             let body = ChatBody::parse(json!({"id": chat.as_str(), "message": message})).expect("a post");
-            let submission =
-                Submission { owner: owner.clone(), body, hold: None, address: None, retries: None };
+            let submission = Submission {
+                owner: owner.clone(),
+                body,
+                hold: None,
+                address: None,
+                groups: Vec::new(),
+                retries: None,
+            };
             matches!(engine.submit(submission).await, Err(SubmitError::Unavailable(Unavailable::Busy)))
         }
         2 => matches!(engine.resume(owner, chat, None).await, Err(ReadError::Unavailable(Unavailable::Busy))),

@@ -14,6 +14,7 @@ mod holds;
 mod instances;
 mod mailbox;
 mod memories;
+mod model_requests;
 mod outages;
 mod questions;
 mod results;

@@ -107,13 +107,13 @@ async fn a_short_chat_gets_no_summary_unless_somebody_asks() {
     sleep(Duration::from_secs(5)).await;
     assert_eq!(read(&world).await, None);
     let wishes = Some("Mind the ROSES.".to_owned());
-    let saved = world.engine.compact(&world.owner, &world.chat, wishes).await.unwrap();
+    let saved = world.engine.compact(&world.owner.clone().into(), &world.chat, wishes).await.unwrap();
     assert_eq!((saved.messages, saved.reason.as_str()), (2, "asked"));
     assert_eq!(read(&world).await, Some(saved));
     assert!(
         format!("{:?}", world.summaries.requests.lock().unwrap()[0].messages).contains("Mind the ROSES.")
     );
-    let again = world.engine.compact(&world.owner, &world.chat, None).await;
+    let again = world.engine.compact(&world.owner.clone().into(), &world.chat, None).await;
     assert!(matches!(again, Err(SummaryError::NothingToCompact)), "{again:?}");
 }
 
@@ -128,7 +128,10 @@ async fn nobody_else_sees_or_changes_a_summary() {
     assert!(matches!(world.engine.summary(&bob, &world.chat).await, Err(ReadError::NotFound)));
     let corrected = world.engine.correct_summary(&bob, &world.chat, Summary::default()).await;
     assert!(matches!(corrected, Err(SummaryError::NotFound)));
-    assert!(matches!(world.engine.compact(&bob, &world.chat, None).await, Err(SummaryError::NotFound)));
+    assert!(matches!(
+        world.engine.compact(&bob.clone().into(), &world.chat, None).await,
+        Err(SummaryError::NotFound)
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -358,7 +361,7 @@ async fn how_full_the_window_is_is_not_known_after_a_compaction() {
     let context = async || world.engine.chat(&world.owner, &world.chat).await.unwrap().context;
     assert_eq!(context().await.unwrap().window, Some(100_000));
     world.script_summaries([summary("plant an orchard")]);
-    world.engine.compact(&world.owner, &world.chat, None).await.unwrap();
+    world.engine.compact(&world.owner.clone().into(), &world.chat, None).await.unwrap();
     assert_eq!(context().await, None);
 }
 
@@ -410,7 +413,7 @@ async fn after_two_failures_no_summary_is_tried_for_a_while_unless_somebody_asks
     sleep(Duration::from_secs(200)).await;
     assert_eq!((asked(), read(&world).await), (4, None));
     world.script_summaries([text("no"), text("no"), summary("after a while")]);
-    let now = world.engine.compact(&world.owner, &world.chat, None).await;
+    let now = world.engine.compact(&world.owner.clone().into(), &world.chat, None).await;
     assert!(matches!(now, Err(SummaryError::NotWritten)), "{now:?}");
     sleep(Duration::from_secs(200)).await;
     assert_eq!(asked(), 6, "that one has failed, too");

@@ -34,8 +34,14 @@ fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
 pub async fn post_in(world: &World, chat: &str) -> StreamReader {
     let body = json!({"id": chat, "message": {"role": "user", "content": "go"}});
     let body = ChatBody::parse(body).unwrap();
-    let submission =
-        Submission { owner: world.owner.clone(), body, hold: None, address: None, retries: None };
+    let submission = Submission {
+        owner: world.owner.clone(),
+        body,
+        hold: None,
+        address: None,
+        groups: Vec::new(),
+        retries: None,
+    };
     StreamReader::new(world.engine.submit(submission).await.unwrap().reader)
 }
 

@@ -26,8 +26,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, RunId, ToolCallId, UiMessage,
 };
 use fermata_tools::{
-    CallContext, CallDetails, Confirm, Decision, Elicitation, ErrorType, Owner, Resource, RunBy, Tool,
-    ToolError, ToolSpec,
+    CallContext, CallDetails, Capacity, Confirm, Decision, Elicitation, ErrorType, Owner, Resource, RunBy,
+    Tool, ToolError, ToolSpec,
 };
 use futures::{
     FutureExt, StreamExt,
@@ -326,6 +326,7 @@ impl World {
             resource: Some(Resource::per_owner("notes")),
             log: tool_log.clone(),
         };
+        let model_requests = Capacity::new(NonZeroUsize::new(one_at_a_time.into()), None);
         let engine = Engine::new(EngineParts {
             assistants: assistants(&model, &summaries),
             store: store.clone(),
@@ -339,8 +340,10 @@ impl World {
                 clock.clone(),
                 ids.clone(),
                 None,
+                model_requests.clone(),
                 MemoryLimits::default(),
             ),
+            model_requests,
             settings: Settings {
                 hold,
                 expire: Duration::from_secs(3600),
@@ -359,7 +362,6 @@ impl World {
                     calls_per_step: 1000,
                     runs_per_owner: NonZeroUsize::new(3),
                     running_calls: NonZeroUsize::new(one_at_a_time.into()),
-                    model_requests: NonZeroUsize::new(one_at_a_time.into()),
                     model_timeout: Duration::from_secs(60),
                     tool_timeout: Duration::from_secs(30),
                     ..Limits::default()
@@ -435,7 +437,14 @@ impl World {
         let body = ChatBody::parse(body).unwrap();
         let hold = hold.map(Duration::from_secs);
         self.engine
-            .submit(Submission { owner: self.owner.clone(), body, hold, address: None, retries: None })
+            .submit(Submission {
+                owner: self.owner.clone(),
+                body,
+                hold,
+                address: None,
+                groups: Vec::new(),
+                retries: None,
+            })
             .await
     }
 

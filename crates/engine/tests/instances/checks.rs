@@ -282,7 +282,14 @@ impl World {
         let post = async move {
             let following = instance
                 .engine
-                .submit(Submission { owner, body, hold: None, address: None, retries: None })
+                .submit(Submission {
+                    owner,
+                    body,
+                    hold: None,
+                    address: None,
+                    groups: Vec::new(),
+                    retries: None,
+                })
                 .await;
             let mut reader = following.map_err(|error| error.to_string())?.reader;
             let mut all = String::new();

@@ -37,7 +37,7 @@ async fn post_text(world: &World, instance: &Instance, text: &str) -> Result<Fol
     let message = json!({"role": "user", "content": text});
     let body = ChatBody::parse(body(&chat, 6, &json!({ "message": message }))).unwrap();
     let owner = world.owner.clone();
-    let submission = Submission { owner, body, hold: None, address: None, retries: None };
+    let submission = Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
     instance.engine.submit(submission).await.map_err(|error| error.to_string())
 }
 

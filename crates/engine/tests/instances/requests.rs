@@ -73,7 +73,9 @@ impl World {
         let hold = hold.map(Duration::from_secs);
         let (engine, owner) = (instance.engine.clone(), self.owner.clone());
         let work = async move {
-            engine.submit(Submission { owner, body, hold, address: None, retries: None }).await
+            engine
+                .submit(Submission { owner, body, hold, address: None, groups: Vec::new(), retries: None })
+                .await
         };
         let (history, chat, requested_at) = (self.history().clone(), chat.clone(), Instant::now());
         let context = what.clone();

@@ -13,7 +13,7 @@ use fermata_engine::{
     store::{ChatRecord, ChatStore, MemoryStore},
 };
 use fermata_protocol::{ChatId, Profile, UiMessage};
-use fermata_tools::{Owner, Tool};
+use fermata_tools::{Capacity, Owner, Tool};
 use futures::FutureExt;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -128,8 +128,10 @@ impl World {
                 self.clock.clone(),
                 self.ids.clone(),
                 None,
+                Capacity::unlimited(),
                 MemoryLimits::default(),
             ),
+            model_requests: Capacity::unlimited(),
             settings: settings(),
         });
         let instance = Instance { engine: engine.unwrap(), process, store };

@@ -4,8 +4,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{BodyError, Posted, read::read};
+use super::{BodyError, Posted, RequestError, read::read};
 use crate::Summary;
+
+/// The limit on the instructions for a summary, in bytes.
+const INSTRUCTIONS_BYTES: usize = 4_000;
 
 /// A correction of a summary.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -19,7 +22,7 @@ pub struct SummaryRequest {
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompactRequest {
-    /// A wish in words, such as what the summary must not leave out.
+    /// A wish in words of at most 4,000 bytes, such as what the summary must not leave out.
     #[serde(default)]
     #[schema(example = "Keep the names of all roses.")]
     pub instructions: Option<String>,
@@ -35,6 +38,13 @@ impl Posted for CompactRequest {
     /// Reads the body, which may be left out.
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
         let body = if json.is_empty() { Value::Object(Map::new()) } else { serde_json::from_slice(json)? };
-        Ok(read(body, "The body")?)
+        let request: Self = read(body, "The body")?;
+        if let Some(bytes) =
+            request.instructions.as_ref().map(String::len).filter(|bytes| *bytes > INSTRUCTIONS_BYTES)
+        {
+            let words = format!("`instructions` has {bytes} bytes; the limit is {INSTRUCTIONS_BYTES}.");
+            return Err(RequestError(words).into());
+        }
+        Ok(request)
     }
 }

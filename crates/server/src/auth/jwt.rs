@@ -4,14 +4,14 @@
 //! key as a secret can succeed. Error texts say what is wrong with a token and never contain the token.
 
 use axum::http::HeaderMap;
-use fermata_tools::Owner;
+use fermata_tools::Principal;
 use jsonwebtoken::{
     Algorithm, DecodingKey, Validation, decode, decode_header,
     errors::{Error, ErrorKind},
 };
 use secrecy::ExposeSecret;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     Refusal, Suspicion, bearer,
@@ -29,6 +29,8 @@ pub struct Jwt {
     keys: Keys,
     /// The claims that a token must have. The algorithms are set for each key.
     validation: Validation,
+    /// The name of the claim with the groups, or the path to it.
+    groups_claim: String,
 }
 
 enum Keys {
@@ -39,6 +41,8 @@ enum Keys {
 #[derive(Deserialize)]
 struct Claims {
     sub: Option<Value>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 /// The reason why a token is refused.
@@ -81,7 +85,8 @@ impl Jwt {
                  FERMATA_JWT_AUDIENCE"
             );
         }
-        Some(Self { keys, validation })
+        let groups_claim = config.jwt_groups_claim.clone().unwrap_or_else(|| "groups".to_owned());
+        Some(Self { keys, validation, groups_claim })
     }
 
     /// Fetches the published keys. If that fails, the log says so right after the start.
@@ -92,12 +97,13 @@ impl Jwt {
         }
     }
 
-    /// Returns the owner that the token of a request names.
-    pub async fn owner(&self, headers: &HeaderMap) -> Result<Owner, Refusal> {
+    /// Returns the owner and the groups that the token of a request names.
+    pub async fn principal(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
         let token = bearer(headers)?;
         match self.claims(token).await? {
-            Ok(Claims { sub: Some(Value::String(name)) }) => {
-                read_owner(&name).map_err(|fault| invalid(&format!("its sub {fault}")))
+            Ok(Claims { sub: Some(Value::String(name)), others }) => {
+                let user = read_owner(&name).map_err(|fault| invalid(&format!("its sub {fault}")))?;
+                Ok(Principal { user, groups: groups(&others, &self.groups_claim) })
             }
             Ok(Claims { .. }) => Err(invalid("its sub is not a text")),
             Err(Fault::NotSigned(reason)) => {
@@ -159,6 +165,19 @@ impl Jwt {
 impl std::fmt::Debug for Jwt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Jwt")
+    }
+}
+
+/// Returns the groups of a claim, which has a list of texts or one text. A claim whose name is the whole path overrides one within claims.
+fn groups(claims: &Map<String, Value>, path: &str) -> Vec<String> {
+    let within = || {
+        let (first, rest) = path.split_once('.')?;
+        rest.split('.').try_fold(claims.get(first)?, |claim, name| claim.get(name))
+    };
+    match claims.get(path).or_else(within) {
+        Some(Value::String(group)) => vec![group.clone()],
+        Some(Value::Array(groups)) => groups.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
     }
 }
 

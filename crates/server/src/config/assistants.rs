@@ -28,6 +28,10 @@ pub struct AssistantSettings {
     pub plan: Option<PlanMode>,
     /// Messages that a page may suggest for a beginning.
     pub suggestions: Vec<String>,
+    /// The globs of the owners who may talk to it.
+    pub owners: Option<Vec<String>>,
+    /// The globs of the groups whose members may talk to it. If this and `owners` are absent, everybody may.
+    pub groups: Option<Vec<String>>,
 }
 
 /// A group of built-in tools.
@@ -71,6 +75,10 @@ pub(super) struct AssistantTable {
     plan: Option<PlanMode>,
     /// Messages that a page may suggest for a beginning.
     suggestions: Option<Vec<NonEmpty>>,
+    /// The owners who may talk to it, as globs over their names. For others it does not exist. By default, everybody may.
+    owners: Option<Vec<NonEmpty>>,
+    /// The groups whose members may talk to it, as globs, besides those whom owners names.
+    groups: Option<Vec<NonEmpty>>,
 }
 
 /// The limit on the name of an assistant or of a model, in bytes.
@@ -131,6 +139,8 @@ impl AssistantTable {
             builtin: self.builtin,
             plan: self.plan,
             suggestions: self.suggestions.map(texts).unwrap_or_default(),
+            owners: self.owners.map(texts),
+            groups: self.groups.map(texts),
         })
     }
 }

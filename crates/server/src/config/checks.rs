@@ -1,6 +1,9 @@
 //! The settings that depend on each other: defaults that follow from other settings, and combinations that are refused.
 
-use std::num::NonZeroUsize;
+use std::{
+    num::{NonZeroU32, NonZeroUsize},
+    time::Duration,
+};
 
 use fermata_engine::assistants::DEFAULT_ASSISTANT;
 use fermata_providers::{BuildError, Demo};
@@ -16,9 +19,13 @@ use super::{
     value::{Size, either},
     written::toml_key,
 };
+use crate::posts::PostRate;
 
 /// The default of `runs_per_owner` if owners are told apart.
 const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
+/// The default of `posts_per_owner` if owners are told apart.
+const POSTS_PER_OWNER: PostRate =
+    PostRate { posts: NonZeroU32::new(60).unwrap(), period: Duration::from_secs(60) };
 /// The default of `readers_per_owner` if owners are told apart.
 const READERS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(256);
 /// The default of `chats_per_owner` if owners are told apart.
@@ -44,6 +51,7 @@ impl Config {
             AuthKind::None => Self { auth, ..self },
             AuthKind::Token | AuthKind::Jwt | AuthKind::Header => Self {
                 auth,
+                posts_per_owner: self.posts_per_owner.or(Some(POSTS_PER_OWNER)),
                 runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER),
                 readers_per_owner: self.readers_per_owner.or(READERS_PER_OWNER),
                 chats_per_owner: self.chats_per_owner.or(CHATS_PER_OWNER),

@@ -19,6 +19,7 @@ use super::{
     context::ContextTable,
     errors::ErrorsTable,
     fault::{Fault, nearest, reworded},
+    identity::{UserSettings, UserTable},
     mcp::{self, ServerTable},
     models::{ModelSettings, ModelTable},
     policy::{RuleTable, WrittenRule, join_paths},
@@ -26,11 +27,12 @@ use super::{
     tools::ToolsTable,
     written::{Written, mask, toml_key},
 };
+use crate::owner::read_owner;
 
 /// The path of the file if nobody names one.
 const DEFAULT_PATH: &str = "fermata.toml";
 /// The names of the tables.
-const TABLES: [&str; 7] = ["policy", "tools", "mcp", "errors", "models", "assistants", "context"];
+const TABLES: [&str; 8] = ["policy", "tools", "mcp", "errors", "models", "assistants", "users", "context"];
 
 /// The environment.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -67,6 +69,8 @@ pub(super) struct Tables {
     pub(super) models: BTreeMap<String, ModelSettings>,
     /// The assistants, by name.
     pub(super) assistants: BTreeMap<String, AssistantSettings>,
+    /// The users, by name.
+    pub(super) users: BTreeMap<String, UserSettings>,
     /// The tools whose outputs are never cleared.
     pub(super) never_clear: Vec<Pattern>,
     /// All tables but `errors`, as they are written.
@@ -166,6 +170,14 @@ impl Source<'_> {
                 let read = |table: AssistantTable| table.read(self.path);
                 tables.assistants =
                     self.read_named(name, named, assistants::check_name, read, &mut tables.written)?;
+            }
+            ("users", DeValue::Table(users)) => {
+                let check_name = |name: &str| match read_owner(name) {
+                    Ok(_) => Ok(()),
+                    Err(fault) => Err(format!("the name of the user {name:?} {fault}")),
+                };
+                let read = |table: UserTable| Ok(table.into());
+                tables.users = self.read_named(name, users, check_name, read, &mut tables.written)?;
             }
             ("context", context @ DeValue::Table(_)) => {
                 let context = Spanned::new(at..at, context);

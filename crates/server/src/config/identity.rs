@@ -8,7 +8,7 @@ use axum::http::{HeaderName, Uri, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, value::Value};
+use super::{Config, text::NonEmpty, value::Value};
 
 /// The way in which owners are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,29 @@ pub enum AuthKind {
 /// The name of the header in which a proxy names the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserHeader(pub HeaderName);
+
+/// A user of whom the settings say more than a token does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserSettings {
+    /// The groups that the user is in, besides those that a JSON Web Token names.
+    pub groups: Vec<String>,
+}
+
+/// A user as a table of the file.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, expecting = "a table")]
+#[schemars(rename = "User")]
+pub(super) struct UserTable {
+    /// The groups that the user is in, besides those that a JSON Web Token names.
+    #[serde(default)]
+    groups: Vec<NonEmpty>,
+}
+
+impl From<UserTable> for UserSettings {
+    fn from(table: UserTable) -> Self {
+        Self { groups: table.groups.into_iter().map(|NonEmpty(group)| group).collect() }
+    }
+}
 
 impl AuthKind {
     fn as_str(self) -> &'static str {
@@ -70,11 +93,16 @@ pub(super) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         );
         return Err(("tokens", words));
     }
+    if config.auth == AuthKind::None && !config.users.is_empty() {
+        let words = "there are users but auth is none, so everybody is the same one; set auth to token, jwt or header";
+        return Err(("auth", words.into()));
+    }
     let about_jwt = [
         ("jwks_url", config.jwks_url.is_some()),
         ("jwt_secret", config.jwt_secret.is_some()),
         ("jwt_issuer", config.jwt_issuer.is_some()),
         ("jwt_audience", !config.jwt_audience.is_empty()),
+        ("jwt_groups_claim", config.jwt_groups_claim.is_some()),
     ];
     if config.auth != AuthKind::Jwt
         && let Some((key, _)) = about_jwt.into_iter().find(|(_, is_set)| *is_set)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     SETTINGS, Setting, assistants::AssistantTable, context::ContextTable, errors::ErrorsTable,
-    mcp::ServerTable, models::ModelTable, policy::RuleTable, tools::ToolsTable,
+    identity::UserTable, mcp::ServerTable, models::ModelTable, policy::RuleTable, tools::ToolsTable,
 };
 
 /// The tables of the file.
@@ -32,6 +32,8 @@ struct Tables {
     models: Option<BTreeMap<String, ModelTable>>,
     /// The assistants, by name. What one leaves out is as in the main settings, which are the assistant default.
     assistants: Option<BTreeMap<String, AssistantTable>>,
+    /// The users who are in groups, by name.
+    users: Option<BTreeMap<String, UserTable>>,
 }
 
 /// Returns the JSON Schema of the file, in draft 7, which editors of TOML know.

@@ -19,7 +19,7 @@ use serde::{
 };
 
 use super::text::Text;
-use crate::quote::shortened;
+use crate::{posts::PostRate, quote::shortened};
 
 /// A kind of value.
 pub(super) trait Value: Sized {
@@ -492,6 +492,38 @@ impl Value for Hold {
             Self::Auto => Some("auto".into()),
             Self::For(hold) => Duration(*hold).show(),
         }
+    }
+}
+
+impl Value for PostRate {
+    const IS_MEASURE: bool = true;
+
+    fn name() -> String {
+        "NUMBER/TIME".into()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let rate = text.split_once('/').and_then(|(posts, period)| {
+            let period = match period.trim() {
+                "s" => 1,
+                "min" => 60,
+                "h" => 3_600,
+                "day" => 86_400,
+                _ => return None,
+            };
+            Some(Self { posts: posts.trim().parse().ok()?, period: std::time::Duration::from_secs(period) })
+        });
+        rate.ok_or_else(|| format!("{text:?} is not a rate; write it as 60/min, with s, min, h or day"))
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        let period = match self.period.as_secs() {
+            1 => "s",
+            60 => "min",
+            3_600 => "h",
+            _ => "day",
+        };
+        Some(format!("{}/{period}", self.posts).into())
     }
 }
 

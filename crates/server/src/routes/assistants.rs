@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::schema::refusals;
-use crate::{App, error::ApiError};
+use crate::{App, auth::Caller, error::ApiError};
 
 /// An assistant. What the operator tells the model is not part of this.
 #[derive(Serialize, ToSchema)]
@@ -24,17 +24,20 @@ pub struct ListedAssistant {
 /// A list of assistants.
 #[derive(Serialize, ToSchema)]
 pub struct AssistantList {
-    /// The assistants, with `default` first.
+    /// The assistants that the owner may talk to, with `default` first.
     assistants: Vec<ListedAssistant>,
 }
 
-/// Lists the assistants.
+/// Lists the assistants that the owner may talk to.
 #[utoipa::path(get, path = "/api/assistants", operation_id = "listAssistants", tag = "record",
     responses((status = 200, description = "The assistants", body = AssistantList), refusals::Any)
 )]
-pub async fn list(State(app): State<App>) -> Result<Json<AssistantList>, ApiError> {
+pub async fn list(
+    State(app): State<App>,
+    Caller(principal): Caller,
+) -> Result<Json<AssistantList>, ApiError> {
     let assistants = app.engine().assistants();
-    let listed = assistants.iter().map(|(name, assistant)| ListedAssistant {
+    let listed = assistants.iter_for(&principal).map(|(name, assistant)| ListedAssistant {
         name: name.to_owned(),
         title: assistant.title.clone().unwrap_or_else(|| name.to_owned()),
         models: assistant.models().map(|model| model.name.clone()).collect(),

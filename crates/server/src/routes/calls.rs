@@ -5,7 +5,7 @@ use axum::{
     http::StatusCode,
     response::Response,
 };
-use fermata_engine::{CallError, Submission};
+use fermata_engine::CallError;
 use fermata_protocol::{ChatId, RetryBody, RetryRequest, ToolCallId};
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     App,
-    auth::Identity,
+    auth::{Caller, Identity},
     client::Client,
     error::{ApiError, Problem},
     extract::ApiJson,
@@ -65,14 +65,14 @@ pub async fn cancel(
 )]
 pub async fn retry(
     State(app): State<App>,
-    Identity(owner): Identity,
+    Caller(principal): Caller,
     client: Client,
     path: Result<Path<(String, String)>, PathRejection>,
     ApiJson { body: RetryBody(mut body), reservation: _reservation }: ApiJson<RetryBody>,
 ) -> Result<Response, ApiError> {
     let (chat, call) = chat_and_call(path)?;
     body.id = Some(chat);
-    submit(&app, Submission { owner, body, hold: None, address: client.address, retries: Some(call) }).await
+    submit(&app, principal, body, client, Some(call)).await
 }
 
 fn chat_and_call(

@@ -6,12 +6,13 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::Submission;
-use fermata_protocol::{ChatBody, ChatRequest, EventId};
+use fermata_protocol::{ChatBody, ChatRequest, EventId, Role, ToolCallId, Trigger};
+use fermata_tools::Principal;
 
 use super::schema::{EventStream, refusals};
 use crate::{
     App,
-    auth::Identity,
+    auth::{Caller, Identity},
     client::Client,
     config::Duration,
     error::{ApiError, Code, Problem},
@@ -24,32 +25,46 @@ use crate::{
 /// The stream is the AI SDK's UI Message Stream, version 1. The run continues if the connection ends; `GET …/stream` follows it again.
 #[utoipa::path(post, path = "/api/chat", operation_id = "postChat", tag = "chat", request_body = ChatRequest, responses(
     EventStream,
-    (status = 404, description = "`not_found`: the chat belongs to another owner, or `fermata.exists` was wrong", body = Problem, content_type = "application/problem+json"),
+    (status = 404, description = "`not_found`: the chat belongs to another owner, `fermata.exists` was wrong, or the assistant is not for this owner", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`nothing_to_continue`: the history contains nothing new", body = Problem, content_type = "application/problem+json"),
     refusals::Body,
-    (status = 429, description = "`too_many_runs` or `too_many_readers`: wait for one to end; `too_many_chats` or `too_many_bytes`: delete chats; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
+    (status = 429, description = "`too_many_posts`: wait for as long as `retry-after` says; `too_many_runs` or `too_many_readers`: wait for one to end; `too_many_chats` or `too_many_bytes`: delete chats; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
         headers(("retry-after" = u32, description = "Seconds"))),
 ))]
 pub async fn post(
     State(app): State<App>,
-    Identity(owner): Identity,
+    Caller(principal): Caller,
     client: Client,
     ApiJson { body, reservation: _reservation }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
-    submit(&app, Submission { owner, body, hold: None, address: client.address, retries: None }).await
+    submit(&app, principal, body, client, None).await
 }
 
 /// Starts a run as a post asks for it, and streams it.
-pub(super) async fn submit(app: &App, mut submission: Submission) -> Result<Response, ApiError> {
-    submission.hold = match submission.body.fermata.hold.as_deref().map(Duration::parse) {
+pub(super) async fn submit(
+    app: &App,
+    Principal { user: owner, groups }: Principal,
+    body: ChatBody,
+    client: Client,
+    retries: Option<ToolCallId>,
+) -> Result<Response, ApiError> {
+    let hold = match body.fermata.hold.as_deref().map(Duration::parse) {
         None => None,
         Some(Ok(hold)) => Some(hold.0),
         Some(Err(reason)) => {
             return Err(ApiError::new(Code::InvalidRequest, format!("fermata.hold: {reason}.")));
         }
     };
+    let is_answer = retries.is_none()
+        && body.trigger != Trigger::Regenerate
+        && body.messages.last().is_some_and(|message| message.role == Role::Assistant);
+    // A post that only answers calls always gets through.
+    if !is_answer {
+        app.posts().admit(&owner)?;
+    }
     // A run that its owner may not read must not start.
-    let guard = app.readers().enter(&submission.owner)?;
+    let guard = app.readers().enter(&owner)?;
+    let submission = Submission { owner, groups, body, hold, address: client.address, retries };
     let following = app.engine().submit(submission).await?;
     Ok(sse::stream(following, guard))
 }

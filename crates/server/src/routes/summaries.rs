@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::schema::refusals;
 use crate::{
     App,
-    auth::Identity,
+    auth::{Caller, Identity},
     error::{ApiError, Code, Problem},
     extract::{ApiJson, ApiQuery, ChatPath},
 };
@@ -107,9 +107,10 @@ pub async fn put(
 )]
 pub async fn compact(
     State(app): State<App>,
-    Identity(owner): Identity,
+    Caller(principal): Caller,
     ChatPath(chat): ChatPath,
     ApiJson { body, reservation: _reservation }: ApiJson<CompactRequest>,
 ) -> Result<Json<ChatSummary>, ApiError> {
-    Ok(Json(app.engine().compact(&owner, &chat?, body.instructions).await?.into()))
+    app.posts().admit(&principal.user)?;
+    Ok(Json(app.engine().compact(&principal, &chat?, body.instructions).await?.into()))
 }

@@ -1,6 +1,7 @@
 //! The list of the server's tools.
 
 use axum::{Json, extract::State};
+use fermata_engine::assistants::DEFAULT_ASSISTANT;
 use fermata_tools::{Decision, RunBy};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use utoipa::ToSchema;
 use super::schema::refusals;
 use crate::{
     App,
-    auth::Identity,
+    auth::Caller,
     error::{ApiError, Code},
     extract::ApiQuery,
 };
@@ -57,15 +58,14 @@ pub struct OfAssistant {
 )]
 pub async fn list(
     State(app): State<App>,
-    Identity(owner): Identity,
+    Caller(principal): Caller,
     ApiQuery(OfAssistant { assistant }): ApiQuery<OfAssistant>,
 ) -> Result<Json<ToolList>, ApiError> {
-    if let Some(name) = &assistant
-        && app.engine().assistants().find(name).is_none()
-    {
-        return Err(ApiError::new(Code::NotFound, format!("There is no assistant `{name:.64}`.")));
+    let name = assistant.as_deref().unwrap_or(DEFAULT_ASSISTANT);
+    if let Err(error) = app.engine().assistants().choose(name, &principal) {
+        return Err(ApiError::new(Code::NotFound, error.to_string()));
     }
-    let tools = app.engine().tools(&owner, assistant.as_deref()).into_iter().map(|spec| ListedTool {
+    let tools = app.engine().tools(&principal.user, Some(name)).into_iter().map(|spec| ListedTool {
         name: spec.name,
         title: spec.title,
         description: spec.description,

@@ -1,5 +1,6 @@
 //! Assistants of the settings file: what a page can list and choose, and what the model is told.
 
+use axum::http::Method;
 use fermata_engine::model::ModelMessage;
 use fermata_server::{config::Invocation, reload::Reloader};
 use serde_json::{Value, json};
@@ -111,4 +112,72 @@ async fn a_reload_brings_other_assistants_and_keeps_the_programs_own_model() {
     assert!(error.contains("there is no model none; use"), "{error}");
     app.open(says("and then?", json!({}))).await.end().await;
     assert_eq!(system(&app), ["NEWER"], "nothing has changed");
+}
+
+const TEAMS: &str = r#"
+auth = "token"
+tokens = ["ada:ada-0123456789abcdef", "team-1:team-0123456789abcdef", "eve:eve-0123456789abcdef"]
+[assistants.admin]
+owners = ["team-*"]
+groups = ["admin"]
+[users.ada]
+groups = ["admin"]
+"#;
+
+#[tokio::test]
+async fn an_assistant_for_some_is_neither_listed_nor_found_by_others() {
+    let file = Settings::new(TEAMS);
+    let app = TestApp::with(&["--config", file.path()], [model_says("hi"), model_says("hi")]).await;
+    let ask = async |owner: &str, method: Method, path: &str, body: Value| {
+        let token = format!("Bearer {owner}-0123456789abcdef");
+        let body = if method == Method::GET { String::new() } else { body.to_string() };
+        app.ask(method, path, &[("authorization", &token)], body).await
+    };
+    let listed = async |owner: &str| {
+        let listed = ask(owner, Method::GET, "/api/assistants", json!(null)).await.json();
+        let names = listed["assistants"].as_array().expect("a list").iter();
+        names.map(|assistant| assistant["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    let posted = async |owner: &str, assistant: &str| {
+        let mut body = says("hello", json!({"assistant": assistant}));
+        body["id"] = json!(format!("{owner}-chat"));
+        ask(owner, Method::POST, "/api/chat", body).await
+    };
+    for owner in ["ada", "team"] {
+        assert_eq!(listed(owner).await, ["default", "admin"]);
+        assert_eq!(posted(owner, "admin").await.status, 200);
+        assert_eq!(ask(owner, Method::GET, "/api/tools?assistant=admin", json!(null)).await.status, 200);
+    }
+    assert_eq!(listed("eve").await, ["default"]);
+    for name in ["admin", "admni"] {
+        let detail = posted("eve", name).await.problem(404, "not_found");
+        assert_eq!(
+            detail,
+            format!("There is no assistant `{name}` (fermata.assistant). There are: default.")
+        );
+        let tools = ask("eve", Method::GET, &format!("/api/tools?assistant={name}"), json!(null)).await;
+        assert_eq!(tools.problem(404, "not_found"), detail);
+    }
+}
+
+#[tokio::test]
+async fn groups_are_read_again_on_a_reload() {
+    let file = Settings::new(TEAMS);
+    let app = TestApp::with(&["--config", file.path()], []).await;
+    let listed = async || {
+        let headers = [("authorization", "Bearer eve-0123456789abcdef")];
+        app.ask(Method::GET, "/api/assistants", &headers, "").await.json()["assistants"]
+            .as_array()
+            .map(Vec::len)
+    };
+    let read = {
+        let arguments = file.arguments();
+        move || Invocation::read(arguments.clone(), &|_| None)
+    };
+    let Ok(Invocation::Serve(config)) = read() else { panic!("these settings serve nothing") };
+    let mut reloader = Reloader::new(app.app.clone(), *config, Box::new(read));
+    assert_eq!(listed().await, Some(1));
+    file.write(&format!("{TEAMS}[users.eve]\ngroups = [\"admin\"]\n"));
+    assert_eq!(reloader.reload().expect("good settings").applied, ["users"]);
+    assert_eq!(listed().await, Some(2));
 }

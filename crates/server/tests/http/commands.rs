@@ -114,8 +114,14 @@ async fn what_a_model_would_be_sent_is_printed_and_nobody_is_asked() {
         App::builder(&config).model(std::sync::Arc::new(model.clone())).build().await.expect("a server");
     let post = async |body: serde_json::Value| {
         let body = ChatBody::parse(body).expect("a body");
-        let submission =
-            Submission { owner: Owner::anyone(), body, hold: None, address: None, retries: None };
+        let submission = Submission {
+            owner: Owner::anyone(),
+            body,
+            hold: None,
+            address: None,
+            groups: Vec::new(),
+            retries: None,
+        };
         app.engine().submit(submission).await.expect("a run").reader
     };
     let mut reader = post(json!({"id": "c", "message": {"role": "user", "content": "hi there"}})).await;

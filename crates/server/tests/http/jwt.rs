@@ -9,7 +9,11 @@ use axum::{
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
 
-use crate::{Answer, TestApp, app::says, scripted};
+use crate::{
+    Answer, TestApp,
+    app::{Settings, says},
+    scripted,
+};
 
 const SECRET: &str = "a-secret-of-thirty-two-characters";
 const OPTIONS: &[&str] = &["--auth", "jwt", "--jwt-secret", SECRET];
@@ -129,4 +133,48 @@ async fn a_token_that_its_issuer_has_not_signed_is_refused_and_counts_as_a_guess
     let expired = refused(&app, &token(json!({"exp": now() - 60}))).await;
     assert!(expired.contains("expired"), "{expired}");
     assert_eq!(ask(&app, &good).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_claim_names_the_groups() {
+    let file = Settings::new("[assistants.admin]\ngroups = [\"admin\"]\n[users.bob]\ngroups = [\"admin\"]\n");
+    for (claim, claims, is_admin) in [
+        (None, json!({"groups": ["x", "admin"]}), true),
+        (None, json!({"groups": "admin"}), true),
+        (None, json!({"groups": "admin x"}), false),
+        (None, json!({"groups": {"admin": true}}), false),
+        (None, json!({"groups": [["admin"], 1, null]}), false),
+        (None, json!({"roles": ["admin"]}), false),
+        (None, json!({}), false),
+        (None, json!({"sub": "bob"}), true),
+        (Some("roles"), json!({"roles": ["admin"], "groups": ["x"]}), true),
+        (Some("roles"), json!({"groups": ["admin"]}), false),
+        (Some("realm_access.roles"), json!({"realm_access": {"roles": ["admin"]}}), true),
+        (
+            Some("realm_access.roles"),
+            json!({"realm_access.roles": "admin", "realm_access": {"roles": []}}),
+            true,
+        ),
+        (
+            Some("realm_access.roles"),
+            json!({"realm_access.roles": [], "realm_access": {"roles": ["admin"]}}),
+            false,
+        ),
+        (Some("a.b.c"), json!({"a": {"b": {"c": "admin"}}}), true),
+        (Some("a.b.c"), json!({"a": ["admin"]}), false),
+    ] {
+        let mut options = [OPTIONS, &["--config", file.path()]].concat();
+        options.extend(claim.iter().flat_map(|claim| ["--jwt-groups-claim", claim]));
+        let app = TestApp::with(&options, []).await;
+        let bearer = format!("Bearer {}", token(claims.clone()));
+        let headers = [("authorization", bearer.as_str())];
+        let listed = app.ask(Method::GET, "/api/assistants", &headers, Body::empty()).await.json();
+        let names: Vec<&Value> = listed["assistants"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|assistant| &assistant["name"])
+            .collect();
+        assert_eq!(names.contains(&&json!("admin")), is_admin, "{claim:?} and {claims}");
+    }
 }

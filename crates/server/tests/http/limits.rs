@@ -209,3 +209,73 @@ async fn a_run_that_was_let_go_is_one_of_the_runs_that_an_owner_has_open() {
     rest.end().await;
     answered(&app, says("b", "hi")).await;
 }
+
+// === posts ===
+
+#[tokio::test]
+async fn an_owner_starts_no_more_runs_in_a_time_than_the_rate_allows() {
+    let tokens = "ada:ada-0123456789abcdef,bob:bob-0123456789abcdef";
+    let options = ["--auth", "token", "--tokens", tokens, "--posts-per-owner", "2/h"];
+    let turns = [
+        calls(&[("get_location", json!({}))]),
+        scripted::says("There."),
+        scripted::says("Two."),
+        scripted::says("Of Bob."),
+    ];
+    let app = TestApp::with(&options, turns).await;
+    let post = async |owner: &str, body: Value| {
+        let token = format!("Bearer {owner}-0123456789abcdef");
+        app.ask(Method::POST, "/api/chat", &[("authorization", &token)], body.to_string()).await
+    };
+    let mut asks = says_with_location("c", "where?");
+    asks["fermata"] = json!({"hold": "0s"});
+    let begun = post("ada", asks).await;
+    assert_eq!(begun.status, 200, "{}", begun.text);
+    assert_eq!(post("ada", says("d", "hi")).await.status, 200);
+    let refused = post("ada", says("e", "hi")).await;
+    let detail = refused.problem(429, "too_many_posts");
+    assert!(detail.contains("2 in 1h (posts_per_owner)"), "{detail}");
+    let wait: u64 = refused.headers[header::RETRY_AFTER].to_str().expect("text").parse().expect("seconds");
+    assert!((1..=1800).contains(&wait), "{wait}");
+    let compact = async |body: Value| {
+        let headers = [("authorization", "Bearer ada-0123456789abcdef")];
+        app.ask(Method::POST, "/api/chat/d/compact", &headers, body.to_string()).await
+    };
+    compact(json!({})).await.problem(429, "too_many_posts");
+    // An answer gets through.
+    let chat =
+        app.ask(Method::GET, "/api/chat/c", &[("authorization", "Bearer ada-0123456789abcdef")], "").await;
+    let mut answered = chat.json()["messages"].as_array().expect("messages").clone();
+    let part = answered[1]["parts"].as_array_mut().expect("parts").iter_mut();
+    for part in part.filter(|part| part["type"] == "tool-get_location") {
+        part["state"] = json!("output-available");
+        part["output"] = json!({"city": "Bern"});
+    }
+    let answer = post("ada", json!({"id": "c", "messages": answered})).await;
+    assert!(answer.status == 200 && answer.text.contains("There."), "{}", answer.text);
+    assert_eq!(post("bob", says("f", "hi")).await.status, 200);
+}
+
+#[tokio::test]
+async fn without_authentication_there_is_no_rate_unless_it_is_set() {
+    let turns = || (0..70).map(|_| scripted::says("ok"));
+    let app = TestApp::new(turns()).await;
+    for number in 0..70 {
+        app.open(says(&format!("c{number}"), "hi")).await.end().await;
+    }
+    let app = TestApp::with(&["--posts-per-owner", "1/day"], turns()).await;
+    app.open(says("c", "hi")).await.end().await;
+    app.post("/api/chat", says("d", "hi")).await.problem(429, "too_many_posts");
+}
+
+#[tokio::test]
+async fn the_instructions_for_a_summary_are_bounded() {
+    let app = TestApp::new([scripted::says("ok")]).await;
+    app.open(says("c", "hi")).await.end().await;
+    let compact = async |bytes: usize| {
+        app.post("/api/chat/c/compact", json!({"instructions": "x".repeat(bytes)})).await
+    };
+    compact(4_000).await.problem(409, "nothing_to_compact");
+    let detail = compact(4_001).await.problem(422, "invalid_request");
+    assert_eq!(detail, "`instructions` has 4001 bytes; the limit is 4000.");
+}

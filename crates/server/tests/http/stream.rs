@@ -8,7 +8,7 @@ use fermata_engine::{
 };
 use fermata_protocol::ChatBody;
 use fermata_server::{RandomIds, SystemClock, readers::Readers, sse};
-use fermata_tools::Owner;
+use fermata_tools::{Capacity, Owner};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -31,14 +31,15 @@ async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
         rules: Rules::default(),
         clock: clock.clone(),
         ids: ids.clone(),
-        memories: MemoryService::new(store, clock, ids, None, MemoryLimits::default()),
+        memories: MemoryService::new(store, clock, ids, None, Capacity::unlimited(), MemoryLimits::default()),
+        model_requests: Capacity::unlimited(),
         settings: Settings::default(),
     })
     .expect("an engine");
     let body = ChatBody::parse(says_with_location("c", "where?")).expect("a body");
     let owner = Owner::anyone();
     let guard = Readers::default().enter(&owner).expect("a guard");
-    let submission = Submission { owner, body, hold: None, address: None, retries: None };
+    let submission = Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
     let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run"), guard));
     stream.until("tool-input-available").await;
     let mut last = tokio::time::Instant::now();

@@ -10,7 +10,7 @@ use fermata_engine::{
     store::memories::{Memory, MemoryVector, cosine},
 };
 use fermata_store::Database;
-use fermata_tools::Owner;
+use fermata_tools::{Capacity, Owner};
 use jiff::Timestamp;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
@@ -214,8 +214,14 @@ async fn an_index_finds_what_is_recalled_for_a_message() {
     postgres.execute(new).await.unwrap();
     let parts = Arc::new(Parts);
     let limits = MemoryLimits { per_owner: 20_000, ..MemoryLimits::default() };
-    let memories =
-        MemoryService::new(database.store.clone(), parts.clone(), parts.clone(), Some(parts), limits);
+    let memories = MemoryService::new(
+        database.store.clone(),
+        parts.clone(),
+        parts.clone(),
+        Some(parts),
+        Capacity::unlimited(),
+        limits,
+    );
     let recall = async || {
         let recalled = memories.recall(&alice(), "Is my automobile old?").await.unwrap();
         recalled.into_iter().map(|memory| memory.id).collect::<Vec<_>>()
