@@ -2,6 +2,7 @@
 //!
 //! Instances send these errors to each other, so their serialized form is part of the peer protocol.
 
+use fermata_protocol::ToolCallId;
 use fermata_tools::StateName;
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,10 @@ pub enum SubmitError {
     NoSuchCall,
     #[error("Only a call that has failed can be made again; this one is {0}.")]
     NotFailed(StateName),
+    #[error(
+        "This call was made again already, as the call {0}. Look at that one; if it has failed, it can be made again."
+    )]
+    AlreadyRetried(ToolCallId),
     #[error("A run of this chat is open; wait until it is over, or stop it.")]
     RunOpen,
     #[error("The tool name {0} is taken by a tool of the server; give the browser tool another name.")]

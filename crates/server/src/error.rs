@@ -16,7 +16,7 @@ use fermata_engine::{
     AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable, memories::MemoryError,
     store::StoreError,
 };
-use fermata_protocol::{InvalidId, RequestError};
+use fermata_protocol::{InvalidId, RequestError, ToolCallId};
 use fermata_tools::StateName;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -40,6 +40,7 @@ pub enum Code {
     RunOpen,
     NotRunning,
     NotFailed,
+    AlreadyRetried,
     AlreadyAnswered,
     WrongAnswer,
     Gone,
@@ -69,6 +70,7 @@ pub struct ApiError {
     code: Code,
     detail: String,
     state: Option<StateName>,
+    retried_as: Option<ToolCallId>,
     /// A header that replaces the code's own.
     header: Option<(HeaderName, HeaderValue)>,
     /// The failure of the database that caused the error, for the log.
@@ -101,6 +103,10 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "success")]
     state: Option<StateName>,
+    /// The call with which the call was made again, if it was.
+    #[serde(rename = "retriedAs", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    retried_as: Option<ToolCallId>,
 }
 
 // === impl Code ===
@@ -123,6 +129,7 @@ impl Code {
             Self::RunOpen => (StatusCode::CONFLICT, "run_open"),
             Self::NotRunning => (StatusCode::CONFLICT, "not_running"),
             Self::NotFailed => (StatusCode::CONFLICT, "not_failed"),
+            Self::AlreadyRetried => (StatusCode::CONFLICT, "already_retried"),
             Self::AlreadyAnswered => (StatusCode::CONFLICT, "already_answered"),
             Self::WrongAnswer => (StatusCode::CONFLICT, "wrong_answer"),
             Self::Gone => (StatusCode::GONE, "gone"),
@@ -171,6 +178,7 @@ impl Code {
             | Self::RunOpen
             | Self::NotRunning
             | Self::NotFailed
+            | Self::AlreadyRetried
             | Self::AlreadyAnswered
             | Self::WrongAnswer
             | Self::Gone
@@ -198,7 +206,7 @@ impl ApiError {
             detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
             detail.push_str("… and more.");
         }
-        Self { code, detail, state: None, header: None, cause: None }
+        Self { code, detail, state: None, retried_as: None, header: None, cause: None }
     }
 
     /// Creates the error for an unknown chat. A chat of another owner gets the same one, so that its existence is not revealed.
@@ -241,6 +249,7 @@ impl IntoResponse for ApiError {
             detail: self.detail,
             code,
             state: self.state,
+            retried_as: self.retried_as,
         };
         let mut headers = HeaderMap::from_iter(self.header.or_else(|| self.code.hint()));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -357,6 +366,10 @@ impl From<SubmitError> for ApiError {
                 Code::NotFound
             }
             SubmitError::NotFailed(_) => Code::NotFailed,
+            SubmitError::AlreadyRetried(retried_as) => {
+                let detail = SubmitError::AlreadyRetried(retried_as.clone()).to_string();
+                return Self { retried_as: Some(retried_as), ..Self::new(Code::AlreadyRetried, detail) };
+            }
             SubmitError::RunOpen => Code::RunOpen,
             SubmitError::NothingToContinue(_) => Code::NothingToContinue,
             SubmitError::ToolNameTaken(_) => Code::ToolNameTaken,

@@ -173,6 +173,7 @@ impl fmt::Display for Report<'_> {
             DecisionSource::Default
             | DecisionSource::Rule(_)
             | DecisionSource::Chain
+            | DecisionSource::Retry
             | DecisionSource::Always
             | DecisionSource::Tool => {
                 self.write_source(f, "by", self.policy_decision)?;
@@ -212,6 +213,7 @@ impl Report<'_> {
             DecisionSource::Default
             | DecisionSource::Auto
             | DecisionSource::Chain
+            | DecisionSource::Retry
             | DecisionSource::Always
             | DecisionSource::Tool => None,
         };
@@ -248,6 +250,7 @@ impl Report<'_> {
             DecisionSource::Default
             | DecisionSource::Auto
             | DecisionSource::Chain
+            | DecisionSource::Retry
             | DecisionSource::Always
             | DecisionSource::Tool => self.config.policy.len(),
         };

@@ -47,6 +47,8 @@ pub enum AuditAction {
     Denied,
     /// A person edited the input of a call.
     Edited,
+    /// A person made a failed call again.
+    Retried,
     /// A person allowed all later calls of a tool in a chat.
     Granted,
     /// A person revoked such a grant.

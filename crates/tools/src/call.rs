@@ -82,6 +82,12 @@ pub struct Call {
     /// The call that failed, in whose place the run has made this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fallback_of: Option<ToolCallId>,
+    /// The failed call that a person makes again with this one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retry_of: Option<ToolCallId>,
+    /// The call with which a person has made this one again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub retried_as: Option<ToolCallId>,
     /// The last partial output of a call that was cancelled or has failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_report: Option<Value>,
@@ -181,6 +187,8 @@ impl Call {
             asked_about: None,
             is_empty: false,
             fallback_of: None,
+            retry_of: None,
+            retried_as: None,
             last_report: None,
             expires: None,
             state: CallState::Validating,

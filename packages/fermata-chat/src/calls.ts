@@ -18,6 +18,8 @@ export interface CallStatus {
   strategy?: FailureStrategy;
   /** The failed call in whose place this one was made. */
   fallbackOf?: string;
+  /** The failed call that a person has made again with this one. */
+  retryOf?: string;
   /** Whether a person edits the input, here or in another page. */
   editing?: boolean;
 }

@@ -6,7 +6,10 @@ use fermata_protocol::{
     AnswerTarget, ChatBody, MessageId, PlanMode, PostedMessage, Profile, Role, RunId, ToolCallId, ToolChoice,
     Trigger, UiMessage, UiPart,
 };
-use fermata_tools::{CallState, ErrorType, Owner, PostedLimits, StateName, Toolbox, ToolboxError};
+use fermata_tools::{
+    AuditAction, AuditEvent, CallState, ErrorType, Owner, PostedLimits, StateName, Toolbox, ToolboxError,
+    input_hash,
+};
 use jiff::Timestamp;
 
 use super::{ChatActor, ChatState, Handle};
@@ -39,14 +42,12 @@ impl Handle for Box<Submission> {
         let toolbox = check_tools(self, &settings.server_tools(&policies), &services.settings.limits)?;
         actor.activate().await?;
         if let Some(call) = &self.retries {
-            if actor.active().is_some() {
-                return Err(SubmitError::RunOpen);
-            }
             let retried = actor.failed_call(call).await?;
             let (open_run, _) =
                 actor.make_room(&self.owner, Keep::All, retried.input.to_string().len()).await?;
-            settings.retries = Some(retried);
             let bytes = actor.chat_bytes();
+            let changes = noted_retry(self, &retried);
+            settings.retries = Some(retried);
             let post = NewPost {
                 toolbox,
                 settings,
@@ -55,6 +56,7 @@ impl Handle for Box<Submission> {
                 add: Vec::new(),
                 bytes,
                 history: None,
+                changes,
             };
             return actor.start_run(self, policies, post).await;
         }
@@ -91,7 +93,8 @@ impl Handle for Box<Submission> {
                 let has_files =
                     add.iter().flat_map(|message| &message.parts).any(|part| matches!(part, UiPart::File(_)));
                 let history = if is_known || has_files { None } else { Some(add.clone()) };
-                let post = NewPost { toolbox, settings, open_run, keep, add, bytes, history };
+                let changes = Vec::new();
+                let post = NewPost { toolbox, settings, open_run, keep, add, bytes, history, changes };
                 actor.start_run(self, policies, post).await
             }
         }
@@ -109,6 +112,8 @@ struct NewPost {
     bytes: usize,
     /// The messages of the chat, if it begins with the post and they have no files.
     history: Option<Vec<UiMessage>>,
+    /// Changes that are saved with the run.
+    changes: Vec<Change>,
 }
 
 impl ChatActor {
@@ -167,6 +172,12 @@ impl ChatActor {
         let Some(call) = self.services.store.call(&self.mailbox.chat, &target).await? else {
             return Err(SubmitError::NoSuchCall);
         };
+        if let Some(retried_as) = call.retried_as {
+            return Err(SubmitError::AlreadyRetried(retried_as));
+        }
+        if self.active().is_some() {
+            return Err(SubmitError::RunOpen);
+        }
         // A call keeps its record when an edit drops its message.
         let messages =
             self.services.store.messages_at(&self.mailbox.chat, 0..usize::MAX, Files::ByName).await?;
@@ -180,7 +191,9 @@ impl ChatActor {
                 Err(SubmitError::NotFailed(StateName::Cancelled))
             }
             CallState::Error { .. } => {
-                Ok(RetriedCall { tool: call.tool.clone(), input: call.effective_input().clone() })
+                let id = ToolCallId::new(self.services.ids.next("call_"));
+                let (tool, input) = (call.tool.clone(), call.effective_input().clone());
+                Ok(RetriedCall { id, of: call.id.clone(), tool, input, had_begun: call.times_run() > 0 })
             }
             other => Err(SubmitError::NotFailed(other.name())),
         }
@@ -290,7 +303,7 @@ impl ChatActor {
         policies: Arc<PolicySnapshot>,
         post: NewPost,
     ) -> Result<Following, SubmitError> {
-        let NewPost { toolbox, settings, open_run, keep, add, bytes, history } = post;
+        let NewPost { toolbox, settings, open_run, keep, add, bytes, history, mut changes } = post;
         let Submission { owner, body, hold: _, address: _, groups: _, retries: _ } = submission;
         let services = self.services.clone();
         let profile = self.profile_of(submission);
@@ -304,7 +317,6 @@ impl ChatActor {
             settings,
         };
         let run = Run::new(request);
-        let mut changes = Vec::new();
         // If this fails, the chat has to be read again.
         let mut record = match std::mem::replace(&mut self.state, ChatState::Unread) {
             ChatState::Idle(mut record) => {
@@ -467,6 +479,25 @@ fn run_settings(
         wants_plan: false,
         retries: None,
     })
+}
+
+/// Returns the changes that note who makes a failed call again, and as which call. They are saved with the run that makes it, so of two requests
+/// one finds that the call was made again.
+fn noted_retry(submission: &Submission, retried: &RetriedCall) -> Vec<Change> {
+    let event = AuditEvent {
+        action: AuditAction::Retried,
+        decided_by: Some(submission.owner.clone()),
+        address: submission.address,
+        call: Some(retried.of.clone()),
+        tool: retried.tool.clone(),
+        rule: None,
+        reason: None,
+        input_hash: Some(input_hash(&retried.input)),
+    };
+    vec![
+        Change::NoteRetry { call: retried.of.clone(), retried_as: retried.id.clone() },
+        Change::Audit { owner: submission.owner.clone(), run: None, event: Box::new(event) },
+    ]
 }
 
 /// The tools of a run that this post starts.

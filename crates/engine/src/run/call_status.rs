@@ -53,6 +53,9 @@ pub(super) struct Trouble {
     /// The call that failed, in whose place the run has made this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     fallback_of: Option<ToolCallId>,
+    /// The failed call that a person makes again with this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_of: Option<ToolCallId>,
 }
 
 /// The party or the thing that a call waits for.
@@ -77,7 +80,8 @@ impl Run {
     /// Returns what has gone wrong with a call, or with the call in whose place it was made.
     pub(super) fn trouble(&self, index: usize, rules: &Rules) -> Trouble {
         let call = self.call(index);
-        let mut trouble = Trouble { fallback_of: call.fallback_of.clone(), ..Trouble::default() };
+        let (fallback_of, retry_of) = (call.fallback_of.clone(), call.retry_of.clone());
+        let mut trouble = Trouble { fallback_of, retry_of, ..Trouble::default() };
         if call.times_run() > 1 && !call.is_parked() {
             trouble.attempts = Some(call.times_run());
         }

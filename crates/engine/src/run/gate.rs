@@ -20,6 +20,9 @@ use crate::{
 /// The reason of an approval request that `chain` causes.
 const CHAIN_ASKS: &str = "it is not the first call of the turn";
 
+/// The reason of an approval request for a retry that may repeat an effect.
+const MAY_HAVE_RUN: &str = "The call failed after it had begun to run, so it may have had its effect already; approving it may repeat that effect.";
+
 /// The size in bytes up to which a tool's schema comes with an approval request. `GET /api/tools` has longer ones.
 const LONGEST_SHOWN_SCHEMA: usize = 16_000;
 
@@ -36,7 +39,21 @@ impl Run {
         let policy_decision = tool.decide(&**policy, context.owner, input);
         let is_asked_by_rule =
             policy_decision.decision == Decision::Ask && !policy.honors_grants(&policy_decision);
-        if policy_decision.decision == Decision::Deny || is_asked_by_rule {
+        if policy_decision.decision == Decision::Deny {
+            return policy_decision;
+        }
+        if self.may_repeat_effect(self.call(index), tool.spec()) {
+            let reason = match policy_decision.reason {
+                Some(reason) => format!("{reason} {MAY_HAVE_RUN}"),
+                None => MAY_HAVE_RUN.into(),
+            };
+            return PolicyDecision {
+                decision: Decision::Ask,
+                reason: Some(reason),
+                by: DecisionSource::Retry,
+            };
+        }
+        if is_asked_by_rule {
             return policy_decision;
         }
         if self.chain_asks(index, context) {

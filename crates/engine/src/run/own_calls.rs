@@ -4,13 +4,13 @@
 //! crash they are checked again.
 
 use fermata_protocol::{ToolCallId, UiChunk};
-use fermata_tools::{Call, ErrorType, Fallback, InputError, ToolRef};
+use fermata_tools::{Call, ErrorType, Fallback, InputError, ToolRef, ToolSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     Context, Deciding, Next, Phase, Run,
-    streaming::{MadeCall, OwnCall},
+    streaming::{MadeCall, OwnCall, OwnCallCause},
 };
 use crate::step_collector::InvalidArguments;
 
@@ -18,8 +18,14 @@ use crate::step_collector::InvalidArguments;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RetriedCall {
+    /// The id of the new call.
+    pub id: ToolCallId,
+    /// The id of the failed call.
+    pub of: ToolCallId,
     pub tool: String,
     pub input: Value,
+    /// `true` if the failed call had begun to run, so that it may have had its effect.
+    pub had_begun: bool,
 }
 
 // === impl Run ===
@@ -27,7 +33,13 @@ pub(crate) struct RetriedCall {
 impl Run {
     /// Returns whether the call was made by the run and not by the model.
     pub(super) fn is_made_by_run(&self, call: &Call) -> bool {
-        call.fallback_of.is_some() || (call.step == 1 && self.settings.retries.is_some())
+        call.fallback_of.is_some() || call.retry_of.is_some()
+    }
+
+    /// Returns whether a person makes a call again with this one that may have had its effect, and that its tool may not repeat.
+    pub(super) fn may_repeat_effect(&self, call: &Call, spec: &ToolSpec) -> bool {
+        let had_begun = self.settings.retries.as_ref().is_some_and(|retried| retried.had_begun);
+        call.retry_of.is_some() && had_begun && !spec.repeatable
     }
 
     /// Returns what is called in place of a call that has failed: what the settings say, or else its tool.
@@ -57,14 +69,13 @@ impl Deciding<'_> {
     /// Asks the model for the step, unless the run makes its first call itself.
     pub(super) fn ask_model(&mut self) {
         let retried = self.run.settings.retries.clone().filter(|_| self.run.state.step == 1);
-        let Some(RetriedCall { tool, input }) = retried else {
+        let Some(RetriedCall { id, of, tool, input, had_begun: _ }) = retried else {
             self.effects.after.next = Next::AskModel;
             return;
         };
         // The run exists from now on, also if the check takes its time.
         self.effects.commit.run = true;
-        let id = ToolCallId::new(self.context.ids.next("call_"));
-        self.check_own_call(OwnCall { id, tool, input, fallback_of: None });
+        self.check_own_call(OwnCall { id, tool, input, cause: OwnCallCause::RetryOf(of) });
         if self.effects.before.checks.is_empty() {
             self.on_own_calls_checked(Vec::new());
         }
@@ -95,7 +106,7 @@ impl Deciding<'_> {
                 id: ToolCallId::new(self.context.ids.next("call_")),
                 tool: fallback.tool,
                 input: fallback.input.unwrap_or_else(|| call.effective_input().clone()),
-                fallback_of: Some(call.id.clone()),
+                cause: OwnCallCause::FallbackOf(call.id.clone()),
             };
             self.check_own_call(own);
         }
@@ -124,7 +135,7 @@ impl Deciding<'_> {
                 Some(_) => error_of(&own),
                 None => Some(self.context.toolbox.unknown_tool(&own.tool).text),
             };
-            if own.fallback_of.is_none() || error_text.is_none() {
+            if matches!(own.cause, OwnCallCause::RetryOf(_)) || error_text.is_none() {
                 checked.push((own, error_text));
             }
         }
@@ -139,8 +150,8 @@ impl Deciding<'_> {
             self.publish(UiChunk::StartStep);
         }
         let mut made = Vec::new();
-        for (OwnCall { id, tool, input, fallback_of }, error_text) in checked {
-            self.begin_call(id.clone(), tool, fallback_of);
+        for (OwnCall { id, tool, input, cause }, error_text) in checked {
+            self.begin_call(id.clone(), tool, Some(cause));
             self.publish(UiChunk::ToolInputDelta { tool_call_id: id, input_text_delta: input.to_string() });
             let input = match error_text {
                 None => Ok(input),

@@ -56,8 +56,16 @@ pub(super) struct OwnCall {
     pub id: ToolCallId,
     pub tool: String,
     pub input: Value,
-    /// The call that failed, in whose place this one is made.
-    pub fallback_of: Option<ToolCallId>,
+    pub cause: OwnCallCause,
+}
+
+/// The reason why a run makes a call itself.
+#[derive(Clone, Debug)]
+pub(super) enum OwnCallCause {
+    /// This call has failed, and the new one is made in its place.
+    FallbackOf(ToolCallId),
+    /// A person makes this failed call again.
+    RetryOf(ToolCallId),
 }
 
 /// The history being compacted, as a client is shown it.
@@ -222,11 +230,15 @@ impl Deciding<'_> {
     }
 
     /// Adds a call without its input to the step, and shows that it begins.
-    pub(super) fn begin_call(&mut self, id: ToolCallId, tool: String, fallback_of: Option<ToolCallId>) {
+    pub(super) fn begin_call(&mut self, id: ToolCallId, tool: String, own: Option<OwnCallCause>) {
         let spec = self.context.toolbox.find(&tool).map(ToolRef::spec);
         let run_by = spec.map(|spec| spec.run_by);
         let mut call = Call::new(id, self.run.state.step, tool, run_by, self.context.now);
-        call.fallback_of = fallback_of;
+        match own {
+            Some(OwnCallCause::FallbackOf(failed)) => call.fallback_of = Some(failed),
+            Some(OwnCallCause::RetryOf(failed)) => call.retry_of = Some(failed),
+            None => {}
+        }
         call.presentation.title = spec.and_then(|spec| spec.title.clone());
         self.publish(UiChunk::ToolInputStart {
             tool_call_id: call.id.clone(),

@@ -12,6 +12,7 @@ mod gate;
 mod newest_rules;
 mod planning;
 mod recovery;
+mod retry;
 mod schedules;
 mod stage;
 mod streaming;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_protocol::{MessageId, Plan, Profile, RunId, RunStatus, Show, UiMessage};
+use fermata_protocol::{MessageId, Plan, Profile, RunId, RunStatus, Show, ToolCallId, UiMessage};
 use fermata_tools::{AuditEvent, Call, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -134,6 +134,13 @@ pub enum Change {
         /// The call.
         call: Box<Call>,
     },
+    /// A person makes a failed call of an earlier run again.
+    NoteRetry {
+        /// The failed call.
+        call: ToolCallId,
+        /// The call with which it is made again.
+        retried_as: ToolCallId,
+    },
     /// A person decided about a call; the decision is kept for ever and never changed.
     Confirm {
         /// The run of the call.
@@ -224,6 +231,7 @@ impl Change {
             | Self::AppendChunks { .. }
             | Self::MoveCalls { .. }
             | Self::PutCall { .. }
+            | Self::NoteRetry { .. }
             | Self::Audit { .. }
             | Self::ChangeMemories { .. }
             | Self::Answered { .. } => false,

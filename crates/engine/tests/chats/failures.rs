@@ -8,8 +8,8 @@ use fermata_protocol::{
     UiMessage, UiPart,
 };
 use fermata_tools::{
-    Decision, DefaultPolicy, ErrorStrategy, ErrorType, Fallback, Owner, Pattern, Policy, PolicyDecision,
-    ToolSettings, ToolSpec,
+    AuditAction, Decision, DefaultPolicy, ErrorStrategy, ErrorType, Fallback, Owner, Pattern, Policy,
+    PolicyDecision, ToolSettings, ToolSpec,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -229,6 +229,79 @@ async fn retry(world: &World, call: &str) -> Result<StreamReader, SubmitError> {
     world.engine.submit(submission).await.map(|following| StreamReader::new(following.reader))
 }
 
+/// Approves the call that a run of its own waits for, because it may repeat an effect. Returns its id.
+async fn approve(world: &World, again: &mut StreamReader) -> String {
+    let call = again.read_until("tool-approval-request").await;
+    world.answer(decision(&call, true)).await.unwrap();
+    call
+}
+
+/// A chat with a call that has failed, and its id.
+async fn with_failed_call(world: &World) -> String {
+    world.script([failing(), text("Sorry.")]);
+    let mut first = world.post_text("go").await;
+    first.read_to_end().await;
+    first.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned()
+}
+
+fn begins(world: &World) -> usize {
+    world.tool_log.lock().unwrap().iter().filter(|line| line.starts_with("begins")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_is_made_again_once() {
+    let world = World::new();
+    let failed = with_failed_call(&world).await;
+    world.script([text("Again.")]);
+    let mut again = retry(&world, &failed).await.unwrap();
+    let retried = again.read_until("tool-approval-request").await;
+    let is_known = |refused: Result<_, SubmitError>| matches!(refused, Err(SubmitError::AlreadyRetried(call)) if call.as_str() == retried);
+    assert!(is_known(retry(&world, &failed).await), "while the new call waits");
+    let world = world.restarted();
+    assert!(is_known(retry(&world, &failed).await), "by another process");
+    world.answer(decision(&retried, true)).await.unwrap();
+    if let Some(mut stream) = world.follow().await {
+        stream.read_to_end().await;
+    }
+    assert!(is_known(retry(&world, &failed).await), "after the run");
+    assert_eq!(begins(&world), 1, "it has begun once since the restart");
+    world.script([text("Denied.")]);
+    let mut third = retry(&world, &retried).await.unwrap();
+    let third_call = third.read_until("tool-approval-request").await;
+    assert_ne!(third_call, retried, "the new call has failed, too, and is a call of its own");
+    world.answer(decision(&third_call, false)).await.unwrap();
+    third.read_to_end().await;
+    assert_eq!(begins(&world), 1);
+
+    let audit = world.store.store.audit();
+    let of_retries = audit.iter().filter(|record| record.event.action == AuditAction::Retried);
+    let of_retries: Vec<_> = of_retries
+        .map(|record| (record.event.call.as_ref().unwrap().as_str(), record.event.decided_by.clone()))
+        .collect();
+    let alice = || Some(world.owner.clone());
+    assert_eq!(of_retries, [(failed.as_str(), alice()), (retried.as_str(), alice())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_racing_retries_one_wins() {
+    let here = World::first();
+    let failed = with_failed_call(&here).await;
+    let there = here.another();
+    here.script([text("Again.")]);
+    let retries = (0..10).map(|turn| retry(if turn % 2 == 0 { &here } else { &there }, &failed));
+    let (won, lost): (Vec<_>, Vec<_>) =
+        futures::future::join_all(retries).await.into_iter().partition(Result::is_ok);
+    assert_eq!((won.len(), lost.len()), (1, 9));
+    let call = won.into_iter().next().unwrap().unwrap().read_until("tool-approval-request").await;
+    for refused in lost {
+        assert!(
+            matches!(&refused, Err(SubmitError::AlreadyRetried(retried)) if retried.as_str() == call),
+            "{:?}",
+            refused.err()
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_person_makes_a_failed_call_again_in_a_run_of_its_own() {
     let world = World::new();
@@ -244,6 +317,7 @@ async fn a_person_makes_a_failed_call_again_in_a_run_of_its_own() {
 
     world.script([text("It is limited still.")]);
     let mut again = retry(&world, &failed).await.unwrap();
+    approve(&world, &mut again).await;
     again.read_to_end().await;
     assert_eq!(again.text().matches("It is limited still.").count(), 1, "{}", again.types());
     let messages = world.messages().await;
@@ -481,7 +555,9 @@ async fn the_model_is_sent_no_two_answers_in_a_row_after_a_call_was_made_again()
     first.read_to_end().await;
     let failed = first.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned();
     world.script([text("Again.")]);
-    retry(&world, &failed).await.unwrap().read_to_end().await;
+    let mut again = retry(&world, &failed).await.unwrap();
+    approve(&world, &mut again).await;
+    again.read_to_end().await;
     let requests = world.model.requests.lock().unwrap();
     let messages = &requests.last().unwrap().messages;
     let is_answer = |message: &ModelMessage| matches!(message, ModelMessage::Assistant { .. });

@@ -45,9 +45,10 @@ pub async fn cancel(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Makes a call again that has failed.
+/// Makes a failed call again, once.
 ///
-/// A new run begins with it and goes on with the model. The rules apply to the call as to any other. The stream is that of `POST /api/chat`.
+/// A new run begins with the new call and goes on with the model. The rules apply to the call as to any other. If the failed call may have had
+/// its effect and its tool is not repeatable, a person has to approve the new call. The stream is that of `POST /api/chat`.
 #[utoipa::path(post, path = "/api/chat/{id}/calls/{call}/retry", operation_id = "retryCall", tag = "chat",
     params(
         ("id" = String, Path, description = "The chat's id"),
@@ -57,7 +58,7 @@ pub async fn cancel(
     responses(
         EventStream,
         (status = 404, description = "`not_found`: there is no such call", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "`not_failed`: the call has not failed, or was denied, stopped or cancelled; `run_open`: a run of the chat is open", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`not_failed`: the call has not failed, or was denied, stopped or cancelled; `already_retried`: the call was made again, as `retriedAs`; `run_open`: a run of the chat is open", body = Problem, content_type = "application/problem+json"),
         refusals::Body,
         (status = 429, description = "As for `POST /api/chat`", body = Problem, content_type = "application/problem+json",
             headers(("retry-after" = u32, description = "Seconds"))),

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use fermata_protocol::{AnswerTarget, ChatId, RunId};
+use fermata_protocol::{AnswerTarget, ChatId, RunId, ToolCallId};
 use fermata_tools::Call;
 
 use row::Row;
@@ -78,6 +78,27 @@ pub async fn take_over(
         .execute()
         .await?;
     Ok(())
+}
+
+/// Notes with which call a person makes a failed one again, whatever run the failed one belongs to.
+pub async fn note_retry(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    call: &ToolCallId,
+    retried_as: &ToolCallId,
+) -> Result<(), Fault> {
+    let unknown = || conflict(format!("there is no call {call}"));
+    let Some(mut retried) = find(connection, chat, &AnswerTarget::Call(call.clone())).await? else {
+        return Err(unknown());
+    };
+    retried.retried_as = Some(retried_as.clone());
+    connection
+        .query("update tool_calls set more = $3 where chat_id = $1 and id = $2")
+        .bind(chat.as_str())
+        .bind(text(call.as_str()))
+        .bind(Row::of(&retried)?.more())
+        .execute_or(unknown())
+        .await
 }
 
 pub async fn find(

@@ -159,6 +159,9 @@ async fn apply(
         }
         Change::MoveCalls { from, to } => calls::take_over(transaction, chat, from, to).await,
         Change::PutCall { run, call } => calls::put(transaction, chat, run, call).await,
+        Change::NoteRetry { call, retried_as } => {
+            calls::note_retry(transaction, chat, call, retried_as).await
+        }
         Change::Confirm { run, call, by, fingerprint } => {
             confirmations::add(transaction, chat, run, call, by, fingerprint.clone(), at).await
         }

@@ -193,9 +193,11 @@ impl Policy for RulePolicy {
             DecisionSource::Rule(number) => {
                 number.checked_sub(1).and_then(|index| self.rules.get(index)).is_some_and(|rule| rule.always)
             }
-            DecisionSource::Auto | DecisionSource::Chain | DecisionSource::Always | DecisionSource::Tool => {
-                false
-            }
+            DecisionSource::Auto
+            | DecisionSource::Chain
+            | DecisionSource::Always
+            | DecisionSource::Retry
+            | DecisionSource::Tool => false,
         }
     }
 }

@@ -31,11 +31,13 @@ export function CallActions({ chat, toolCallId, name, state }: Props) {
   return null;
 }
 
+const REFUSALS = ['not_running', 'not_failed', 'already_retried', 'run_open'] as const;
+
 function Action({ label, onAct, children }: { label: string; onAct: () => Promise<void>; children: string }) {
   const { t } = useTranslation('runs');
   const { give, isBusy, isOver, error } = useAnswer();
   const code = error instanceof FermataError ? error.code : undefined;
-  const refusal = code === 'not_running' || code === 'not_failed' || code === 'run_open' ? code : undefined;
+  const refusal = REFUSALS.find((known) => known === code);
   return (
     <div className="flex flex-wrap items-center gap-2">
       <Button aria-label={label} isBusy={isBusy} disabled={isOver} onClick={() => void give('act', onAct)}>

@@ -66,6 +66,7 @@ const runs = {
   refused: {
     not_running: 'It does not run any more.',
     not_failed: 'It has not failed, so there is nothing to try again.',
+    already_retried: 'It was already tried again. The new call is further down in the chat.',
     run_open: 'An answer is being written, or waits for somebody. Try again once it is finished.',
   },
 };

@@ -69,6 +69,7 @@ const runs: Translated<typeof english> = {
   refused: {
     not_running: '它已不在运行。',
     not_failed: '它没有失败，无需重试。',
+    already_retried: '它已经重试过一次，新的调用在对话下方。',
     run_open: '有回答正在生成或等待处理。请在完成后再重试。',
   },
 };

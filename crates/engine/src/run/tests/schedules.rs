@@ -9,7 +9,7 @@ mod locks;
 mod moves;
 mod world;
 
-use fermata_protocol::PlanMode;
+use fermata_protocol::{PlanMode, ToolCallId};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -45,7 +45,13 @@ proptest! {
 /// A store that fails leaves the call at work and has it run again, for which it waits until the first attempt has stopped.
 #[test]
 fn a_call_that_is_cancelled_while_it_waits_to_run_again_does_not_run() {
-    let retries = Some(RetriedCall { tool: "ledger".into(), input: json!({"n": 1}) });
+    let retries = Some(RetriedCall {
+        id: ToolCallId::new("call_again"),
+        of: ToolCallId::new("call_failed"),
+        tool: "ledger".into(),
+        input: json!({"n": 1}),
+        had_begun: true,
+    });
     let (plan, wants_plan, running_calls) = (PlanMode::Off, false, None);
     let mut world = World::new(Beginning { chosen: None, plan, wants_plan, retries, running_calls });
     for what in [

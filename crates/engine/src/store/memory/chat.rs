@@ -207,6 +207,12 @@ impl StoredChat {
                 self.run_in_progress(&run)?.append(first, chunks)?
             }
             Change::PutCall { run, call } => self.put_call(&run, *call)?,
+            Change::NoteRetry { call, retried_as } => {
+                let mut calls = self.runs.iter_mut().flat_map(|run| &mut run.calls);
+                let known = calls.find(|known| known.id == call);
+                let known = known.ok_or_else(|| conflict(format!("there is no call {call}")))?;
+                known.retried_as = Some(retried_as);
+            }
             Change::Confirm { run, call, by, fingerprint } => {
                 self.run(&run)?;
                 let confirmation = Confirmation::of(&call, by, at, fingerprint)

@@ -65,17 +65,22 @@ that was denied, has none. `fermata --check` warns of a fallback that names no t
 `not_running` for any other. The call is `cancelled`, and the run goes on. What a call has reported last is kept if it is cancelled,
 fails or exceeds its time, and the model is told.
 
-`POST /api/chat/{id}/calls/{toolCallId}/retry` makes a call again whose state is `error`. A new run begins with it and goes on with
-the model; the stream is that of `POST /api/chat`, and the rules apply anew. A body may have `fermata`, `tools`, `system` and
-`callSettings` as there. 409 `not_failed` for a call that has not failed, or was denied, stopped or cancelled; 409 `run_open` while a
-run of the chat is open; 404 for a call whose message an edit has dropped.
+`POST /api/chat/{id}/calls/{toolCallId}/retry` makes a call again whose state is `error`, once. A new run begins with the new call and
+goes on with the model; the stream is that of `POST /api/chat`, and the rules apply to the new call. A body may have `fermata`,
+`tools`, `system` and `callSettings` as there. If the failed call had begun to run, it may have had its effect. Unless its tool is
+`repeatable`, a person then has to approve the new call, even if a rule, `approval = \"auto\"` or an earlier \"always\" allows it, and the
+reason of the approval request says why. The audit log has an event `retried` with the person who asked for it.
+
+A second request is 409 `already_retried`, and `retriedAs` in its body is the id of the new call. 409 `not_failed` for a call that has not
+failed, or was denied, stopped or cancelled; 409 `run_open` while a run of the chat is open; 404 for a call whose message an edit has
+dropped.
 
 ## What a page is told
 
 `finish` says what went wrong with a call: `messageMetadata.calls[\"<toolCallId>\"]` is `{durationMs?, errorType?, attempts?,
-strategy?, fallbackOf?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens.
+strategy?, fallbackOf?, retryOf?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens.
 `attempts` is there if the call ran more than once, `strategy` is what was done, and `fallbackOf` is the id of the failed call in whose
-place this one was made.
+place this one was made. `retryOf` is the id of the failed call that a person has made again with this one.
 ";
 
 fn meaning(error_type: ErrorType) -> &'static str {

@@ -42,6 +42,10 @@ struct More<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     fallback_of: Option<&'a ToolCallId>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    retry_of: Option<&'a ToolCallId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retried_as: Option<&'a ToolCallId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     last_report: Option<&'a Value>,
     /// To the nanosecond.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,6 +127,8 @@ impl Row {
             asked_about: call.asked_about.as_ref(),
             is_empty: call.is_empty,
             fallback_of: call.fallback_of.as_ref(),
+            retry_of: call.retry_of.as_ref(),
+            retried_as: call.retried_as.as_ref(),
             last_report: call.last_report.as_ref(),
             expires: call.expires,
             since: call.since(),
@@ -159,6 +165,11 @@ impl Row {
             answered,
             more: json(&more)?,
         })
+    }
+
+    /// Returns the fields that have no column, as JSON.
+    pub fn more(self) -> String {
+        self.more
     }
 
     /// The call; the error is [`StoreError::Corrupt`] if the columns do not make one.
@@ -275,6 +286,7 @@ pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
         | DecisionSource::Auto
         | DecisionSource::Chain
         | DecisionSource::Always
+        | DecisionSource::Retry
         | DecisionSource::Tool => name(&by),
     }
 }
@@ -335,6 +347,8 @@ mod tests {
         call.asked_about = Some(AskedFailure { error_type: ErrorType::Timeout, text: "late".into() });
         call.is_empty = true;
         call.fallback_of = Some(ToolCallId::new("b"));
+        call.retry_of = Some(ToolCallId::new("a"));
+        call.retried_as = Some(ToolCallId::new("d"));
         call.last_report = Some(json!("half"));
         call.expires = Some(Timestamp::UNIX_EPOCH);
         call

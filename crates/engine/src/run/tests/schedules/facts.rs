@@ -133,6 +133,10 @@ impl Facts {
             .is_some_and(|policy_decision| policy_decision.decision == Decision::Allow);
         let approved = call.approval_decision.as_ref().map(|decided| decided.approved);
         assert!(approved.unwrap_or(allowed), "nobody has allowed {call:?}");
+        let had_begun = run.settings.retries.as_ref().is_some_and(|retried| retried.had_begun);
+        if call.retry_of.is_some() && had_begun && !is_repeatable(call) {
+            assert_eq!(approved, Some(true), "nobody was asked whether {} may repeat its effect", call.id);
+        }
         let is_open = |other: &Call| {
             !matches!(other.state().name(), StateName::Validating | StateName::AwaitingApproval)
         };
@@ -145,7 +149,7 @@ impl Facts {
         let ran = self.ran.entry(call.id.clone()).or_default();
         assert!(!ran.contains(&actor), "{} runs twice without a crash", call.id);
         ran.push(actor);
-        let most = if matches!(call.tool.as_str(), "again" | "ledger") { 3 } else { 1 };
+        let most = if is_repeatable(call) { 3 } else { 1 };
         assert!(ran.len() <= most, "{} runs too often", call.id);
     }
 
@@ -291,6 +295,11 @@ pub(super) fn fold(log: &[(Position, UiChunk)], run: &Run) -> Assembler {
         }
     }
     reader
+}
+
+/// Returns whether the tool of a call is repeatable.
+fn is_repeatable(call: &Call) -> bool {
+    matches!(call.tool.as_str(), "again" | "ledger")
 }
 
 /// Returns the state of a call as clients were told last.

@@ -128,7 +128,10 @@ pub(super) fn beginning() -> impl Strategy<Value = Beginning> {
     let chosen = prop::sample::select(&TOOLS[..CHOOSABLE]).prop_map(Some);
     let plan = prop_oneof![2 => Just(PlanMode::Off), 1 => Just(PlanMode::Auto), 1 => Just(PlanMode::Ask)];
     // A tool that does not exist any more, and an input that does not fit any more, are among them.
-    let retried = (0..8usize, 0..5usize).prop_map(|(tool, input)| RetriedCall {
+    let retried = (0..8usize, 0..5usize, any::<bool>()).prop_map(|(tool, input, had_begun)| RetriedCall {
+        id: ToolCallId::new("call_again"),
+        of: ToolCallId::new("call_failed"),
+        had_begun,
         tool: TOOLS[tool].into(),
         input: serde_json::from_str(INPUTS[input]).unwrap(),
     });
