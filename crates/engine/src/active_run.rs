@@ -51,7 +51,7 @@ use crate::{
     summary::WrittenSummary,
 };
 
-pub(crate) use resuming::{Resumption, read_run};
+pub(crate) use resuming::{Resumption, is_detached, read_run, works_by_itself};
 
 /// A run at work, and its chat.
 pub(crate) struct ActiveRun {

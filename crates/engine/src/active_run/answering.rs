@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, RunStatus, ToolCallId};
+use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, ToolCallId};
 use fermata_tools::{AnswerSchema, Call, PendingCall, Receipt};
 use futures::FutureExt;
 
@@ -64,11 +64,6 @@ impl ActiveRun {
                 self.park(&id);
             }
         }
-    }
-
-    /// Returns what the run is doing, with the words in which the user can decide about its calls now.
-    pub fn status(&self) -> RunStatus {
-        self.run.status_with_words(&self.policies.rules.consent)
     }
 
     /// Returns the answers that are to calls and questions of the run.

@@ -11,7 +11,7 @@ use crate::{
     answer_batch::AnswerBatch,
     position::Position,
     record::Record,
-    run::{Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun},
+    run::{Activity, Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun},
     run_log::{Writer, read_records},
     services::{Patience, Services},
     store::{Change, RunRecord, StoreError, json_bytes},
@@ -97,9 +97,15 @@ impl ActiveRun {
 }
 
 /// Returns whether a run goes on by itself when it is resumed, and not only when it is answered.
-fn works_by_itself(saved: &RunRecord, now: Timestamp) -> bool {
+pub(crate) fn works_by_itself(saved: &RunRecord, now: Timestamp) -> bool {
     let is_due = |call: &Call| call.awaits_answer() && call.expires.is_some_and(|expires| expires <= now);
     !saved.waiting || saved.calls.iter().any(is_due)
+}
+
+/// Returns whether the readers of a run were detached, as it was saved.
+pub(crate) fn is_detached(saved: &RunRecord) -> Result<bool, StoreError> {
+    let state: RunState = serde_json::from_value(saved.state.clone()).map_err(corrupt)?;
+    Ok(matches!(state.activity, Activity::Detached { .. }))
 }
 
 /// Returns the run as it was saved, only to look at it.

@@ -110,6 +110,9 @@ impl ActiveRun {
     ) -> Result<Vec<Change>, StoreError> {
         let run = &self.run;
         let mut changes = Vec::new();
+        if commit.is_news {
+            changes.push(Change::Touched);
+        }
         for index in &commit.calls {
             changes.push(Change::PutCall { run: run.id.clone(), call: Box::new(run.calls[*index].clone()) });
         }
@@ -156,7 +159,8 @@ impl ActiveRun {
                 run: run.id.clone(),
                 state: serde_json::to_value(&run.state).map_err(corrupt)?,
                 expires: run.expires(),
-                waiting: run.is_waiting(),
+                // The question of a tool ends with this process, so without it the run goes on by itself.
+                waiting: run.is_waiting() && !run.is_pinned(),
                 detached: run.is_detached(),
                 questions: run.elicitations().count(),
                 // Repeated with each commit, because the run may have been released meanwhile.

@@ -11,14 +11,16 @@ use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 use super::{ChatActor, ChatState, Handle};
 use crate::{
     AnswerError, CallError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
+    active_run::{is_detached, read_run, works_by_itself},
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     context::context_usage,
     errors::RequestError,
     position::Position,
+    record::Record,
     request::{CancelCall, Delete, EditInput, EndGrant, Grants, Rejoin, Resume, Stop, View},
-    run::{AnswerSource, Ending, Event, Rejected, asker_in, detach_chunks},
+    run::{AnswerSource, Ending, Event, Rejected, Run, asker_in, detach_chunks},
     run_log::{Writer, read_records},
-    services::Patience,
+    services::{Patience, Services},
     store::{Change, Files, StoreError},
     view::{Detail, Outline, SHORT_CHAT, shown},
 };
@@ -49,6 +51,13 @@ impl Handle for FindAnswered {
 
 impl Handle for Resume {
     async fn handle(&self, actor: &mut ChatActor) -> Result<Option<Following>, ReadError> {
+        if let ChatState::Dormant { saved, .. } = &actor.state
+            && !works_by_itself(saved, actor.services.clock.reached())
+            && is_detached(saved)?
+        {
+            // Nobody can follow it before it is answered, so looking for it need not resume it.
+            return Ok(None);
+        }
         actor.activate().await?;
         let ChatState::Active(active) = &mut actor.state else {
             // The run may have ended while the client was not connected.
@@ -162,14 +171,36 @@ impl Handle for EditInput {
 
 impl Handle for View {
     async fn handle(&self, actor: &mut ChatActor) -> Result<ChatView, ReadError> {
-        actor.activate().await?;
-        let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
-        let (store, chat, profile, show) =
-            (&actor.services.store, &record.chat, record.profile, &record.show);
-        let (left_out, newer) = match actor.active() {
+        match &actor.state {
+            ChatState::Dormant { .. } => {
+                // Reading resumes nothing, because that may write. The next message finds the chat unread.
+                let dormant = std::mem::replace(&mut actor.state, ChatState::Unread);
+                let ChatState::Dormant { record, saved, .. } = dormant else {
+                    return Err(ReadError::NotFound);
+                };
+                self.read(&actor.services, &record, Some(&read_run(*saved)?)).await
+            }
+            ChatState::Active(active) => self.read(&actor.services, &active.record, Some(&active.run)).await,
+            ChatState::Idle(record) => self.read(&actor.services, record, None).await,
+            ChatState::Unread | ChatState::Absent | ChatState::Elsewhere(_) => Err(ReadError::NotFound),
+        }
+    }
+}
+
+impl View {
+    /// Reads a chat and its open run.
+    async fn read(
+        &self,
+        services: &Services,
+        record: &Record,
+        run: Option<&Run>,
+    ) -> Result<ChatView, ReadError> {
+        let (store, chat, profile, show) = (&services.store, &record.chat, record.profile, &record.show);
+        let policies = services.policies.current();
+        let (left_out, newer) = match run {
             // Its message is in the record, and decisions have come since the readers were sent away.
-            Some(active) if active.run.is_detached() => (None, Some(active.run.snapshot())),
-            Some(active) => (Some(active.run.message.clone()), None),
+            Some(run) if run.is_detached() => (None, Some(run.snapshot())),
+            Some(run) => (Some(run.message.clone()), None),
             None => (None, None),
         };
         let open = left_out.is_some();
@@ -192,24 +223,23 @@ impl Handle for View {
             outline = Some(Outline { profile, show: show.clone(), messages, left_out, newer });
         }
         let mut pending = Vec::new();
-        if let Some(active) = actor.active() {
-            pending.extend(active.run.pending().map(|call| Pending::Call(Box::new(call.clone()))));
-            pending.extend(active.run.pending_questions());
+        if let Some(run) = run {
+            pending.extend(run.pending().map(|call| Pending::Call(Box::new(call.clone()))));
+            pending.extend(run.pending_questions());
         }
         let (assistant, model) = (record.assistant.clone(), record.model.clone());
         let mut context = None;
         if show.contains(&Show::Context)
             && let Some(tokens) = record.context.last_tokens()
         {
-            let policies = actor.services.policies.current();
             let choice = policies.assistant(assistant.as_deref()).model(model.as_deref());
-            let window = choice.window(actor.services.settings.compact_at);
+            let window = choice.window(services.settings.compact_at);
             context = Some(context_usage(tokens, window));
         }
         let mut status = None;
         if show.contains(&Show::Run) {
-            status = Some(match actor.active() {
-                Some(active) => active.status(),
+            status = Some(match run {
+                Some(run) => run.status_with_words(&policies.rules.consent),
                 // A run that another version of the server has ended may have left its status.
                 None => RunStatus { stage: Stage::Idle, requires_confirm: false, ..record.status.clone() },
             });

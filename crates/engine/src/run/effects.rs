@@ -57,6 +57,8 @@ pub(crate) struct Commit {
     pub answer_route: Option<AnswerRoute>,
     /// `true` if the commit saves work that would otherwise be repeated after a crash.
     pub is_progress: bool,
+    /// `true` if a person, the model or a tool has done something for which lists show the chat as changed.
+    pub is_news: bool,
 }
 
 /// The effects that are performed after the commit.
@@ -106,7 +108,8 @@ impl Effects {
         self.before.lock_requests.extend(before.lock_requests);
         self.before.slot_requests.extend(before.slot_requests);
 
-        let Commit { run, calls, decisions, grants, audit, earlier, answer_route, is_progress } = commit;
+        let Commit { run, calls, decisions, grants, audit, earlier, answer_route, is_progress, is_news } =
+            commit;
         self.commit.run |= run;
         self.commit.calls.extend(calls);
         self.commit.decisions.extend(decisions);
@@ -115,6 +118,7 @@ impl Effects {
         self.commit.earlier.extend(earlier);
         self.commit.answer_route = answer_route.or(self.commit.answer_route);
         self.commit.is_progress |= is_progress;
+        self.commit.is_news |= is_news;
 
         let AfterCommit { release, cancel, park, ask, execute, publish, replies, may_retry, elicited, next } =
             after;
@@ -138,7 +142,8 @@ impl Effects {
 impl Commit {
     /// Returns whether nothing is saved.
     pub fn is_empty(&self) -> bool {
-        let Self { run, calls, decisions, grants, audit, earlier, answer_route, is_progress: _ } = self;
+        let Self { run, calls, decisions, grants, audit, earlier, answer_route, is_progress: _, is_news: _ } =
+            self;
         !run && calls.is_empty()
             && decisions.is_empty()
             && grants.is_empty()

@@ -7,8 +7,8 @@ use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
 use serde_json::Value;
 
 use super::{
-    AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Phase, Run, RunHold, RunState,
-    ValidAnswers,
+    Activity, AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Phase, Run, RunHold,
+    RunState, ValidAnswers,
 };
 use crate::{
     memories::Recollection,
@@ -82,12 +82,21 @@ pub(crate) enum Event {
     Ended(Ending),
 }
 
+/// The author of an event, for lists of chats.
+enum Author {
+    Person,
+    ModelOrTool,
+    /// A deadline, or a process that has only looked at the run.
+    Nobody,
+}
+
 // === impl Run ===
 
 impl Run {
     /// Decides what follows from an event.
     pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
         let before = self.state.clone();
+        let author = event.author();
         let mut deciding = Deciding { run: self, context, address: None, effects: Effects::default() };
         deciding.on_event(event);
         deciding.advance();
@@ -106,7 +115,67 @@ impl Run {
                 || effects.after.publishes_lasting_chunks()
                 || unchanged != self.state;
         }
+        effects.commit.is_news = match author {
+            Author::Person => true,
+            // Each of these things by itself is not worth another place in the list.
+            Author::ModelOrTool => {
+                let begins_to_wait =
+                    before.activity == Activity::Working && self.state.activity != Activity::Working;
+                begins_to_wait || self.state.phase == Phase::Over
+            }
+            Author::Nobody => false,
+        };
         effects
+    }
+}
+
+// === impl Event ===
+
+impl Event {
+    fn author(&self) -> Author {
+        match self {
+            Self::Begun
+            | Self::HandedOver
+            | Self::Continued(_)
+            | Self::CallCancelled(_)
+            | Self::Answered(..)
+            | Self::ApprovalsDenied(_)
+            | Self::Superseded(_) => Author::Person,
+            Self::Recollected(_)
+            | Self::Model(_)
+            | Self::ModelFailed(_)
+            | Self::Compacts(_)
+            | Self::InputsChecked(_)
+            | Self::LocksGranted(_)
+            | Self::LockTimedOut(..)
+            | Self::SlotsGranted(_)
+            | Self::RequestQueued(_)
+            | Self::Reported(_)
+            | Self::Retries(_)
+            | Self::Elicits(..)
+            | Self::Withdrawn(_)
+            | Self::Settled(..)
+            | Self::ToolsChanged
+            | Self::ToolsTimedOut => Author::ModelOrTool,
+            Self::Resumed
+            | Self::GivenUp
+            | Self::InputEdited { .. }
+            | Self::EditingTimedOut
+            | Self::QuestionTimedOut
+            | Self::HoldEnded
+            | Self::Followed { .. } => Author::Nobody,
+            Self::Ended(ending) => match ending {
+                Ending::Expired | Ending::CrashLoop => Author::Nobody,
+                Ending::Stopped | Ending::Superseded => Author::Person,
+                Ending::Finished(_)
+                | Ending::StepLimit
+                | Ending::ToolNotCalled { .. }
+                | Ending::OutputLimit { .. }
+                | Ending::ChatLimit { .. }
+                | Ending::Failed(_)
+                | Ending::ToolFailed { .. } => Author::ModelOrTool,
+            },
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub enum Change {
         /// The client version of the post.
         profile: Profile,
     },
+    /// A person, a model or a tool has done something in the chat, so lists show it as changed.
+    Touched,
     /// The chat has chosen who answers in it.
     Choose {
         /// The name of the assistant; `None` leaves it as it was.
@@ -206,18 +208,16 @@ pub enum AnswerRoute {
 // === impl Change ===
 
 impl Change {
-    /// Returns `true` if lists show the chat as changed: it began or was posted to, its messages changed, a person decided something, or a run
-    /// began or ended. The progress of a run, or its resumption, does not count.
+    /// Returns `true` if lists show the chat as changed. What is saved of a run does not count by itself, because saving it need not mean that
+    /// anybody has done anything: the run's own decision, [`Change::Touched`], does.
     pub fn is_news(&self) -> bool {
         match self {
             Self::CreateChat { .. }
             | Self::Posted { .. }
+            | Self::Touched
             | Self::TruncateMessages { .. }
-            | Self::PutMessage(_)
             | Self::OpenRun { .. }
-            | Self::Confirm { .. }
-            | Self::EndGrant { .. }
-            | Self::CloseRun { .. } => true,
+            | Self::EndGrant { .. } => true,
             Self::Choose { .. }
             | Self::PutContext { .. }
             | Self::PutShow { .. }
@@ -225,16 +225,19 @@ impl Change {
             | Self::PutPlan { .. }
             | Self::PutSummary(_)
             | Self::ScheduleSummary { .. }
+            | Self::PutMessage(_)
             | Self::SetRunOwner { .. }
             | Self::PutSettings { .. }
             | Self::SaveRun { .. }
             | Self::AppendChunks { .. }
             | Self::MoveCalls { .. }
             | Self::PutCall { .. }
+            | Self::Confirm { .. }
             | Self::NoteRetry { .. }
             | Self::Audit { .. }
             | Self::ChangeMemories { .. }
-            | Self::Answered { .. } => false,
+            | Self::Answered { .. }
+            | Self::CloseRun { .. } => false,
         }
     }
 }

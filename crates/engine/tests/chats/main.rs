@@ -17,6 +17,7 @@ mod memories;
 mod model_requests;
 mod outages;
 mod questions;
+mod reading;
 mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../shared/mod.rs"]

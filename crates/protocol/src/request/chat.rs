@@ -240,7 +240,9 @@ fn plan_mode<'de, D: Deserializer<'de>>(json: D) -> Result<Option<PlanMode>, D::
 /// Finds a body whose messages are no messages. Those who write one by hand need to see a whole one.
 fn check_messages(body: &Value) -> Result<(), RequestError> {
     match (body.get("messages"), body.get("message")) {
-        (Some(Value::Null | Value::Array(_)), _) | (None, None | Some(Value::Null | Value::Object(_))) => Ok(()),
+        (Some(Value::Null | Value::Array(_)), _) | (None, None | Some(Value::Null | Value::Object(_))) => {
+            Ok(())
+        }
         (Some(messages), _) => {
             Err(RequestError(format!("`messages`{} {SMALLEST}", wrong(messages, "a list"))))
         }
@@ -272,10 +274,14 @@ impl ChatBody {
             // A client that regenerates cuts its history first, and may have nothing left to send.
             (_, None) if trigger == Trigger::Regenerate => Vec::new(),
             (Some(_), None) => {
-                return Err(RequestError(format!("`messages` is an empty list; it must be {MESSAGES}. {SMALLEST}")));
+                return Err(RequestError(format!(
+                    "`messages` is an empty list; it must be {MESSAGES}. {SMALLEST}"
+                )));
             }
             (None, None) => {
-                return Err(RequestError(format!("`messages` is missing; it must be {MESSAGES}. {SMALLEST}")));
+                return Err(RequestError(format!(
+                    "`messages` is missing; it must be {MESSAGES}. {SMALLEST}"
+                )));
             }
         };
         let fermata = posted.fermata.unwrap_or_default();

@@ -18,6 +18,7 @@ mod operators;
 mod policies;
 mod policy_dry_run;
 mod proxied;
+mod reading;
 mod record;
 mod scripted;
 mod settings;

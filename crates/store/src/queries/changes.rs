@@ -129,6 +129,7 @@ async fn apply(
         Change::CreateChat { .. } => Err(conflict("the chat is there already")),
         // These are columns of the chat's own row.
         Change::Posted { .. }
+        | Change::Touched
         | Change::Choose { .. }
         | Change::PutContext { .. }
         | Change::PutShow { .. }

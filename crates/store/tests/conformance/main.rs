@@ -660,7 +660,9 @@ async fn chats_are_listed_newest_first_by_owner(store: AnyStore) {
     for (second, id, owner) in [(1, "a", alice()), (2, "b", alice()), (3, "c", bob()), (4, "d", alice())] {
         commit_at(&*store, &chat(id), at(second), vec![create(owner)]).await.unwrap();
     }
-    commit_at(&*store, &chat("a"), at(5), vec![put(user("1", "hi"))]).await.unwrap();
+    commit_at(&*store, &chat("a"), at(5), vec![put(user("1", "hi")), Change::Touched]).await.unwrap();
+    let saved = vec![put(user("2", "hello"))];
+    commit_at(&*store, &chat("a"), at(6), saved).await.unwrap();
     let page = store.chats(&alice(), 10, None).await.unwrap();
     assert_eq!(ids(&page), ["a", "d", "b"]);
     assert_eq!(page.next, None);

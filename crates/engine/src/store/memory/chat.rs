@@ -163,6 +163,8 @@ impl StoredChat {
         match change {
             Change::CreateChat { .. } => return Err(conflict("the chat is there already")),
             Change::Posted { profile } => self.profile = profile,
+            // The caller notes the time.
+            Change::Touched => {}
             Change::Choose { assistant, model } => {
                 self.assistant = assistant.or(self.assistant.take());
                 self.model = model.or(self.model.take());
