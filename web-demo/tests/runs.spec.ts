@@ -271,7 +271,7 @@ for (const { name, path } of PAGES) {
           const card = chat.card('hand__work');
           await chat.isInState(card, 'Waiting for you');
           await page.route(
-            `**/api/chat/${chat.id}`,
+            `**/api/chat/${chat.id}?optional=true`,
             async (route) => {
               const response = await route.fetch();
               read.open();
@@ -285,7 +285,7 @@ for (const { name, path } of PAGES) {
           letGo(world.server, 'one');
           await chat.hears('Finished.');
           await chat.isAtRest();
-          const late = page.waitForResponse(`**/api/chat/${chat.id}`);
+          const late = page.waitForResponse(`**/api/chat/${chat.id}?optional=true`);
           arrives.open();
           await (await late).finished();
           // The page has had its turn.

@@ -7,6 +7,9 @@ import { expect, test } from '@playwright/test';
 
 const DIST = resolve(import.meta.dirname, '../dist');
 const MOST = 415_000;
+/** KaTeX, which comes with the first formula. */
+const FORMULAS = /\/Formula-/;
+const MOST_OF_FORMULAS = 80_000;
 
 /** Every script that a page may load, its lazy ones included, as the build names them. */
 function scriptsOf(page: string): string[] {
@@ -30,13 +33,17 @@ function scriptsOf(page: string): string[] {
   return [...found];
 }
 
-test('the plain page may load less than 415 kB of compressed JavaScript', () => {
+test('the plain page may load less than 415 kB of compressed JavaScript, and 80 kB for formulas', () => {
   const scripts = scriptsOf('index.html');
-  const sizes = scripts.map((path) => gzipSync(readFileSync(path), { level: 9 }).length);
-  const sum = sizes.reduce((one, other) => one + other, 0);
+  const sizeOf = (paths: string[]) =>
+    paths.reduce((sum, path) => sum + gzipSync(readFileSync(path), { level: 9 }).length, 0);
+  const sum = sizeOf(scripts.filter((path) => !FORMULAS.test(path)));
+  const formulas = sizeOf(scripts.filter((path) => FORMULAS.test(path)));
   console.log(
     `      plain page: ${(sum / 1000).toFixed(0)} kB of compressed JavaScript in ${scripts.length} files`,
   );
   expect(scripts.length).toBeGreaterThan(2);
   expect(sum).toBeLessThan(MOST);
+  expect(formulas).toBeGreaterThan(0);
+  expect(formulas).toBeLessThan(MOST_OF_FORMULAS);
 });

@@ -111,7 +111,7 @@ function State() {
   };
   return (
     <>
-      <Announcer message={messages.at(-1)} isGrowing={chat.status === 'streaming'} />
+      <Announcer isGrowing={chat.status === 'streaming'} />
       {isQuiet(messages, chat.status) && <Working />}
       {chat.error && <Failure error={chat.error} onTryAgain={onTryAgain} />}
     </>

@@ -1,25 +1,21 @@
-// Says an answer once to screen readers: when it is written. The messages themselves are not a live region, because a text that grows
-// would be announced with every word.
+// Tells screen readers once that an answer is written. The messages themselves are not a live region, because a text that grows would
+// be announced with every word.
 
 import { useState } from 'react';
-import { textOf, type Message } from './message';
+import { useTranslation } from 'react-i18next';
 
-interface Props {
-  /** The newest message. */
-  message: Message | undefined;
-  isGrowing: boolean;
-}
-
-export function Announcer({ message, isGrowing }: Props) {
+/** `isGrowing`: whether the newest message is being written. */
+export function Announcer({ isGrowing }: { isGrowing: boolean }) {
+  const { t } = useTranslation();
   const [wasGrowing, setWasGrowing] = useState(isGrowing);
-  const [words, setWords] = useState('');
+  const [isWritten, setWritten] = useState(false);
   if (wasGrowing !== isGrowing) {
     setWasGrowing(isGrowing);
-    setWords(!isGrowing && message?.role === 'assistant' ? textOf(message) : '');
+    setWritten(!isGrowing);
   }
   return (
     <p role="status" className="sr-only">
-      {words}
+      {isWritten && t('messages.written')}
     </p>
   );
 }

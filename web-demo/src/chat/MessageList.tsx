@@ -76,7 +76,7 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
           {error !== undefined && <Failure error={error} onTryAgain={onTryAgain} />}
         </div>
       </div>
-      <Announcer message={last} isGrowing={isGrowing} />
+      <Announcer isGrowing={isGrowing} />
       {!isAtEnd && (
         <button
           type="button"

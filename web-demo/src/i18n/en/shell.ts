@@ -65,6 +65,7 @@ const shell = {
     you: 'You',
     assistant: 'Assistant',
     working: 'Working…',
+    written: 'The answer is finished.',
     loading: 'Loading the chat…',
     unshowable: 'This message could not be shown.',
     earlier: 'Show earlier messages',

@@ -63,6 +63,7 @@ const shell: Translated<Areas['shell']> = {
     you: '你',
     assistant: '助手',
     working: '正在处理…',
+    written: '回答已完成。',
     loading: '正在加载对话…',
     unshowable: '无法显示此消息。',
     earlier: '显示更早的消息',
