@@ -50,7 +50,6 @@ export function Conversation({ id }: { id: string }) {
               />
             )}
             <SummaryOfEarlier count={earlier.count} />
-            {count > 0 && <h2 className="sr-only">{t('messages.label')}</h2>}
             <div role="log" aria-label={t('messages.label')} aria-live="off">
               {Array.from({ length: count }, (_, place) => (
                 <ThreadPrimitive.MessageByIndex

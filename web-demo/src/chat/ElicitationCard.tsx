@@ -86,11 +86,11 @@ function Card({ part, chat }: ElicitationCardProps) {
           <Icon className="size-4" />
         </span>
         <div className="min-w-0 flex-1">
-          <h3 className="text-sm leading-6 font-medium wrap-anywhere">
+          <h2 className="text-sm leading-6 font-medium wrap-anywhere">
             {asked.server === undefined
               ? t('elicitation.asks')
               : t('elicitation.serverAsks', { server: inOneLine(asked.server) })}
-          </h3>
+          </h2>
           <blockquote className="my-1 border-l-2 border-line pl-3">
             <LongText text={asked.message} />
           </blockquote>

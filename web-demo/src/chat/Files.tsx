@@ -59,7 +59,7 @@ export function Sources({ parts }: { parts: readonly SourcePart[] }) {
   const { t } = useTranslation();
   return (
     <section aria-label={t('messages.sources')} className="my-3 text-sm">
-      <h3 className="mb-1 text-muted">{t('messages.sources')}</h3>
+      <h2 className="mb-1 text-muted">{t('messages.sources')}</h2>
       <ul className="flex flex-wrap gap-x-4 gap-y-1">
         {parts.map((part) => (
           <li key={part.sourceId} className="inline-flex max-w-full items-center gap-1.5">

@@ -43,7 +43,7 @@ export function Grants({ chatId }: { chatId: string }) {
   if (!isKnown || (grants.length === 0 && error === undefined)) return null;
   return (
     <section aria-label={t('grants.label')} className="mt-2 border-t border-line pt-2">
-      <h3 className="px-2 text-xs text-muted">{t('grants.label')}</h3>
+      <h2 className="px-2 text-xs text-muted">{t('grants.label')}</h2>
       <ul>
         {grants.map(({ tool, since }) => (
           <li key={tool} className="flex items-center gap-2 px-2 py-1">

@@ -53,7 +53,6 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
           {messages.length === 0 && children}
           {earlier > 0 && <Earlier onReached={showEarlier} />}
           <SummaryLine chat={chat} after={messages.slice(0, earlier)} />
-          {messages.length > 0 && <h2 className="sr-only">{t('messages.label')}</h2>}
           <div role="log" aria-label={t('messages.label')} aria-live="off">
             {shown.map((message) => (
               <Contained

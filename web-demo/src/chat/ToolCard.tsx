@@ -206,10 +206,10 @@ function Header({
         />
       </span>
       <div className={isQuiet ? 'flex min-w-0 flex-1 flex-wrap items-baseline gap-x-2' : 'min-w-0 flex-1'}>
-        <h3 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
+        <h2 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
           <span className="font-mono font-medium wrap-anywhere">{inOneLine(title ?? name)}</span>
           <span className="text-xs text-muted">{t(`who.${who}`)}</span>
-        </h3>
+        </h2>
         <p className="truncate text-xs leading-5 text-muted">
           <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
             {stateWords(state, t)}

@@ -27,7 +27,7 @@ export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolea
       data-plan={state}
       className="my-4 rounded-card border border-line bg-raised px-4 py-3"
     >
-      <h3 className="text-sm font-medium wrap-anywhere">{inOneLine(goal)}</h3>
+      <h2 className="text-sm font-medium wrap-anywhere">{inOneLine(goal)}</h2>
       <p role="status" className="mb-2 text-xs text-muted">
         {t(`plan.state.${state}`)} · {t('plan.progress', { done: settled, count: steps.length })}
       </p>
