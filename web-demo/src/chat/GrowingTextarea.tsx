@@ -5,7 +5,7 @@ import { useImperativeHandle, useLayoutEffect, useRef, type ComponentProps } fro
 
 export function GrowingTextarea({ ref, ...props }: ComponentProps<'textarea'>) {
   const field = useRef<HTMLTextAreaElement>(null);
-  useImperativeHandle(ref, () => field.current as HTMLTextAreaElement);
+  useImperativeHandle<HTMLTextAreaElement | null, HTMLTextAreaElement | null>(ref, () => field.current);
   useLayoutEffect(() => {
     const { current } = field;
     if (current === null) return;

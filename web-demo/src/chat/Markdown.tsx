@@ -52,8 +52,8 @@ const COMPONENTS: Components = {
     ),
   img: ({ src, alt = '' }) => (typeof src === 'string' ? <PictureLink address={src} name={alt} /> : alt),
   pre: ({ children }) => {
-    const { className } = isValidElement<{ className?: string }>(children) ? children.props : {};
-    const language = languageOf(className);
+    const isCode = isValidElement<{ className?: string }>(children);
+    const language = isCode ? languageOf(children.props.className) : undefined;
     return language === MATH ? children : <CodeBlock language={language}>{children}</CodeBlock>;
   },
   code: ({ className, children }) => {
