@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use fermata_protocol::measure;
 use fermata_tools::{CallContext, ErrorPolicy, ErrorType, Execution, ResourceKey, ToolError, ToolRef};
 use serde_json::Value;
 
@@ -17,6 +18,8 @@ pub(crate) struct CallExecutor {
     pub lock_timeout: Duration,
     /// The size that an output may have, as JSON; `None`: any.
     pub output_bytes: Option<usize>,
+    /// The number of JSON values that an output may have; `None`: any.
+    pub output_nodes: Option<usize>,
     /// Says after which failures a call is tried again.
     pub error_policy: ErrorPolicy,
     /// The dotted path of the part of an output that is empty if nothing was found; `None`: as the tool says.
@@ -79,13 +82,20 @@ impl CallExecutor {
     /// If the call failed, or its output is larger than an output may be.
     pub fn within_limit(&self, outcome: Result<Value, ToolError>) -> Result<Value, ToolError> {
         let output = outcome?;
-        let Some(limit) = self.output_bytes else { return Ok(output) };
-        let bytes = output.to_string().len();
-        if bytes <= limit {
+        if self.output_bytes.is_none() && self.output_nodes.is_none() {
             return Ok(output);
         }
-        let text = format!("The output of the tool has {bytes} bytes; the limit is {limit}.");
-        Err(ToolError::new(ErrorType::InvalidFormat, text))
+        let json = output.to_string();
+        let nodes = measure(json.as_bytes()).nodes;
+        for (count, unit, limit) in
+            [(json.len(), "bytes", self.output_bytes), (nodes, "JSON values", self.output_nodes)]
+        {
+            if let Some(limit) = limit.filter(|limit| count > *limit) {
+                let text = format!("The output of the tool has {count} {unit}; the limit is {limit}.");
+                return Err(ToolError::new(ErrorType::InvalidFormat, text));
+            }
+        }
+        Ok(output)
     }
 }
 
@@ -129,6 +139,7 @@ mod tests {
             tool_timeout: Duration::from_secs(7),
             lock_timeout: Duration::from_secs(9),
             output_bytes: Some(4),
+            output_nodes: Some(2),
             error_policy: ErrorPolicy::default(),
             empty_at: None,
         }
@@ -171,7 +182,12 @@ mod tests {
         assert_eq!(executor().within_limit(Ok(json!("ab"))), Ok(json!("ab")));
         let error = executor().within_limit(Ok(json!("abc"))).expect_err("too large");
         assert_eq!(error.text, "The output of the tool has 5 bytes; the limit is 4.");
-        let any = CallExecutor { output_bytes: None, ..executor() };
+        let error = executor().within_limit(Ok(json!([1]))).map(|_| ());
+        assert_eq!(error, Ok(()));
+        let more_bytes = CallExecutor { output_bytes: None, ..executor() };
+        let error = more_bytes.within_limit(Ok(json!([[], []]))).expect_err("too many values");
+        assert_eq!(error.text, "The output of the tool has 3 JSON values; the limit is 2.");
+        let any = CallExecutor { output_nodes: None, ..more_bytes };
         assert_eq!(any.within_limit(Ok(json!("abc"))), Ok(json!("abc")));
     }
 }

@@ -79,12 +79,16 @@ pub struct Limits {
     pub calls_per_step: usize,
     /// Bytes of the arguments of one call, also if a person has edited them.
     pub argument_bytes: usize,
+    /// JSON values in the arguments of one call, also if a person has edited them. Each takes a hundred times the memory of its text.
+    pub argument_nodes: usize,
     /// Bytes that a model may say in one step: text, reasoning, arguments and files.
     pub step_output_bytes: usize,
     /// The time that checking the inputs of a step, or of an answer, against their schemas may take.
     pub check_timeout: Duration,
     /// Bytes of one output, as JSON.
     pub output_bytes: usize,
+    /// JSON values in one output of a tool of the server.
+    pub output_nodes: usize,
     /// Calls of one chat that may wait for an answer at a time.
     pub parked_calls: usize,
     /// Runs that one owner may have open; `None`: no limit.
@@ -156,9 +160,11 @@ impl Default for Limits {
             patterns: 200,
             calls_per_step: 128,
             argument_bytes: 1_000_000,
+            argument_nodes: 20_000,
             step_output_bytes: 4_000_000,
             check_timeout: Duration::from_secs(5),
             output_bytes: 1_000_000,
+            output_nodes: 200_000,
             parked_calls: 128,
             runs_per_owner: None,
             running_calls: None,

@@ -24,6 +24,8 @@ pub(crate) struct StepLimits {
     pub calls: usize,
     /// Bytes of the arguments of one call.
     pub argument_bytes: usize,
+    /// JSON values in the arguments of one call.
+    pub argument_nodes: usize,
     /// Bytes of the model's output in the step.
     pub output_bytes: usize,
 }
@@ -209,7 +211,8 @@ impl StepCollector {
                  the next step."
             ));
         }
-        self.calls.push(CollectedCall { key, tool: tool.clone(), arguments: String::new(), error_text });
+        let (arguments, max_nodes) = (String::new(), limits.argument_nodes);
+        self.calls.push(CollectedCall { key, tool: tool.clone(), arguments, max_nodes, error_text });
         StepChange::CallStarted { tool }
     }
 
@@ -275,7 +278,8 @@ mod tests {
 
     use super::*;
 
-    const LIMITS: StepLimits = StepLimits { calls: 2, argument_bytes: 20, output_bytes: 1000 };
+    const LIMITS: StepLimits =
+        StepLimits { calls: 2, argument_bytes: 20, argument_nodes: 5, output_bytes: 1000 };
 
     fn text(delta: &str) -> ModelEvent {
         ModelEvent::Text(delta.into())
@@ -357,6 +361,28 @@ mod tests {
         let (_, step) = collect(vec![call_start(0, "look"), arguments], FinishReason::ToolCalls);
         let input = step.calls.into_iter().next().expect("a call").into_input(FinishReason::ToolCalls);
         assert!(input.is_err_and(|invalid| invalid.error_text.contains("more than 20 bytes")));
+    }
+
+    #[test]
+    fn arguments_with_too_many_values_are_no_input_and_are_never_built() {
+        for (arguments, is_input) in [(r#"{"a":[1,2,3]}"#, true), (r#"{"a":[1,2,3,4]}"#, false)] {
+            let (_, step) =
+                collect(vec![call_start(0, "look"), call_delta(0, arguments)], FinishReason::ToolCalls);
+            let input = step.calls.into_iter().next().expect("a call").into_input(FinishReason::ToolCalls);
+            assert_eq!(input.is_ok(), is_input, "{arguments}");
+            let mut collector = StepCollector::default();
+            for event in [call_start(0, "look"), call_delta(0, arguments)] {
+                collector.on_event(event, LIMITS).expect("the limit is not reached");
+            }
+            let received = collector.into_calls().remove(0).into_received();
+            assert_eq!(received.is_object(), is_input, "{arguments}");
+            let Err(invalid) = input else { continue };
+            assert_eq!(invalid.received, json!(null));
+            assert_eq!(
+                invalid.error_text,
+                "The arguments of look have 6 JSON values; the limit is 5 (max_argument_nodes). Call it again with less."
+            );
+        }
     }
 
     #[test]

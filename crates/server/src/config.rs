@@ -421,6 +421,10 @@ settings! {
         /// The size of the arguments of one call, as the model makes them or a person edits them.
         max_arguments: Size = "1MB", "FERMATA_MAX_ARGUMENTS",
             over "the call has failed, and the model is told why; 413 `too_large` for an edited input";
+        /// The number of JSON values in the arguments of one call: objects, lists, strings, numbers, true, false and null. Each takes
+        /// a hundred times the memory of its text.
+        max_argument_nodes: NonZeroUsize = "20000", "FERMATA_MAX_ARGUMENT_NODES",
+            over "the call has failed, and the model is told why; 413 `too_large` for an edited input";
         /// The size of what the model says in one step: text, reasoning, arguments and files.
         max_step_output: Size = "4MB", "FERMATA_MAX_STEP_OUTPUT",
             over "the run ends with `error`";
@@ -435,9 +439,10 @@ settings! {
         /// The size of a request body.
         max_body: Size = "10MB", "FERMATA_MAX_BODY",
             over "413 `too_large`";
-        /// The number of JSON values in a request body: objects, lists, strings, numbers, true, false and null.
+        /// The number of JSON values in a request body, or in an output of a tool of the server or of an MCP server: objects, lists,
+        /// strings, numbers, true, false and null.
         max_json_nodes: NonZeroUsize = "200000", "FERMATA_MAX_JSON_NODES",
-            over "413 `too_large`";
+            over "413 `too_large`; a tool of the server has failed, and the model is told why";
         /// The depth to which objects and lists may be nested in a request body, up to 120.
         max_json_depth: UpTo<DEEPEST_JSON> = "100", "FERMATA_MAX_JSON_DEPTH",
             over "422 `invalid_request`";

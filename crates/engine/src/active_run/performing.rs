@@ -207,6 +207,7 @@ impl ActiveRun {
             tool_timeout: limits.tool_timeout,
             lock_timeout: limits.lock_timeout,
             output_bytes: Some(limits.output_bytes),
+            output_nodes: Some(limits.output_nodes),
             error_policy: self.policies.rules.error_policy.clone(),
             empty_at: None,
         }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk};
+use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk, measure};
 use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
 use serde_json::Value;
 
@@ -222,7 +222,11 @@ impl Deciding<'_> {
             Event::LockTimedOut(call, error) => self.on_lock_timed_out(&call, error),
             Event::Reported(reports) => {
                 for (call, output) in reports {
-                    if output.to_string().len() <= self.context.limits.output_bytes {
+                    let json = output.to_string();
+                    let limits = self.context.limits;
+                    if json.len() <= limits.output_bytes
+                        && measure(json.as_bytes()).nodes <= limits.output_nodes
+                    {
                         self.on_report(&call, output);
                     }
                 }

@@ -130,6 +130,7 @@ impl Deciding<'_> {
         let limits = StepLimits {
             calls: self.context.limits.calls_per_step,
             argument_bytes: self.context.limits.argument_bytes,
+            argument_nodes: self.context.limits.argument_nodes,
             output_bytes: self.context.limits.step_output_bytes,
         };
         match self.run.open_step.collector.on_event(event, limits) {

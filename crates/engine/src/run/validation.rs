@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, net::IpAddr};
 
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart,
+    Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart, measure,
 };
 use fermata_tools::{
     AnswerSchema, AuditEvent, Call, Check, Decision, PolicyDecision, Receipt, Refusal, StateName, ValidAnswer,
@@ -179,11 +179,17 @@ impl Run {
             AnswerKind::Output { output } => within(context.limits.output_bytes, output.to_string().len()),
             AnswerKind::Failure { error_text } => within(context.limits.output_bytes, error_text.len()),
             AnswerKind::Decision { approved: true, input: Some(input), .. } => {
-                let (bytes, limit) = (input.to_string().len(), context.limits.argument_bytes);
-                if bytes > limit {
-                    return Err(Rejected::TooLarge(format!(
-                        "The edited input has {bytes} bytes as JSON; the limit is {limit} (max_arguments). The call waits on."
-                    )));
+                let json = input.to_string();
+                let (limits, nodes) = (context.limits, measure(json.as_bytes()).nodes);
+                for (count, unit, limit, setting) in [
+                    (json.len(), "bytes as JSON", limits.argument_bytes, "max_arguments"),
+                    (nodes, "JSON values", limits.argument_nodes, "max_argument_nodes"),
+                ] {
+                    if count > limit {
+                        return Err(Rejected::TooLarge(format!(
+                            "The edited input has {count} {unit}; the limit is {limit} ({setting}). The call waits on."
+                        )));
+                    }
                 }
                 let Some(found) = context.toolbox.find(&self.call(index).tool) else { return Ok(()) };
                 if self.call(index).tool == MAKE_PLAN && self.is_of_plan(self.call(index)) {

@@ -38,6 +38,8 @@ pub struct Params {
     pub calls_per_step: usize,
     /// Bytes that the arguments of one call may have; a call with more does not run. Default: 1 MB.
     pub argument_bytes: usize,
+    /// JSON values that the arguments of one call may have; a call with more does not run. Default: 20,000.
+    pub argument_nodes: usize,
     /// Bytes of the model's output in one step: text, reasoning, arguments and files. If there are more, the step fails. Default: 4 MB.
     pub step_output_bytes: usize,
     /// The time limit of calls whose tool has none of its own. Default: 1 minute.
@@ -47,6 +49,8 @@ pub struct Params {
     /// Bytes that an output may have, as JSON; a call whose output has more fails. Default: no limit, unlike [`Limits::output_bytes`],
     /// because the output stays in the program, while that of a chat is saved and sent to every reader.
     pub output_bytes: Option<usize>,
+    /// JSON values that an output may have. Default: no limit.
+    pub output_nodes: Option<usize>,
     /// Bytes of text of one output that the model gets; the middle of a longer one is left out. Default: 400 kB.
     pub model_output_bytes: usize,
     /// The files that the model gets by URL if a tool's output names them. The files that the program itself puts into `messages` are not
@@ -84,10 +88,12 @@ impl Params {
             model_call_timeout: limits.model_call_timeout,
             calls_per_step: limits.calls_per_step,
             argument_bytes: limits.argument_bytes,
+            argument_nodes: limits.argument_nodes,
             step_output_bytes: limits.step_output_bytes,
             tool_timeout: limits.tool_timeout,
             lock_timeout: limits.lock_timeout,
             output_bytes: None,
+            output_nodes: None,
             model_output_bytes: limits.model_output_bytes,
             file_urls: FileUrls::default(),
             policy: Arc::new(DefaultPolicy),

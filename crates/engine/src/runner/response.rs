@@ -132,6 +132,7 @@ impl ToolResponse {
             tool_timeout: params.tool_timeout,
             lock_timeout: params.lock_timeout,
             output_bytes: params.output_bytes,
+            output_nodes: params.output_nodes,
             error_policy: params.error_policy.clone(),
             empty_at: None,
         };

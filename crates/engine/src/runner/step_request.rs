@@ -89,6 +89,7 @@ async fn collect(params: &Params, hooks: &dyn Hooks) -> Result<CollectedStep, Ru
     let limits = StepLimits {
         calls: params.calls_per_step,
         argument_bytes: params.argument_bytes,
+        argument_nodes: params.argument_nodes,
         output_bytes: params.step_output_bytes,
     };
     loop {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: an input is a JSON object, complete and no deeper than a history may be.
 
-use fermata_protocol::FinishReason;
+use fermata_protocol::{FinishReason, measure};
 use serde_json::{Value, json};
 
 /// The deepest nesting that an input may have. A client posts the input again inside its history, whose nesting is limited to a hundred
@@ -17,6 +17,8 @@ pub(crate) struct CollectedCall {
     /// The name that the model called, which may not be the name of a tool.
     pub tool: String,
     pub(super) arguments: String,
+    /// The number of JSON values that the arguments may have.
+    pub(super) max_nodes: usize,
     /// The reason why the call cannot run and no more of its arguments is kept.
     pub(super) error_text: Option<String>,
 }
@@ -43,8 +45,16 @@ impl CollectedCall {
     /// # Errors
     /// If they are no JSON object, were not complete, or are larger or deeper than an input may be.
     pub fn into_input(self, finish_reason: FinishReason) -> Result<Value, InvalidArguments> {
-        let Self { tool, arguments, error_text, .. } = self;
+        let Self { tool, arguments, max_nodes, error_text, .. } = self;
         if let Some(error_text) = error_text {
+            return Err(InvalidArguments { received: Value::Null, error_text });
+        }
+        let nodes = measure(arguments.as_bytes()).nodes;
+        if nodes > max_nodes {
+            let error_text = format!(
+                "The arguments of {tool} have {nodes} JSON values; the limit is {max_nodes} (max_argument_nodes). Call it again with \
+                 less."
+            );
             return Err(InvalidArguments { received: Value::Null, error_text });
         }
         let is_at_token_limit = finish_reason == FinishReason::Length;
@@ -80,8 +90,11 @@ impl CollectedCall {
         Ok(input)
     }
 
-    /// The arguments of a call that will not run, for the record: a string if they are no JSON.
+    /// The arguments of a call that will not run, for the record: a string if they are no JSON; nothing if they have too many values.
     pub fn into_received(self) -> Value {
+        if measure(self.arguments.as_bytes()).nodes > self.max_nodes {
+            return Value::Null;
+        }
         serde_json::from_str(&self.arguments).unwrap_or(Value::String(self.arguments))
     }
 }
@@ -99,7 +112,13 @@ mod tests {
     use super::*;
 
     fn call(arguments: &str) -> CollectedCall {
-        CollectedCall { key: 0, tool: "look".into(), arguments: arguments.into(), error_text: None }
+        CollectedCall {
+            key: 0,
+            tool: "look".into(),
+            arguments: arguments.into(),
+            max_nodes: 1000,
+            error_text: None,
+        }
     }
 
     #[test]
