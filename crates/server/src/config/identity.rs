@@ -93,10 +93,6 @@ pub(super) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         );
         return Err(("tokens", words));
     }
-    if config.auth == AuthKind::None && !config.users.is_empty() {
-        let words = "there are users but auth is none, so everybody is the same one; set auth to token, jwt or header";
-        return Err(("auth", words.into()));
-    }
     let about_jwt = [
         ("jwks_url", config.jwks_url.is_some()),
         ("jwt_secret", config.jwt_secret.is_some()),

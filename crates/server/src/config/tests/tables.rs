@@ -445,7 +445,6 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
         ),
         ("[users.a]\ngroups = \"b\"\n", "fermata.toml:2: groups: must be a list"),
         ("[users.\"\"]\n", "fermata.toml:1: the name of the user \"\" is empty"),
-        ("[users.a]\n", "auth: there are users but auth is none"),
         ("posts_per_owner = 60\n", "posts_per_owner: \"60\" is not a rate; write it as 60/min"),
         ("posts_per_owner = \"0/min\"\n", "posts_per_owner: \"0/min\" is not a rate"),
         ("[models.a]\ncontext = 0\n", "fermata.toml:2: context: \"0\" is not a whole number above zero"),
