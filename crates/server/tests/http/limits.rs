@@ -218,8 +218,8 @@ async fn an_owner_starts_no_more_runs_in_a_time_than_the_rate_allows() {
     let options = ["--auth", "token", "--tokens", tokens, "--posts-per-owner", "2/h"];
     let turns = [
         calls(&[("get_location", json!({}))]),
-        scripted::says("There."),
         scripted::says("Two."),
+        scripted::says("There."),
         scripted::says("Of Bob."),
     ];
     let app = TestApp::with(&options, turns).await;
