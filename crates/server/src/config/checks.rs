@@ -24,8 +24,10 @@ use crate::posts::PostRate;
 /// The default of `runs_per_owner` if owners are told apart.
 const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
 /// The default of `posts_per_owner` if owners are told apart.
-const POSTS_PER_OWNER: PostRate =
-    PostRate { posts: NonZeroU32::new(60).unwrap(), period: Duration::from_secs(60) };
+const POSTS_PER_OWNER: Option<PostRate> = match NonZeroU32::new(60) {
+    Some(posts) => Some(PostRate { posts, period: Duration::from_secs(60) }),
+    None => None,
+};
 /// The default of `readers_per_owner` if owners are told apart.
 const READERS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(256);
 /// The default of `chats_per_owner` if owners are told apart.
@@ -51,7 +53,7 @@ impl Config {
             AuthKind::None => Self { auth, ..self },
             AuthKind::Token | AuthKind::Jwt | AuthKind::Header => Self {
                 auth,
-                posts_per_owner: self.posts_per_owner.or(Some(POSTS_PER_OWNER)),
+                posts_per_owner: self.posts_per_owner.or(POSTS_PER_OWNER),
                 runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER),
                 readers_per_owner: self.readers_per_owner.or(READERS_PER_OWNER),
                 chats_per_owner: self.chats_per_owner.or(CHATS_PER_OWNER),
