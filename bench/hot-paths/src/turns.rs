@@ -94,6 +94,7 @@ impl World {
             rules: Rules::default(),
             clock: clock.clone(),
             ids: ids.clone(),
+            resolver: Arc::new(fermata_engine::SystemResolver::default()),
             memories: MemoryService::new(
                 store,
                 clock,

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::{
     AnswerError, Assistants, CallError, ChatPages, ChatView, Clock, Following, GrantedTool, Ids,
-    MemoryService, PeerTransport, Pending, ReadError, Rules, Settings, Store, Submission, SubmitError,
-    SummaryError, SummaryView, Unavailable,
+    MemoryService, PeerTransport, Pending, ReadError, Resolver, Rules, Settings, Store, Submission,
+    SubmitError, SummaryError, SummaryView, Unavailable,
     cluster::Cluster,
     deployment_clock::DeploymentClock,
     request,
@@ -47,6 +47,8 @@ pub struct EngineParts {
     pub clock: Arc<dyn Clock>,
     /// The source of ids.
     pub ids: Arc<dyn Ids>,
+    /// Looks up the names in URLs of files.
+    pub resolver: Arc<dyn Resolver>,
     /// The memories of users, which tools and pages may use as well.
     pub memories: MemoryService,
     /// The slots of requests to models, whatever for. The memories have the same.
@@ -92,6 +94,7 @@ impl Engine {
             store: parts.store,
             clock,
             ids: parts.ids,
+            resolver: parts.resolver,
             holds: Holds::new(parts.settings.hold),
             running_calls: Capacity::new(limits.running_calls, limits.running_calls_per_owner),
             model_requests: parts.model_requests,

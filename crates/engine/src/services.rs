@@ -27,13 +27,15 @@ pub(crate) use policies::{Policies, PolicySnapshot};
 pub(crate) use resource_locks::{LockRequest, ResourceLock, ResourceLocks};
 pub(crate) use shutdown::Shutdown;
 
-use crate::{Ids, MemoryService, Settings, Store, deployment_clock::DeploymentClock};
+use crate::{Ids, MemoryService, Resolver, Settings, Store, deployment_clock::DeploymentClock};
 
 /// The services that all chats of this process share.
 pub(crate) struct Services {
     pub store: Arc<dyn Store>,
     pub clock: Arc<DeploymentClock>,
     pub ids: Arc<dyn Ids>,
+    /// Looks up the names in URLs of files.
+    pub resolver: Arc<dyn Resolver>,
     pub settings: Settings,
     pub policies: Policies,
     /// The locks of the resources that calls use.

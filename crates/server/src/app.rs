@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::FromRef;
 use fermata_engine::{
     Assistants, Embedder, Engine, EngineParts, Limits, MemoryService, Model, PeerTransport, Settings,
-    memories::MemoryLimits,
+    SystemResolver, memories::MemoryLimits,
 };
 use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
@@ -213,6 +213,7 @@ impl AppBuilder<'_> {
             rules: config.rules(),
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
+            resolver: Arc::new(SystemResolver::default()),
             memories,
             model_requests,
             settings: settings(config),

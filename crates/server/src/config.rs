@@ -231,7 +231,7 @@ settings! {
         /// The model that writes summaries: one of the table models, or the name of a model of the same API. By default it is the
         /// model of the chat.
         summary_model: Option<String>, "FERMATA_SUMMARY_MODEL";
-        /// The URLs of files that a model may be given: data (only data URLs), https (those that do not lead to private
+        /// The URLs of files that a model may be given: data (only data URLs), https (those on port 443 of names that lead to public
         /// addresses), or hosts, such as cdn.example.com or *.example.com.
         file_urls: FileUrls = "https", "FERMATA_FILE_URLS";
     }

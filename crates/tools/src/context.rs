@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Owner, Permission, Slot};
+use crate::{Decision, Owner, Permission, Slot};
 
 /// The context of a running call. It is cheap to clone.
 #[derive(Clone)]
@@ -54,6 +54,12 @@ pub trait ToolHost: Send + Sync {
 
     /// Asks the person a question and returns the reply. Dropping the future withdraws the question.
     async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply;
+
+    /// Returns the decision about a call of the same tool with another input, by the rules and grants of this moment. Nobody is asked, so
+    /// [`Decision::Ask`] means that only a call of its own could be approved.
+    async fn decide(&self, _call: &ToolCallId, _input: Value) -> Decision {
+        Decision::Ask
+    }
 
     /// Is called before a call runs again. Returns whether it may.
     async fn before_retry(&self, _call: &ToolCallId) -> bool {
@@ -151,6 +157,12 @@ impl CallContext {
         let _pause = self.pause();
         let _lent = self.slot.as_ref().map(Slot::lend);
         self.host.elicit(&self.call, elicitation).await
+    }
+
+    /// Returns the decision about a call of the same tool with another input, for a tool that finds out where its call leads only while it
+    /// runs. Nobody is asked; only [`Decision::Allow`] lets the tool go on there.
+    pub async fn decide(&self, input: Value) -> Decision {
+        self.host.decide(&self.call, input).await
     }
 
     /// Stops the call's time while it waits for something that it cannot influence.

@@ -246,11 +246,16 @@ impl ActiveRun {
 
     async fn send(&mut self, fitted: Fitted, overflows: u32) -> Result<(), StoreError> {
         let Fitted { request, estimated, .. } = fitted;
-        let request = with_files(&self.services, &self.record.chat, request).await?;
+        let mut request = with_files(&self.services, &self.record.chat, request).await?;
         let (_, choice) = self.run.settings.answering(&self.policies);
         let model = choice.model.clone();
         let name = Arc::<str>::from(model.name());
-        let events = stream::once(async move { model.stream(request).await }).try_flatten();
+        let services = self.services.clone();
+        let events = stream::once(async move {
+            services.settings.file_urls.apply_lookups(&mut request.messages, &*services.resolver).await;
+            model.stream(request).await
+        })
+        .try_flatten();
         let retries = match self.step.model() {
             Some(silent) if overflows == 0 => silent.retries + 1,
             Some(_) | None => 0,

@@ -10,11 +10,12 @@ use fermata_tools::{
     AuditAction, AuditEvent, CallState, ErrorType, Owner, PostedLimits, StateName, Toolbox, ToolboxError,
     input_hash,
 };
+use futures::future::join_all;
 use jiff::Timestamp;
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    FileUrls, Following, Limits, Reader, Submission, SubmitError,
+    Following, Limits, Reader, Submission, SubmitError,
     active_run::{ActiveRun, NewRun, RunParts},
     assistants::ClientSystem,
     call_settings::check_options,
@@ -25,7 +26,7 @@ use crate::{
         reconcile_finished,
     },
     run_log::{Start, Writer},
-    services::{OpenRun, PolicySnapshot},
+    services::{OpenRun, PolicySnapshot, Services},
     store::{Change, Files, OwnerUsage, StoreError, WantedUsage, json_bytes},
 };
 
@@ -77,7 +78,7 @@ impl Handle for Box<Submission> {
                 for message in &mut add {
                     message.created_at = Some(settings.started);
                 }
-                check_files(add.last(), &services.settings.file_urls)?;
+                check_files(add.last(), &services).await?;
                 if settings.plan != PlanMode::Off {
                     let said = actor.last_said(keep, &add).await?;
                     settings.wants_plan =
@@ -407,11 +408,17 @@ impl ChatActor {
 
 /// A file that a model would not be handed is refused while its sender is there to read why. Older messages of an imported history
 /// are taken as they are; the model is told where their files are.
-fn check_files(posted: Option<&UiMessage>, file_urls: &FileUrls) -> Result<(), SubmitError> {
+async fn check_files(posted: Option<&UiMessage>, services: &Services) -> Result<(), SubmitError> {
+    let file_urls = &services.settings.file_urls;
     let parts = posted.into_iter().flat_map(|message| message.parts.iter().enumerate());
-    for (at, part) in parts {
-        let UiPart::File(file) = part else { continue };
-        if let Err(refusal) = file_urls.check(&file.url) {
+    let checks = parts.filter_map(|(at, part)| match part {
+        UiPart::File(file) => {
+            Some(async move { (at, file_urls.check_name(&file.url, &*services.resolver).await) })
+        }
+        _ => None,
+    });
+    for (at, checked) in join_all(checks).await {
+        if let Err(refusal) = checked {
             return Err(SubmitError::Invalid(format!(
                 "The file in parts[{at}] of the last message cannot be shown to the model: {refusal}. {}",
                 file_urls.hint()

@@ -9,7 +9,7 @@ use fermata_tools::{
 use serde_json::{Map, Value};
 
 use crate::{
-    FileUrls, Limits, Model,
+    FileUrls, Limits, Model, Resolver, SystemResolver,
     model::{ModelContent, ModelMessage, ModelRequest, ModelTool},
 };
 
@@ -56,6 +56,8 @@ pub struct Params {
     /// The files that the model gets by URL if a tool's output names them. The files that the program itself puts into `messages` are not
     /// filtered. Default: `https:` URLs of public hosts.
     pub file_urls: FileUrls,
+    /// Looks up the names in these URLs. Default: the resolver of the operating system.
+    pub resolver: Arc<dyn Resolver>,
     /// Decides which calls run. Default: each tool's own default.
     pub policy: Arc<dyn Policy>,
     /// The consequence of a call's failure, by the type of the failure.
@@ -96,6 +98,7 @@ impl Params {
             output_nodes: None,
             model_output_bytes: limits.model_output_bytes,
             file_urls: FileUrls::default(),
+            resolver: Arc::new(SystemResolver::default()),
             policy: Arc::new(DefaultPolicy),
             error_policy: ErrorPolicy::default(),
             locks: LockQueue::new(),

@@ -179,6 +179,10 @@ impl Tool for ScriptedTool {
                 log("was cancelled");
                 std::future::pending::<()>().await;
             }
+            Some("asks the rules") => {
+                let decision = context.decide(input["about"].clone()).await;
+                log(&format!("{decision:?}"));
+            }
             Some("says how it was let through") => log(&format!("{:?}", context.permission)),
             Some("waits") => tokio::time::sleep(Duration::from_secs(5)).await,
             Some("cleans up") => {
@@ -335,6 +339,7 @@ impl World {
             rules: Rules::default(),
             clock: clock.clone(),
             ids: ids.clone(),
+            resolver: Arc::new(fermata_engine::SystemResolver::default()),
             memories: MemoryService::new(
                 store.clone(),
                 clock.clone(),

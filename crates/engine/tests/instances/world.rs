@@ -123,6 +123,7 @@ impl World {
             rules: Rules::default(),
             clock: self.clock.clone(),
             ids: self.ids.clone(),
+            resolver: Arc::new(fermata_engine::SystemResolver::default()),
             memories: MemoryService::new(
                 store.clone(),
                 self.clock.clone(),

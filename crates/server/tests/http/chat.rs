@@ -48,9 +48,16 @@ async fn a_file_that_leads_into_the_operators_network_is_refused_and_never_hande
     let file = |url: &str| json!({"type": "file", "mediaType": "image/png", "url": url});
     let turns = [scripted::says("A lamp."), calls(&[("shoot", json!({}))]), scripted::says("I see nothing.")];
     let app = TestApp::new(turns).await;
-    for url in
-        ["http://169.254.169.254/latest", "file:///etc/passwd", "https://2852039166/", "gopher://x.example/"]
-    {
+    for url in [
+        "http://169.254.169.254/latest",
+        "file:///etc/passwd",
+        "https://2852039166/",
+        "gopher://x.example/",
+        "https://user:pw@1.1.1.1/",
+        "https://1.1.1.1:6379/",
+        "https://kubernetes.default.svc/",
+        "https://nowhere.invalid/",
+    ] {
         let parts = [json!({"type": "text", "text": "What is it?"}), file(url)];
         let body = json!({"id": "refused", "messages": [{"role": "user", "parts": parts}]});
         let detail = app.post("/api/chat", body).await.problem(422, "invalid_request");
@@ -58,7 +65,7 @@ async fn a_file_that_leads_into_the_operators_network_is_refused_and_never_hande
     }
     // An imported history may be old, so its calls are in the prompt as text.
     let old = json!({"role": "user", "parts": [file("http://10.0.0.1/old.png")]});
-    let new = json!({"role": "user", "parts": [file("https://example.com/new.png")]});
+    let new = json!({"role": "user", "parts": [file("https://1.1.1.1/new.png")]});
     let said = json!({"role": "assistant", "parts": [{"type": "text", "text": "Yes?"}]});
     app.open(json!({"id": "c", "messages": [old, said, new]})).await.end().await;
     // The output of a page's tool is no more trusted than the text of a person.
@@ -74,7 +81,7 @@ async fn a_file_that_leads_into_the_operators_network_is_refused_and_never_hande
     let messages = format!("{:?}", app.model.requests().last().expect("a request").messages);
     let handed_on: Vec<&str> =
         messages.split("url: \"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-    assert_eq!(handed_on, ["https://example.com/new.png"], "{messages}");
+    assert_eq!(handed_on, ["https://1.1.1.1/new.png"], "{messages}");
     assert!(messages.contains("at http://10.0.0.1/old.png is not shown"), "{messages}");
     assert!(messages.contains("at http://127.0.0.1:6379/x.png is not shown"), "{messages}");
 }

@@ -31,6 +31,7 @@ async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
         rules: Rules::default(),
         clock: clock.clone(),
         ids: ids.clone(),
+        resolver: Arc::new(fermata_engine::SystemResolver::default()),
         memories: MemoryService::new(store, clock, ids, None, Capacity::unlimited(), MemoryLimits::default()),
         model_requests: Capacity::unlimited(),
         settings: Settings::default(),
