@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{ElicitationId, ToolCallId};
-use fermata_tools::{CallContext, Elicitation, ElicitationReply, Execution, ToolError, ToolHost};
+use fermata_tools::{CallContext, Decision, Elicitation, ElicitationReply, Execution, ToolError, ToolHost};
 use serde_json::Value;
 use tokio::{
     sync::{Notify, Semaphore, mpsc, oneshot},
@@ -37,6 +37,8 @@ pub(crate) enum ToolEvent {
     Withdraws(ElicitationId),
     /// The call is about to run again, and waits until that is saved: a crash after it must not make it run too often.
     Retries { call: ToolCallId, saved: oneshot::Sender<()> },
+    /// The call asks for the decision about a call of its tool with another input.
+    Decides { call: ToolCallId, input: Value, decision: oneshot::Sender<Decision> },
     /// Calls show partial outputs.
     Reports(Vec<(ToolCallId, Value)>),
 }
@@ -60,7 +62,7 @@ struct Channel {
     cancelled: CancellationToken,
     host: Arc<Host>,
     /// Not bounded, because an outcome must not be lost and `Drop` cannot wait. There is one outcome of each call, and at most one retry
-    /// that waits to be saved; there are [`MAX_QUESTIONS`] questions, and no more withdrawals than questions that the run has accepted,
+    /// that waits to be saved, or one input that waits for a decision; there are [`MAX_QUESTIONS`] questions, and no more withdrawals than questions that the run has accepted,
     /// whose number is limited (`max_parked_calls`).
     events: mpsc::UnboundedReceiver<ToolEvent>,
     /// The time of the last batch of partial outputs.
@@ -234,6 +236,15 @@ impl ToolHost for Host {
         };
         let _open = OpenQuestion { id, events: self.events.clone() };
         reply.await.unwrap_or(ElicitationReply::Cancel)
+    }
+
+    async fn decide(&self, call: &ToolCallId, input: Value) -> Decision {
+        let (decision, decided) = oneshot::channel();
+        let sent = self.events.send(ToolEvent::Decides { call: call.clone(), input, decision });
+        if sent.is_err() {
+            return Decision::Deny;
+        }
+        decided.await.unwrap_or(Decision::Deny)
     }
 
     async fn before_retry(&self, call: &ToolCallId) -> bool {

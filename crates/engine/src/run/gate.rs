@@ -4,7 +4,7 @@
 //! A browser runs a call as soon as it reads `tool-input-available`, so for a browser's call that chunk is the permission and is
 //! withheld until the call may run.
 
-use fermata_protocol::{ApprovalId, UiChunk};
+use fermata_protocol::{ApprovalId, ToolCallId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
     DecisionSource, ErrorType, GateMode, PolicyDecision, RunBy, ToolError, ToolRef, ToolSpec,
@@ -33,8 +33,13 @@ impl Run {
     /// Returns the decision about a call: first the policy and the tool itself count, then what the run's tools have returned, then what a person has allowed
     /// for always. Nothing outvotes a denial. A grant does not answer a question because of `chain`, nor one that a rule asks, unless the
     /// rule says otherwise.
-    fn policy_decision(&self, index: usize, tool: ToolRef<'_>, context: &Context<'_>) -> PolicyDecision {
-        let input = self.call(index).effective_input();
+    fn policy_decision(
+        &self,
+        index: usize,
+        input: &Value,
+        tool: ToolRef<'_>,
+        context: &Context<'_>,
+    ) -> PolicyDecision {
         let policy = &context.rules.policy;
         let policy_decision = tool.decide(&**policy, context.owner, input);
         let is_asked_by_rule =
@@ -69,6 +74,16 @@ impl Run {
             return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
         }
         policy_decision
+    }
+
+    /// Returns the decision about a call that runs, if it had another input. Neither the call nor the record changes.
+    pub fn decision_about(&self, call: &ToolCallId, input: &Value, context: &Context<'_>) -> Decision {
+        let Some(index) = self.index_of(call) else { return Decision::Deny };
+        let Some(tool) = context.toolbox.find(&self.call(index).tool) else { return Decision::Deny };
+        if self.newest_denial(index, input, context).is_some() {
+            return Decision::Deny;
+        }
+        self.policy_decision(index, input, tool, context).decision
     }
 
     /// Returns whether a call that waits for a person is decided if its tool is allowed for always.
@@ -249,7 +264,7 @@ impl Deciding<'_> {
     fn apply_policy(&mut self, index: usize) -> CallState {
         let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };
-        let policy_decision = self.run.policy_decision(index, found, self.context);
+        let policy_decision = self.run.policy_decision(index, call.effective_input(), found, self.context);
         let state = match policy_decision.decision {
             Decision::Deny => CallState::Cancelled {
                 cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use fermata_protocol::{ToolCallId, denial_text};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorStrategy, ErrorType, Execution,
-    Guard, ResourceKey, ToolError, ToolHost, Waiter,
+    Guard, Owner, Policy, ResourceKey, ToolError, ToolHost, Toolbox, Waiter,
 };
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -60,8 +60,14 @@ struct PreparedCall {
     waiter: Option<(ResourceKey, Waiter<ResourceKey>)>,
 }
 
-/// Passes the reports and questions of running calls on to the hooks.
-struct HooksHost(Arc<dyn Hooks>);
+/// Passes the reports and questions of a running call on to the hooks, and has its other inputs decided by the policy.
+struct CallHost {
+    hooks: Arc<dyn Hooks>,
+    policy: Arc<dyn Policy>,
+    owner: Owner,
+    toolbox: Toolbox,
+    tool: String,
+}
 
 // === impl ToolResponse ===
 
@@ -86,11 +92,19 @@ impl ToolResponse {
             self.request_approvals(context).await;
             self.start(context);
             self.collect_outcomes(context).await;
-            for progress in self.progress.drain(..) {
-                if let CallProgress::Settled(message) = progress {
-                    self.results.push(message);
-                }
-            }
+            let settled = self.progress.iter().filter_map(|progress| match progress {
+                CallProgress::Settled(message) => Some(message.clone()),
+                CallProgress::New
+                | CallProgress::NeedsApproval { .. }
+                | CallProgress::Allowed
+                | CallProgress::Running => None,
+            });
+            // The caller may stop waiting, so the results are kept only when they are complete.
+            let mut results: Vec<ModelMessage> = settled.collect();
+            let params = context.params;
+            params.file_urls.apply_lookups(&mut results, &*params.resolver).await;
+            self.progress.clear();
+            self.results = results;
         }
         &self.results
     }
@@ -161,10 +175,17 @@ impl ToolResponse {
         let params = context.params;
         let tool =
             params.toolbox().find(&call.tool).ok_or_else(|| params.toolbox().unknown_tool(&call.tool))?;
+        let host = CallHost {
+            hooks: context.hooks.clone(),
+            policy: params.policy.clone(),
+            owner: params.owner.clone(),
+            toolbox: params.toolbox().clone(),
+            tool: call.tool.clone(),
+        };
         let call_context =
             CallContext::new(params.owner.clone(), params.chat.clone(), ToolCallId::new(call.id.as_str()))
                 .cancelled_by(self.cancelled.child_token())
-                .with_host(Arc::new(HooksHost(context.hooks.clone())));
+                .with_host(Arc::new(host));
         let Some(execution) = executor.execution(tool, call.input.clone(), call_context, 0) else {
             let text = format!("The tool {} runs in a browser, and there is none here.", call.tool);
             return Err(ToolError::internal(text));
@@ -257,16 +278,23 @@ impl PreparedCall {
     }
 }
 
-// === impl HooksHost ===
+// === impl CallHost ===
 
 #[async_trait]
-impl ToolHost for HooksHost {
+impl ToolHost for CallHost {
     fn report(&self, call: &ToolCallId, output: Value) {
-        self.0.progress(call.as_str(), output);
+        self.hooks.progress(call.as_str(), output);
     }
 
     async fn elicit(&self, call: &ToolCallId, elicitation: Elicitation) -> ElicitationReply {
-        self.0.elicit(call.as_str(), elicitation).await
+        self.hooks.elicit(call.as_str(), elicitation).await
+    }
+
+    async fn decide(&self, _: &ToolCallId, input: Value) -> Decision {
+        match self.toolbox.find(&self.tool) {
+            Some(tool) => tool.decide(&*self.policy, &self.owner, &input).decision,
+            None => Decision::Deny,
+        }
     }
 }
 

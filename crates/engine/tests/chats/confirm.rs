@@ -5,7 +5,7 @@ use std::sync::Arc;
 use fermata_engine::{Pending, Rules};
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
 use fermata_tools::{ApprovalMode, CallDetails, Decision, Rule, RulePolicy};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::world::{World, always, calls, decision, text};
 
@@ -155,6 +155,22 @@ async fn a_tool_is_told_how_its_call_was_let_through() {
     let mut log = world.tool_log.lock().unwrap().clone();
     log.retain(|line| !line.contains("begins") && !line.contains("ends"));
     assert_eq!(log, ["Rule ", "Edited ", "Person ", "Always "]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_tool_asks_the_rules_about_another_input_of_its_call() {
+    let about = |input: Value| ("run", json!({"does": "asks the rules", "about": input}));
+    let world = World::new();
+    let made =
+        calls(&[about(json!({})), about(json!({"confirm": "ask"})), about(json!({"confirm": "deny"}))]);
+    world.script([made, text("Done.")]);
+    let mut stream = world.post_text("go").await;
+    stream.read_to_end().await;
+    assert_eq!(stream.text(), "Done.");
+    let mut log = world.tool_log.lock().unwrap().clone();
+    log.retain(|line| !line.contains("begins") && !line.contains("ends"));
+    log.sort();
+    assert_eq!(log, ["Allow ", "Ask ", "Deny "]);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::web::{
-    Fetched, MAX_BODY, WebClient,
-    page::{Page, readable},
+    Fetched, MAX_BODY, TIMEOUT, WebClient, is_same_site,
+    page::{Page, readable, visible},
 };
 
 /// The tool that reads a page of the web.
@@ -28,6 +28,8 @@ pub struct Input {
     url: String,
 }
 
+/// The limit on redirects that are followed.
+const MAX_REDIRECTS: usize = 5;
 /// The limit on the text in an output, in bytes.
 const MAX_TEXT: usize = 100_000;
 /// The part of a page in which the page itself may name its encoding, in bytes.
@@ -37,8 +39,8 @@ const ENCODING_WITHIN: usize = 1_024;
 impl TypedTool for FetchUrl {
     const NAME: &'static str = "fetch_url";
     const TITLE: Option<&'static str> = Some("Read a page of the web");
-    const DESCRIPTION: &'static str = "Fetches a page of the web and returns its text with its links. If the page has moved to \
-                                       another host, returns the new URL instead.";
+    const DESCRIPTION: &'static str = "Fetches a page of the web and returns its text with its links. If the page has moved \
+                                       elsewhere, returns the new URL instead.";
     const POLICY: Decision = Decision::Ask;
     const REPEATABLE: bool = true;
     const EMPTY_AT: Option<&'static str> = Some("text");
@@ -61,21 +63,49 @@ impl TypedTool for FetchUrl {
         }
     }
 
-    async fn call(&self, input: Input, _context: CallContext) -> Result<Value, ToolError> {
+    async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {
         let url = Url::parse(&input.url).map_err(|error| {
             ToolError::new(ErrorType::InvalidFormat, format!("{:?} is not a URL: {error}.", input.url))
         })?;
-        match self.web.fetch(url).await? {
-            Fetched::Moved { to } => Ok(json!({
-                "movedTo": to.as_str(),
-                "text": format!("The page has moved to another host. To read it, fetch {to}."),
-            })),
+        let fetched = tokio::time::timeout(TIMEOUT, self.follow(url, &context)).await.unwrap_or_else(|_| {
+            let text = format!("The page did not come within {} seconds.", TIMEOUT.as_secs());
+            Err(ToolError::new(ErrorType::Timeout, text))
+        });
+        match fetched? {
+            Fetched::Moved { to } => Ok(match self.web.refusal(&to) {
+                None => json!({
+                    "movedTo": to.as_str(),
+                    "text": format!("The page has moved. To read it, fetch {to}."),
+                }),
+                Some(reason) => {
+                    json!({"text": format!("The page has moved to where nothing is fetched. {reason}")})
+                }
+            }),
             Fetched::Body { url, content_type, bytes, is_cut } => {
                 // A page of two megabytes takes some milliseconds, which other tasks of this thread would wait for.
                 let read = tokio::task::spawn_blocking(move || output(&url, &content_type, &bytes, is_cut));
                 read.await.map_err(|_| ToolError::internal("The page could not be read."))?
             }
         }
+    }
+}
+
+impl FetchUrl {
+    /// Fetches a URL and follows its redirects within its site, each of them only if a call with its URL would run unasked.
+    async fn follow(&self, mut url: Url, context: &CallContext) -> Result<Fetched, ToolError> {
+        for _ in 0..=MAX_REDIRECTS {
+            match self.web.fetch(url.clone()).await? {
+                Fetched::Moved { to }
+                    if is_same_site(&url, &to)
+                        && context.decide(json!({"url": to.as_str()})).await == Decision::Allow =>
+                {
+                    url = to;
+                }
+                fetched @ (Fetched::Moved { .. } | Fetched::Body { .. }) => return Ok(fetched),
+            }
+        }
+        let text = format!("The page redirects more than {MAX_REDIRECTS} times.");
+        Err(ToolError::new(ErrorType::InvalidFormat, text))
     }
 }
 
@@ -105,7 +135,11 @@ fn output(url: &Url, content_type: &str, bytes: &[u8], is_cut: bool) -> Result<V
         readable(&text, url, MAX_TEXT)
     } else {
         let shown = &text[..text.floor_char_boundary(MAX_TEXT)];
-        Page { title: String::new(), text: shown.trim().to_owned(), is_cut: shown.len() < text.len() }
+        Page {
+            title: String::new(),
+            text: visible(shown).trim().to_owned(),
+            is_cut: shown.len() < text.len(),
+        }
     };
     let mut output = json!({"url": url.as_str(), "text": page.text});
     if !page.title.is_empty() {

@@ -1,8 +1,8 @@
 //! Requests to the web for tools: to addresses of the public Internet only, and with a limit on everything that the other side decides.
 //!
 //! A URL comes from a model, and the model may have it from a stranger's page. So nothing is connected to but public addresses: literal
-//! addresses are checked here, names when they are resolved, and the connection goes to the addresses that were checked. A redirect is
-//! followed only within one host, because whoever allowed the call has seen that host; the checks are made for it, too.
+//! addresses are checked here, names when they are resolved, and the connection goes to the addresses that were checked. Redirects are not
+//! followed here, because whether one may be followed is for the rules.
 
 use std::{
     error::Error,
@@ -12,6 +12,10 @@ use std::{
     time::Duration,
 };
 
+use fermata_engine::{
+    SystemResolver,
+    resolver::{NameRefusal, allowed_addresses},
+};
 use fermata_tools::{ErrorType, HostName, ToolError, hosts::is_public_address};
 use reqwest::{
     Client, Response, StatusCode,
@@ -24,10 +28,8 @@ pub mod page;
 
 /// The limit on the body of a response, in bytes, before and after it is decompressed.
 pub const MAX_BODY: usize = 2_000_000;
-/// The time limit of a request with all its redirects.
+/// The time limit of a page with all its redirects.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
-/// The limit on redirects within one host.
-const MAX_REDIRECTS: usize = 5;
 /// The time limit of a connection to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -54,7 +56,7 @@ pub enum Fetched {
         /// True if the body is longer than [`MAX_BODY`].
         is_cut: bool,
     },
-    /// Another host has the resource.
+    /// The resource is elsewhere.
     Moved {
         /// The URL there.
         to: Url,
@@ -62,14 +64,9 @@ pub enum Fetched {
 }
 
 /// The resolver of [`WebClient`]. A name with an address that is not allowed has none.
-struct AllowedAddresses(fn(IpAddr) -> bool);
-
-/// A name leads to an address that is not allowed.
-#[derive(Debug, thiserror::Error)]
-#[error("the name {name} leads to {address}, which is not a public address")]
-struct NotPublic {
-    name: String,
-    address: IpAddr,
+struct AllowedAddresses {
+    resolver: SystemResolver,
+    is_allowed: fn(IpAddr) -> bool,
 }
 
 // === impl WebClient ===
@@ -86,7 +83,7 @@ impl WebClient {
     fn connecting_to(is_allowed: fn(IpAddr) -> bool) -> reqwest::Result<Self> {
         let client = Client::builder()
             .user_agent(USER_AGENT)
-            .dns_resolver(Arc::new(AllowedAddresses(is_allowed)))
+            .dns_resolver(Arc::new(AllowedAddresses { resolver: SystemResolver::default(), is_allowed }))
             // A proxy would connect to addresses that nobody here has seen.
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
@@ -121,62 +118,43 @@ impl WebClient {
     /// # Errors
     /// Returns an error with the type of the failure if the URL is refused, or if there is no response that can be used.
     pub async fn fetch(&self, url: Url) -> Result<Fetched, ToolError> {
-        tokio::time::timeout(TIMEOUT, self.follow(url)).await.unwrap_or_else(|_| {
-            let seconds = TIMEOUT.as_secs();
-            Err(ToolError::new(
-                ErrorType::Timeout,
-                format!("The page did not come within {seconds} seconds."),
-            ))
-        })
-    }
-
-    async fn follow(&self, mut url: Url) -> Result<Fetched, ToolError> {
-        for _ in 0..=MAX_REDIRECTS {
-            if let Some(reason) = self.refusal(&url) {
-                return Err(ToolError::new(ErrorType::Denied, reason));
-            }
-            let accepted =
-                "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, */*;q=0.1";
-            let request = self.client.get(url.clone()).header(header::ACCEPT, accepted);
-            let response = request
-                .header(header::ACCEPT_ENCODING, "gzip")
-                .send()
-                .await
-                .map_err(|error| failure(&error))?;
-            if !response.status().is_redirection() {
-                return read(url, response).await;
-            }
-            let Some(location) = text_of(response.headers(), &header::LOCATION) else {
-                return Err(unusable(format!(
-                    "The page answers {} without a new address.",
-                    response.status()
-                )));
-            };
-            let next = url
-                .join(location)
-                .map_err(|_| unusable("The page has moved to an address that is not a URL."))?;
-            if without_www(&next) != without_www(&url) {
-                return Ok(Fetched::Moved { to: next });
-            }
-            url = next;
+        if let Some(reason) = self.refusal(&url) {
+            return Err(ToolError::new(ErrorType::Denied, reason));
         }
-        Err(unusable(format!("The page redirects more than {MAX_REDIRECTS} times.")))
+        let accepted = "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, */*;q=0.1";
+        let request = self.client.get(url.clone()).header(header::ACCEPT, accepted);
+        let response =
+            request.header(header::ACCEPT_ENCODING, "gzip").send().await.map_err(|error| failure(&error))?;
+        if !response.status().is_redirection() {
+            return read(url, response).await;
+        }
+        let Some(location) = text_of(response.headers(), &header::LOCATION) else {
+            return Err(unusable(format!("The page answers {} without a new address.", response.status())));
+        };
+        let to = url
+            .join(location)
+            .map_err(|_| unusable("The page has moved to an address that is not a URL."))?;
+        Ok(Fetched::Moved { to })
     }
+}
+
+/// Returns whether a redirect leads to the same site: the same host (with or without `www.`) with the same scheme and port, or from http to
+/// https on their usual ports.
+pub fn is_same_site(from: &Url, to: &Url) -> bool {
+    let place = |url: &Url| (url.scheme().to_owned(), url.port_or_known_default());
+    let is_upgrade =
+        (from.scheme(), to.scheme()) == ("http", "https") && (from.port(), to.port()) == (None, None);
+    without_www(from) == without_www(to) && (place(from) == place(to) || is_upgrade)
 }
 
 // === impl AllowedAddresses ===
 
 impl Resolve for AllowedAddresses {
     fn resolve(&self, name: Name) -> Resolving {
-        let is_allowed = self.0;
+        let (resolver, is_allowed) = (self.resolver.clone(), self.is_allowed);
         Box::pin(async move {
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
-            // One such address is enough: a name that leads to both kinds is made to get past a check.
-            if let Some(private) = found.iter().find(|found| !is_allowed(found.ip())) {
-                let (name, address) = (name.as_str().to_owned(), private.ip());
-                return Err(Box::new(NotPublic { name, address }) as Box<dyn Error + Send + Sync>);
-            }
-            Ok(Box::new(found.into_iter()) as Addrs)
+            let found = allowed_addresses(&resolver, name.as_str(), is_allowed).await?;
+            Ok(Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0))) as Addrs)
         })
     }
 }
@@ -250,8 +228,13 @@ pub fn check_status(status: StatusCode, headers: &HeaderMap) -> Result<(), ToolE
 pub fn failure(error: &reqwest::Error) -> ToolError {
     let mut cause: Option<&(dyn Error + 'static)> = error.source();
     while let Some(inner) = cause {
-        if let Some(not_public) = inner.downcast_ref::<NotPublic>() {
-            return ToolError::new(ErrorType::Denied, format!("It is not fetched: {not_public}."));
+        if let Some(refusal) = inner.downcast_ref::<NameRefusal>() {
+            let error_type = match refusal {
+                NameRefusal::NotPublic { .. } => ErrorType::Denied,
+                NameRefusal::Unknown(_) => ErrorType::Network,
+                NameRefusal::TimedOut(_) => ErrorType::Timeout,
+            };
+            return ToolError::new(error_type, format!("It is not fetched: {refusal}."));
         }
         cause = inner.source();
     }

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
-use super::web::{TIMEOUT, body, check_status, failure};
+use super::web::{TIMEOUT, body, check_status, failure, page::visible};
 
 /// The tool that searches the web through a SearXNG of the operator's.
 pub struct WebSearch {
@@ -99,7 +99,7 @@ impl TypedTool for WebSearch {
 }
 
 fn to_json(found: FoundPage) -> Value {
-    let clip = |text: String| text[..text.floor_char_boundary(LONGEST_TEXT)].trim().to_owned();
+    let clip = |text: String| visible(&text[..text.floor_char_boundary(LONGEST_TEXT)]).trim().to_owned();
     let mut json = json!({"title": clip(found.title.unwrap_or_default()), "url": clip(found.url)});
     let content = clip(found.content.unwrap_or_default());
     if !content.is_empty() {

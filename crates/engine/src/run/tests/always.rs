@@ -66,6 +66,33 @@ fn always_does_not_answer_a_rule_that_asks() {
 }
 
 #[test]
+fn another_input_of_a_running_call_is_decided_like_a_call_of_its_own() {
+    let decide = |play: &Play, call: &str, n: i64| {
+        let context = play.scene.context(play.now);
+        play.run.decision_about(&ToolCallId::new(call), &json!({ "n": n }), &context)
+    };
+    let mut play = Play::asking_over(5, false);
+    play.calls(&[("note", r#"{"n":1}"#)]).answer(vec![decision("call_1", true)]);
+    assert_eq!(decide(&play, "call_1", 2), Decision::Ask, "the person has approved one input");
+
+    let mut play = Play::asking_over(5, false).granted("note");
+    play.calls(&[("note", r#"{"n":1}"#)]);
+    let saved = play.run.calls.clone();
+    assert_eq!(decide(&play, "call_1", 2), Decision::Allow);
+    assert_eq!(decide(&play, "call_1", 6), Decision::Ask, "a rule asks");
+    assert_eq!(decide(&play, "call_2", 2), Decision::Deny, "there is no such call");
+    play.scene.newest = Some(Arc::new(NothingOverNine));
+    assert_eq!(decide(&play, "call_1", 10), Decision::Deny, "the newest rules deny it");
+    assert_eq!(play.run.calls, saved);
+
+    let mut play = Play::new();
+    play.scene.rules.chain = ChainMode::Ask;
+    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!("noon")));
+    play.calls(&[("note", "{}")]).answer(vec![decision("call_2", true)]);
+    assert_eq!(decide(&play, "call_2", 1), Decision::Ask, "it is not the first call of the turn");
+}
+
+#[test]
 fn always_answers_a_rule_that_says_so() {
     let mut play = Play::asking_over(5, true).granted("note");
     play.calls(&[("note", r#"{"n":6}"#)]);

@@ -1,8 +1,10 @@
 //! A page of HTML as readable text with its links, for a model.
 //!
 //! A page comes from a stranger. It is read token by token and never becomes a tree, so that neither deep nesting nor unclosed elements cost
-//! more than their bytes. What is between the tags of scripts, styles and the like is left out. This module fetches nothing.
+//! more than their bytes. What is between the tags of scripts, styles and the like is left out, and so is what a person does not see: elements
+//! that are hidden by an attribute or their own style, and invisible characters. Style sheets are not read. This module fetches nothing.
 
+use fermata_tools::is_invisible;
 use html5gum::{DefaultEmitter, EndTag, StartTag, Token, Tokenizer};
 use url::Url;
 
@@ -19,6 +21,8 @@ pub struct Page {
 
 /// The limit on a title, in bytes.
 const LONGEST_TITLE: usize = 300;
+/// The limit on the elements that are remembered within a hidden one.
+const DEEPEST_SKIPPED: usize = 256;
 /// The limit on the URL of a link, in bytes. A longer one is left out, and its text stays.
 const LONGEST_LINK: usize = 2_000;
 
@@ -37,13 +41,16 @@ struct Renderer<'a> {
     limit: usize,
     page: Page,
     gap: Gap,
-    /// The element whose content is left out, and how many of its kind are open in it.
-    skipped: Option<(Vec<u8>, usize)>,
+    /// The element whose content is left out, and the open elements in it; empty if there is none.
+    skipped: Vec<ElementName>,
     is_in_title: bool,
     /// The number of open elements in which every space counts.
     preformatted: usize,
     link: Option<OpenLink>,
 }
+
+/// The first letters of an element's name, which tell apart those that matter here.
+type ElementName = [u8; 8];
 
 /// A link that has begun.
 struct OpenLink {
@@ -64,7 +71,7 @@ pub fn readable(html: &str, base: &Url, limit: usize) -> Page {
         limit,
         page: Page::default(),
         gap: Gap::None,
-        skipped: None,
+        skipped: Vec::new(),
         is_in_title: false,
         preformatted: 0,
         link: None,
@@ -91,19 +98,21 @@ pub fn readable(html: &str, base: &Url, limit: usize) -> Page {
 impl Renderer<'_> {
     fn start(&mut self, tag: &StartTag<()>) {
         let name: &[u8] = &tag.name;
-        if let Some((skipped, depth)) = &mut self.skipped {
-            if skipped.as_slice() == name && !tag.self_closing {
-                *depth += 1;
+        while self.skipped.last().is_some_and(|open| ends_at(open, name)) {
+            self.skipped.pop();
+        }
+        let is_skipped = match name {
+            b"script" | b"style" | b"noscript" | b"template" | b"svg" | b"iframe" | b"object" | b"canvas"
+            | b"select" | b"textarea" => !(name == b"svg" && tag.self_closing),
+            _ => !self.skipped.is_empty() || is_hidden(tag),
+        };
+        if is_skipped || !self.skipped.is_empty() {
+            if is_skipped && !is_void(name) && self.skipped.len() < DEEPEST_SKIPPED {
+                self.skipped.push(short(name));
             }
             return;
         }
         match name {
-            b"script" | b"style" | b"noscript" | b"template" | b"svg" | b"iframe" | b"object" | b"canvas"
-            | b"select" | b"textarea" => {
-                if !tag.self_closing {
-                    self.skipped = Some((name.to_vec(), 1));
-                }
-            }
             b"title" => self.is_in_title = self.page.title.is_empty(),
             b"pre" => {
                 self.widen(Gap::Paragraph);
@@ -128,8 +137,9 @@ impl Renderer<'_> {
                 self.widen(Gap::Space);
             }
             b"img" => {
-                if let Some(alt) = attribute(tag, b"alt") {
-                    self.text(&alt);
+                let alt = attribute(tag, b"alt").map(|alt| visible(&alt)).unwrap_or_default();
+                if !alt.trim().is_empty() {
+                    self.text(&format!("[image: {}]", alt.trim()));
                 }
             }
             b"a" => {
@@ -145,14 +155,16 @@ impl Renderer<'_> {
 
     fn end(&mut self, tag: &EndTag<()>) {
         let name: &[u8] = &tag.name;
-        if let Some((skipped, depth)) = &mut self.skipped {
-            if skipped.as_slice() == name {
-                *depth -= 1;
-                if *depth == 0 {
-                    self.skipped = None;
-                }
+        if let Some(outermost) = self.skipped.first() {
+            match self.skipped.iter().rposition(|open| *open == short(name)) {
+                Some(at) => self.skipped.truncate(at),
+                // The end of an element around it ends it.
+                None if has_optional_end(outermost) => self.skipped.clear(),
+                None => {}
             }
-            return;
+            if !self.skipped.is_empty() {
+                return;
+            }
         }
         match name {
             b"title" => self.is_in_title = false,
@@ -168,9 +180,10 @@ impl Renderer<'_> {
     }
 
     fn text(&mut self, text: &str) {
-        if self.skipped.is_some() {
+        if !self.skipped.is_empty() {
             return;
         }
+        let text = &visible(text);
         if self.is_in_title {
             let room = LONGEST_TITLE.saturating_sub(self.page.title.len());
             self.page.title.push_str(&text[..text.floor_char_boundary(room)]);
@@ -247,6 +260,90 @@ impl Renderer<'_> {
     }
 }
 
+/// Returns a text without the characters that a person does not see. Joiners stay between letters that need them.
+pub fn visible(text: &str) -> String {
+    let mut visible = String::with_capacity(text.len());
+    for c in text.chars() {
+        let is_joiner = matches!(c, '\u{200c}' | '\u{200d}');
+        let joins =
+            is_joiner && visible.ends_with(|before: char| !before.is_ascii() && !is_invisible(before));
+        if joins || c.is_whitespace() || !is_invisible(c) {
+            visible.push(c);
+        }
+    }
+    visible
+}
+
+/// Returns whether an element is hidden by an attribute or by its own style.
+fn is_hidden(tag: &StartTag<()>) -> bool {
+    if attribute(tag, b"hidden").is_some() {
+        return true;
+    }
+    let Some(style) = attribute(tag, b"style") else { return false };
+    let style = style.to_ascii_lowercase();
+    style.split(';').filter_map(|declaration| declaration.split_once(':')).any(|(property, value)| {
+        let value = value.trim().trim_end_matches("important").trim_end_matches(['!', ' ']);
+        let number = value.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == '%');
+        let number = number.trim().parse::<f32>();
+        match property.trim() {
+            "display" => value == "none",
+            "visibility" => matches!(value, "hidden" | "collapse"),
+            "opacity" | "font-size" => number.is_ok_and(|number| number <= 0.0),
+            // Text that is moved out of the page.
+            "left" | "top" | "right" | "text-indent" | "margin-left" => {
+                number.is_ok_and(|number| number <= -500.0)
+            }
+            _ => false,
+        }
+    })
+}
+
+fn short(name: &[u8]) -> ElementName {
+    let mut short = [0; 8];
+    for (to, from) in short.iter_mut().zip(name) {
+        *to = *from;
+    }
+    short
+}
+
+/// Returns whether an element has no content and no end tag.
+fn is_void(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"area"
+            | b"base"
+            | b"br"
+            | b"col"
+            | b"embed"
+            | b"hr"
+            | b"img"
+            | b"input"
+            | b"link"
+            | b"meta"
+            | b"source"
+            | b"track"
+            | b"wbr"
+    )
+}
+
+/// Returns whether the end tag of an element may be left out.
+fn has_optional_end(open: &ElementName) -> bool {
+    [&b"p"[..], b"li", b"dt", b"dd", b"td", b"th", b"tr", b"option"].iter().any(|name| short(name) == *open)
+}
+
+/// Returns whether an element without an end tag ends where another one begins.
+fn ends_at(open: &ElementName, next: &[u8]) -> bool {
+    let is_open = |names: &[&[u8]]| names.iter().any(|name| short(name) == *open);
+    match next {
+        b"li" | b"option" => short(next) == *open,
+        b"dt" | b"dd" => is_open(&[b"dt", b"dd", b"p"]),
+        b"td" | b"th" => is_open(&[b"td", b"th"]),
+        b"tr" => is_open(&[b"td", b"th", b"tr"]),
+        b"div" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" | b"pre" => is_open(&[b"p"]),
+        _ => gap_around(next) == Gap::Paragraph && is_open(&[b"p"]),
+    }
+}
+
 /// Returns an attribute of a tag.
 fn attribute(tag: &StartTag<()>, name: &[u8]) -> Option<String> {
     let (_, value) = tag.attributes.iter().find(|(key, _)| key.0.as_slice() == name)?;
@@ -298,6 +395,44 @@ mod tests {
     }
 
     #[test]
+    fn what_a_person_does_not_see_is_left_out() {
+        for html in [
+            "a <div style='display:none'>X<div>X</div>X</div> b",
+            "a <div style='color: red; DISPLAY : None !important'>X</div> b",
+            "a <div style='visibility:hidden'>X</div> b",
+            "a <span style='opacity:0'>X</span> b",
+            "a <span style='opacity: 0.0;'>X</span> b",
+            "a <span style='font-size:0px'>X</span> b",
+            "a <span style='position:absolute;left:-9999px'>X</span> b",
+            "a <span style='text-indent:-99em'></span><span style='text-indent:-9999em'>X</span> b",
+            "a <span hidden>X</span> b",
+            "a <span hidden=until-found>X<br hidden>X<img hidden alt=X></span> b",
+            "a <img hidden alt=X> b",
+            "a <input hidden> b",
+            "a <div hidden/>X</div> b",
+            "a <div hidden><svg><path/><path/></svg>X</div> b",
+            "a <div hidden><script>X</div></script>X</div> b",
+            "a <section><p hidden>X<b>X</section>b",
+            "a <ul hidden><li>X<li>X</ul> b",
+            "a<p hidden>X<p>b",
+            "a<p hidden>X<div>b</div>",
+            "a <a href=/x hidden>X</a> b",
+            "a \u{e0001}\u{e0058}\u{200b}\u{202e}\u{2060}\u{ad}\u{feff}b",
+            "a \u{200d}\u{200c}\u{200d}b",
+        ] {
+            let text = page(html).text;
+            assert!(text.starts_with('a') && text.ends_with('b') && !text.contains('X'), "{html}: {text:?}");
+            assert!(!text.contains(|c: char| is_invisible(c) && c != '\n'), "{html}: {text:?}");
+        }
+        let list = page("<ul><li hidden>X<ul><li>X</ul>X<li>b<li style='opacity:0.5'>c</ul>").text;
+        assert_eq!(list, "- b\n- c");
+        let table = page("<table><tr><td hidden>X<td>a<tr hidden><td>X<tr><td>b</table>").text;
+        assert_eq!(table, "a\nb");
+        assert_eq!(page("a <img alt=' CALL\u{200b} IT '> b <img alt=''><img>").text, "a [image: CALL IT] b");
+        assert_eq!(page("👨\u{200d}👩 می\u{200c}خواهم").text, "👨\u{200d}👩 می\u{200c}خواهم");
+    }
+
+    #[test]
     fn nesting_and_what_is_never_closed_cost_no_more_than_their_bytes() {
         for open in [
             "<div>",
@@ -308,6 +443,7 @@ mod tests {
             "<svg>",
             "<pre>",
             "<title>",
+            "<div hidden>",
         ] {
             let html = format!("before {} after", open.repeat(300_000 / open.len()));
             assert!(page(&html).text.starts_with("before"), "{open}");

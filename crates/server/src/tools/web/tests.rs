@@ -9,8 +9,11 @@ use std::{
     },
 };
 
+use async_trait::async_trait;
 use fermata_protocol::{ChatId, ToolCallId};
-use fermata_tools::{CallContext, Confirm, Owner, Tool, typed};
+use fermata_tools::{
+    CallContext, Confirm, Decision, Elicitation, ElicitationReply, Owner, Tool, ToolHost, typed,
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -137,12 +140,7 @@ async fn no_spelling_of_an_address_that_is_not_public_is_connected_to() {
 
 #[tokio::test]
 async fn a_name_with_an_address_that_is_not_public_has_none() {
-    let resolver = AllowedAddresses(is_public_address);
-    let name: Name = "localhost".parse().unwrap();
-    let Err(error) = resolver.resolve(name).await else { panic!("it was resolved") };
-    assert!(error.downcast_ref::<NotPublic>().is_some(), "{error}");
-
-    // The same through a request: the name passes the first check here, and its address does not.
+    // The name passes the first check here, and its address does not.
     let (address, met) = server(response("200 OK", "", b"secret")).await;
     let client = WebClient::new().unwrap().client;
     let url = format!("http://localhost:{}/", address.port());
@@ -151,34 +149,98 @@ async fn a_name_with_an_address_that_is_not_public_has_none() {
     assert_eq!(met.load(Ordering::SeqCst), 0);
 }
 
-#[tokio::test]
-async fn a_redirect_is_checked_again_and_followed_only_within_its_host() {
-    let (inside, met) = server(response("200 OK", "content-type: text/plain\r\n", b"secret")).await;
-    // The host is the same, and the address is one that this client may not connect to.
-    let to_inside = format!("location: http://127.0.0.1:{}/\r\n", inside.port());
-    let (address, _) = server(response("302 Found", &to_inside, b"")).await;
+/// A host that decides about redirects by their paths.
+struct Paths;
+
+#[async_trait]
+impl ToolHost for Paths {
+    fn report(&self, _: &ToolCallId, _: Value) {}
+
+    async fn elicit(&self, _: &ToolCallId, _: Elicitation) -> ElicitationReply {
+        ElicitationReply::Cancel
+    }
+
+    async fn decide(&self, _: &ToolCallId, input: Value) -> Decision {
+        match Url::parse(input["url"].as_str().unwrap()).unwrap().path() {
+            "/denied" => Decision::Deny,
+            "/asked" => Decision::Ask,
+            _ => Decision::Allow,
+        }
+    }
+}
+
+/// Fetches a page that redirects with this header.
+async fn redirected(location: &str) -> Result<Value, ToolError> {
+    let headers = format!("location: {location}\r\n");
+    let (address, _) = server(response("302 Found", &headers, b"")).await;
+    let context = CallContext::new(Owner::anyone(), ChatId::new("c"), ToolCallId::new("call"));
     let tool = typed(FetchUrl { web: local_client() });
-    let redirected = call(&*tool, json!({"url": format!("http://{address}/")})).await.unwrap();
-    assert_eq!(redirected["text"], "secret", "it is followed if the address is allowed");
-    assert_eq!(met.load(Ordering::SeqCst), 1);
+    tool.call(json!({"url": format!("http://{address}/")}), context.with_host(Arc::new(Paths))).await
+}
 
-    let (address, _) = server(response("302 Found", &to_inside.replace("127.0.0.1", "localhost"), b"")).await;
-    let output = call(&*tool, json!({"url": format!("http://{address}/")})).await.unwrap();
-    let moved = format!("http://localhost:{}/", inside.port());
-    assert_eq!(output["movedTo"], json!(moved));
-    assert_eq!(met.load(Ordering::SeqCst), 1);
+#[tokio::test]
+async fn a_redirect_is_followed_only_within_its_site_and_if_the_rules_allow_its_url() {
+    let (inside, met) = server(response("200 OK", "content-type: text/plain\r\n", b"secret")).await;
+    let elsewhere = format!("http://127.0.0.1:{}/", inside.port());
+    let output = redirected(&elsewhere).await.unwrap();
+    assert_eq!(output["movedTo"], json!(elsewhere), "another port");
+    for path in ["/denied", "/asked"] {
+        let output = redirected(path).await.unwrap();
+        let moved = output["movedTo"].as_str().unwrap();
+        assert!(moved.ends_with(path) && output["text"].as_str().unwrap().contains(moved), "{output}");
+    }
+    assert_eq!(met.load(Ordering::SeqCst), 0);
+    let allowed = redirected("/again").await.unwrap_err();
+    assert_eq!(
+        allowed.error_type,
+        ErrorType::InvalidFormat,
+        "it was followed until it was too often: {allowed}"
+    );
+    // Without a host nothing is decided, so nothing is followed.
+    let output = fetch(response("302 Found", "location: /again\r\n", b"")).await.unwrap();
+    assert!(output["movedTo"].as_str().unwrap().ends_with("/again"), "{output}");
 
-    let loops = response("302 Found", "location: /again\r\n", b"");
-    assert_eq!(failure_of(loops).await, ErrorType::InvalidFormat);
-    assert_eq!(failure_of(response("302 Found", "", b"")).await, ErrorType::InvalidFormat);
-    assert_eq!(
-        failure_of(response("302 Found", "location: http://[\r\n", b"")).await,
-        ErrorType::InvalidFormat
-    );
-    assert_eq!(
-        fetch(response("301 Moved", "location: file:///etc/passwd\r\n", b"")).await.unwrap()["movedTo"],
-        "file:///etc/passwd"
-    );
+    for odd in [
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        "ftp://a.example.com/",
+        "http://u:p@a.example.com/",
+        "http://redis/",
+    ] {
+        let output = redirected(odd).await.unwrap();
+        assert!(output.get("movedTo").is_none(), "{output}");
+        assert!(
+            !output.to_string().contains("alert(1)") && output["text"].as_str().unwrap().contains("moved"),
+            "{output}"
+        );
+    }
+    for unusable in ["", "location: http://[\r\n"] {
+        assert_eq!(failure_of(response("302 Found", unusable, b"")).await, ErrorType::InvalidFormat);
+    }
+}
+
+#[test]
+fn a_site_is_a_host_with_a_scheme_and_a_port() {
+    let is_same = |from: &str, to: &str| is_same_site(&Url::parse(from).unwrap(), &Url::parse(to).unwrap());
+    for (from, to, same) in [
+        ("http://a.com/x", "http://a.com/y", true),
+        ("http://a.com/", "http://a.com:80/", true),
+        ("http://a.com/", "http://www.a.com/", true),
+        ("http://www.a.com/", "http://a.com/", true),
+        ("http://a.com/", "https://a.com/", true),
+        ("http://a.com/", "https://www.a.com:443/", true),
+        ("https://a.com/", "http://a.com/", false),
+        ("http://a.com:8080/", "https://a.com/", false),
+        ("http://a.com/", "https://a.com:8443/", false),
+        ("http://a.com/", "http://a.com:8080/", false),
+        ("http://a.com:8080/", "http://a.com:8080/y", true),
+        ("http://a.com/", "http://b.a.com/", false),
+        ("http://a.com/", "http://a.com.evil.com/", false),
+        ("http://a.com/", "ftp://a.com/", false),
+    ] {
+        assert_eq!(is_same(from, to), same, "{from} {to}");
+    }
 }
 
 #[tokio::test]
