@@ -135,6 +135,7 @@ pub async fn delete(config: &Config, owner: &Owner) -> Result<String, PersonalDa
     let database = open(config).await?;
     let Deleted { chats, memories, notes } =
         delete_all(&database, owner, |chat| delete_stored(&database, chat)).await?;
+    database.sweep().await;
     database.close().await;
     Ok(format!(
         "deleted {chats} chats, {memories} memories and {notes} notes; the decisions about calls (audit_events) are kept for audit_keep\n"

@@ -108,6 +108,11 @@ impl Database {
         self.sql.backend.write(forget).await
     }
 
+    /// Overwrites what is left of deleted rows in a SQLite file, which a server does with its next heartbeats.
+    pub async fn sweep(&self) {
+        self.sql.sweep().await;
+    }
+
     /// Waits for what is under way and closes all connections, also those of clones.
     pub async fn close(&self) {
         self.sql.close().await;

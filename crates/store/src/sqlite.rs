@@ -24,10 +24,12 @@ use crate::{
     queries::{clock_marks, instances},
     text::text,
 };
+use remains::Sweep;
 use writer::Writer;
 
 pub mod backup;
 pub mod open;
+mod remains;
 pub mod writer;
 
 /// The time for which a failed write is reason enough to say that the store cannot be used.
@@ -57,6 +59,8 @@ pub struct SqliteDatabase {
     failure: Arc<Mutex<Option<WriteFailure>>>,
     /// The time at which the write-ahead log is to be emptied: it holds what was deleted. Held for a copy or a change.
     checkpoint_at: Arc<Mutex<Option<Instant>>>,
+    /// The pages in which something of a deleted row may be left. Held for a copy or a change.
+    sweep: Arc<Mutex<Sweep>>,
 }
 
 /// Writes that have failed one after the other.
@@ -134,8 +138,10 @@ impl SqliteDatabase {
         if is_lasting { self.check_writes().await } else { Ok(()) }
     }
 
-    /// Removes what was deleted from the write-ahead log: now, or with one of the next heartbeats if somebody goes on reading.
+    /// Removes what was deleted from the write-ahead log: now, or with one of the next heartbeats if somebody goes on reading. What is left of
+    /// it in unused parts of pages is overwritten with the next heartbeats.
     pub async fn forget_deleted(&self) {
+        self.lock_sweep().restart();
         *self.lock_checkpoint() = Some(Instant::now());
         for _ in 0..READER_CHECKS {
             self.empty_log().await;
@@ -144,6 +150,55 @@ impl SqliteDatabase {
             }
             tokio::time::sleep(READER_PAUSE).await;
         }
+    }
+
+    /// Overwrites what is left of deleted rows in the whole file, if rows were deleted since.
+    pub async fn sweep(&self) {
+        while self.overwrite_remains().await {}
+        *self.lock_checkpoint() = Some(Instant::now());
+        self.empty_log().await;
+    }
+
+    /// Overwrites what is left of deleted rows in some pages. Returns whether there are more to look at.
+    async fn overwrite_remains(&self) -> bool {
+        let sweep = *self.lock_sweep();
+        // A database in memory leaves nothing behind.
+        let Some(readers) = self.readers.clone().filter(|_| !sweep.is_over()) else { return false };
+        let look = async move {
+            let reader = readers.acquire().await?;
+            on_another_thread(async move { sweep.look(&reader).map_err(failed_in_sqlite) }).await
+        };
+        let overwritten = async {
+            let (found, rest) = look.await.map_err(StoreError::from)?;
+            for pages in found.chunks(remains::GROUP) {
+                let pages = pages.to_vec();
+                self.writer
+                    .commit(move |connection| {
+                        remains::overwrite(connection, &pages).map_err(failed_in_sqlite)
+                    })
+                    .await?;
+            }
+            if !found.is_empty() {
+                // Earlier images of these pages are in the log.
+                *self.lock_checkpoint() = Some(Instant::now());
+            }
+            Ok::<_, StoreError>(rest)
+        };
+        match overwritten.await {
+            Ok(rest) => {
+                let mut now = self.lock_sweep();
+                now.go_on(rest);
+                !now.is_over()
+            }
+            Err(error) => {
+                tracing::debug!(%error, "what is left of deleted rows could not be overwritten; it is tried again");
+                false
+            }
+        }
+    }
+
+    fn lock_sweep(&self) -> MutexGuard<'_, Sweep> {
+        self.sweep.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Moves the write-ahead log into the file and empties it, if it is time. If somebody reads just now, it stays due.
@@ -197,6 +252,7 @@ impl SqliteDatabase {
                 Ok(Renewed { was_dead, has_failed_over: false, alive, now: None })
             })
             .await?;
+        self.overwrite_remains().await;
         self.empty_log().await;
         Ok(renewed)
     }

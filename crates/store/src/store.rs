@@ -62,6 +62,13 @@ impl SqlStore {
         Notes { backend: self.backend.clone() }
     }
 
+    /// Overwrites what is left of deleted rows in a SQLite file, which a server does with its next heartbeats. It reads the whole file.
+    pub async fn sweep(&self) {
+        if let Backend::Sqlite(database) = &self.backend {
+            database.sweep().await;
+        }
+    }
+
     /// Waits for what is under way and closes all connections, for this store and its clones. The others then count the instances that
     /// have not left as dead.
     pub async fn close(&self) {

@@ -98,6 +98,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
             aside,
             failure: Arc::default(),
             checkpoint_at: Arc::default(),
+            sweep: Arc::default(),
         });
     }
     check_folder(&path)?;
@@ -125,6 +126,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
         aside,
         failure: Arc::default(),
         checkpoint_at: Arc::default(),
+        sweep: Arc::default(),
     })
 }
 

@@ -6,7 +6,7 @@ use crate::{
     fixtures::{open as open_run, *},
     large_values::{picture, with_files},
 };
-use fermata_engine::store::{ChatStore, StoreError, Version};
+use fermata_engine::store::{ChatStore, InstanceId, Membership, StoreError, Version};
 use fermata_protocol::{AnswerTarget, Role, ToolCallId};
 use fermata_store::{OpenError, OpenOptions, SqlStore, open};
 use fermata_tools::CallState;
@@ -276,6 +276,50 @@ async fn no_word_of_a_deleted_chat_is_left_in_the_files() {
     assert!(words_in_files() > 1_000);
     delete(&store, &id).await;
     assert_eq!(words_in_files(), 0);
+}
+
+/// SQLite moves rows when it makes room in a page, and leaves copies where they were.
+#[tokio::test]
+async fn no_word_of_a_deleted_chat_is_left_where_its_rows_were_before() {
+    const WORDS: &str = "the quick brown fox of alice";
+    let folder = Folder::new();
+    let store = opened(&folder).await;
+    let bytes_of = |words: &'static str| {
+        let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+        let bytes = files.map(|file| std::fs::read(file).unwrap());
+        bytes.map(|bytes| memchr::memmem::find_iter(&bytes, words).count()).sum::<usize>()
+    };
+    let (deleted, kept) = (chat("deleted"), chat("kept"));
+    for (id, words) in [(&deleted, WORDS), (&kept, "a slow one of carol")] {
+        commit_at(&store, id, at(0), vec![create(alice())]).await.unwrap();
+        let n = 0;
+        commit_at(&store, id, at(0), vec![put(user(&n.to_string(), words))]).await.unwrap();
+    }
+    for n in 1..300_usize {
+        // The sizes vary, so that pages are divided and put together in many ways.
+        let (id, words) = if n % 3 == 0 { (&kept, "a slow one of carol ") } else { (&deleted, WORDS) };
+        let said = words.repeat(1 + n * 7 % 23);
+        commit_at(&store, id, at(n as i64), vec![put(user(&n.to_string(), &said))]).await.unwrap();
+        if n > 10 && n % 5 == 0 {
+            // A message that grows moves.
+            let longer = words.repeat(1 + n * 11 % 37);
+            let earlier = if n % 3 == 0 { n - 3 } else { n - 5 };
+            let earlier = if (earlier % 3 == 0) == (n % 3 == 0) { earlier } else { n };
+            commit_at(&store, id, at(n as i64), vec![put(user(&earlier.to_string(), &longer))])
+                .await
+                .unwrap();
+        }
+    }
+    let of_carol = store.messages(&kept).await.unwrap();
+    delete(&store, &deleted).await;
+    store.heartbeat(&InstanceId::new("one")).await.unwrap();
+    assert_eq!(bytes_of(WORDS), 0);
+    assert_eq!(store.messages(&kept).await.unwrap(), of_carol);
+    let mut connection = raw(&folder).await;
+    let intact: String =
+        sqlx::query_scalar("pragma integrity_check").fetch_one(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    assert_eq!(intact, "ok");
 }
 
 #[tokio::test]
