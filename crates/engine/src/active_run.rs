@@ -61,8 +61,10 @@ pub(crate) struct ActiveRun {
     services: Arc<Services>,
     /// The rules, assistants and tools of the current step.
     policies: Arc<PolicySnapshot>,
-    /// The tools of the current step, with those of the browser.
+    /// The tools of the current step, with those of the browser. If a tool changes meanwhile, this has it as it is now.
     pub toolbox: Toolbox,
+    /// The snapshot from which the toolbox has the tools of the server.
+    tools_from: Arc<PolicySnapshot>,
     ownership: Ownership,
     /// The number of times that the run was resumed to be worked on since it last got on, as it is saved.
     attempts: u32,
@@ -226,6 +228,7 @@ impl ActiveRun {
             record,
             run,
             log,
+            tools_from: policies.clone(),
             policies,
             toolbox,
             ownership,
@@ -298,7 +301,18 @@ impl ActiveRun {
         if !Arc::ptr_eq(&policies, &self.policies) {
             let own = self.run.settings.server_tools(&policies);
             self.toolbox = self.toolbox.with_server_tools_of(&own);
+            self.tools_from = policies.clone();
             self.policies = policies;
+        }
+    }
+
+    /// Uses each tool as it is now. A tool that is not there any more stays until the step is over, because it may come back.
+    fn use_newest_tools(&mut self) {
+        let newest = self.services.policies.current();
+        if !Arc::ptr_eq(&newest, &self.tools_from) {
+            let own = self.run.settings.server_tools(&newest);
+            self.toolbox = self.toolbox.with_newer_tools_of(&own);
+            self.tools_from = newest;
         }
     }
 

@@ -126,6 +126,7 @@ mod tests {
                 resource: None,
                 timeout: None,
                 repeatable: true,
+                annotations: None,
             }
         }
 

@@ -51,6 +51,8 @@ pub enum SubmitError {
         "This call was made again already, as the call {0}. Look at that one; if it has failed, it can be made again."
     )]
     AlreadyRetried(ToolCallId),
+    #[error("{0}")]
+    ToolChanged(String),
     #[error("A run of this chat is open; wait until it is over, or stop it.")]
     RunOpen,
     #[error("The tool name {0} is taken by a tool of the server; give the browser tool another name.")]
@@ -89,6 +91,8 @@ pub enum AnswerError {
     Gone { detail: String, state: StateName },
     #[error("{0}")]
     DeniedByPolicy(String),
+    #[error("{0}")]
+    ToolChanged(String),
     #[error("{0}")]
     Invalid(String),
     #[error("{0}")]
@@ -150,6 +154,14 @@ pub enum SummaryError {
 }
 
 impl AnswerError {
+    /// Returns the error for an answer to a call whose tool has changed since the call was shown.
+    pub(crate) fn tool_changed(call: &ToolCallId, tool: &str) -> Self {
+        Self::ToolChanged(format!(
+            "The tool {tool} has changed since the call {call} was shown, so the call does not run. Look at it again, and answer its newest \
+             approval request by its approvalId."
+        ))
+    }
+
     /// Returns the error for a chat that does not exist, or belongs to another user.
     pub(crate) fn no_such_chat() -> Self {
         Self::NotFound("There is no chat with this id.".into())

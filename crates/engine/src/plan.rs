@@ -180,6 +180,7 @@ pub(crate) fn tools(mode: PlanMode) -> Vec<ToolSpec> {
         resource: None,
         timeout: None,
         repeatable: false,
+        annotations: None,
     };
     vec![
         spec(

@@ -73,6 +73,7 @@ pub(crate) fn tool() -> ToolSpec {
         resource: None,
         timeout: None,
         repeatable: false,
+        annotations: None,
     }
 }
 

@@ -54,6 +54,7 @@ use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, interrupted, shutting_down};
 pub(crate) use event::Event;
+pub(crate) use gate::Overruled;
 pub(crate) use own_calls::RetriedCall;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
 pub(crate) use recovery::RememberedRun;
@@ -94,6 +95,8 @@ pub(crate) struct Run {
     awaiting_slots: BTreeSet<ToolCallId>,
     /// The position in the log at which each call got its outcome.
     settled_at: HashMap<ToolCallId, Position>,
+    /// The position in the log at which each call was asked about again.
+    asked_again_at: HashMap<ToolCallId, Position>,
     /// The newest partial output of each call that runs, by its index in `calls`. Partial outputs are not saved by themselves.
     reports: BTreeMap<usize, Value>,
     /// The calls whose inputs a person is editing, by their indexes in `calls`, each with the time until which that is believed. It is never
@@ -350,6 +353,7 @@ impl Run {
             awaiting_tools: BTreeMap::new(),
             awaiting_slots: BTreeSet::new(),
             settled_at: HashMap::new(),
+            asked_again_at: HashMap::new(),
             reports: BTreeMap::new(),
             edited_until: BTreeMap::new(),
             edits: 0,
@@ -378,6 +382,7 @@ impl Run {
             awaiting_tools: BTreeMap::new(),
             awaiting_slots: BTreeSet::new(),
             settled_at: HashMap::new(),
+            asked_again_at: HashMap::new(),
             reports: BTreeMap::new(),
             edited_until: BTreeMap::new(),
             edits: 0,
@@ -559,6 +564,13 @@ impl Run {
         | UiChunk::ToolInputError { tool_call_id, .. } = chunk
         {
             self.settled_at.insert(tool_call_id.clone(), position);
+        }
+        if let UiChunk::ToolApprovalRequest { tool_call_id, approval_id, .. } = chunk
+            && let Some(call) = self.calls.iter().find(|call| call.id == *tool_call_id)
+            && !call.asked_before.is_empty()
+            && call.approval_request.as_ref().is_some_and(|request| request.id == *approval_id)
+        {
+            self.asked_again_at.insert(tool_call_id.clone(), position);
         }
     }
 }

@@ -70,6 +70,7 @@ impl McpTool {
             resource: None,
             timeout: None,
             repeatable: is_trusted && is_idempotent(listed),
+            annotations: listed.annotations.as_ref().and_then(|said| serde_json::to_value(said).ok()),
         };
         Self { servers, server, name: listed.name.clone().into_owned(), spec }
     }

@@ -49,6 +49,7 @@ pub enum Code {
     UnknownTool,
     DeniedByPolicy,
     TooManyPosts,
+    ToolChanged,
     TooManyRuns,
     TooManyChats,
     TooManyBytes,
@@ -138,6 +139,7 @@ impl Code {
             Self::UnknownTool => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_tool"),
             Self::DeniedByPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "denied_by_policy"),
             Self::TooManyPosts => (StatusCode::TOO_MANY_REQUESTS, "too_many_posts"),
+            Self::ToolChanged => (StatusCode::CONFLICT, "tool_changed"),
             Self::TooManyRuns => (StatusCode::TOO_MANY_REQUESTS, "too_many_runs"),
             Self::TooManyChats => (StatusCode::TOO_MANY_REQUESTS, "too_many_chats"),
             Self::TooManyBytes => (StatusCode::TOO_MANY_REQUESTS, "too_many_bytes"),
@@ -187,6 +189,7 @@ impl Code {
             | Self::UnknownTool
             | Self::DeniedByPolicy
             | Self::TooManyPosts
+            | Self::ToolChanged
             | Self::TooManyFailures
             | Self::Internal
             | Self::Unclear => None,
@@ -370,6 +373,7 @@ impl From<SubmitError> for ApiError {
                 let detail = SubmitError::AlreadyRetried(retried_as.clone()).to_string();
                 return Self { retried_as: Some(retried_as), ..Self::new(Code::AlreadyRetried, detail) };
             }
+            SubmitError::ToolChanged(_) => Code::ToolChanged,
             SubmitError::RunOpen => Code::RunOpen,
             SubmitError::NothingToContinue(_) => Code::NothingToContinue,
             SubmitError::ToolNameTaken(_) => Code::ToolNameTaken,
@@ -396,6 +400,7 @@ impl From<AnswerError> for ApiError {
             }
             AnswerError::Gone { detail, state } => Self::new(Code::Gone, detail).with_state(state),
             AnswerError::DeniedByPolicy(detail) => Self::new(Code::DeniedByPolicy, detail),
+            AnswerError::ToolChanged(detail) => Self::new(Code::ToolChanged, detail),
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
         }

@@ -142,6 +142,7 @@ fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSp
         resource: None,
         timeout: None,
         repeatable: false,
+        annotations: None,
     };
     Ok((spec, origin))
 }
@@ -173,6 +174,7 @@ impl fmt::Display for Report<'_> {
             DecisionSource::Default
             | DecisionSource::Rule(_)
             | DecisionSource::Chain
+            | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::Always
             | DecisionSource::Tool => {
@@ -213,6 +215,7 @@ impl Report<'_> {
             DecisionSource::Default
             | DecisionSource::Auto
             | DecisionSource::Chain
+            | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::Always
             | DecisionSource::Tool => None,
@@ -250,6 +253,7 @@ impl Report<'_> {
             DecisionSource::Default
             | DecisionSource::Auto
             | DecisionSource::Chain
+            | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::Always
             | DecisionSource::Tool => self.config.policy.len(),

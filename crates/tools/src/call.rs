@@ -55,6 +55,12 @@ pub struct Call {
     /// The approval request that was shown for the call.
     #[serde(rename = "question", skip_serializing_if = "Option::is_none", default)]
     pub approval_request: Option<ApprovalRequest>,
+    /// The approval requests that no longer count, because the tool has changed since they were shown.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub asked_before: Vec<ApprovalId>,
+    /// The fingerprint of the tool that the policy has decided about and that a person was shown.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fingerprint: Option<String>,
     /// The person's decision about the call.
     #[serde(rename = "decided", skip_serializing_if = "Option::is_none", default)]
     pub approval_decision: Option<ApprovalDecision>,
@@ -178,6 +184,8 @@ impl Call {
             presentation: Presentation::default(),
             policy_decision: None,
             approval_request: None,
+            asked_before: Vec::new(),
+            fingerprint: None,
             approval_decision: None,
             answer: None,
             has_passed: false,

@@ -179,6 +179,7 @@ mod tests {
             resource: None,
             timeout: None,
             repeatable: false,
+            annotations: None,
         }
     }
 
@@ -208,6 +209,9 @@ mod tests {
             spec(RunBy::Mcp, "wires money"),
             spec(RunBy::Browser, "reads"),
             ToolSpec { server: Some("other".into()), ..spec(RunBy::Mcp, "reads") },
+            ToolSpec { name: "other".into(), ..spec(RunBy::Mcp, "reads") },
+            ToolSpec { title: Some("Read".into()), ..spec(RunBy::Mcp, "reads") },
+            ToolSpec { annotations: Some(json!({"readOnlyHint": true})), ..spec(RunBy::Mcp, "reads") },
             ToolSpec {
                 input_schema: json!({"type": "object", "required": []}).into(),
                 ..spec(RunBy::Mcp, "reads")

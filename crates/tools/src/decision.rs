@@ -41,6 +41,8 @@ pub enum DecisionSource {
     Chain,
     /// A person's earlier "always" in the chat.
     Always,
+    /// A change of the tool since the decision about the call.
+    ToolChanged,
     /// A person's retry of a call that may have had its effect.
     Retry,
     /// The tool itself, about this input ([`crate::Tool::confirm`]).

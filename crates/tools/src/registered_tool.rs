@@ -17,13 +17,14 @@ pub(crate) struct RegisteredTool {
     /// The key of the tool's validator in the cache of [`crate::Checker`].
     pub key: OnceLock<[u8; 32]>,
     cost: OnceLock<Result<SchemaCost, SchemaFault>>,
+    fingerprint: OnceLock<String>,
 }
 
 // === impl RegisteredTool ===
 
 impl RegisteredTool {
     pub fn new(spec: ToolSpec, tool: Option<Arc<dyn Tool>>) -> Self {
-        Self { spec, tool, key: OnceLock::new(), cost: OnceLock::new() }
+        Self { spec, tool, key: OnceLock::new(), cost: OnceLock::new(), fingerprint: OnceLock::new() }
     }
 
     pub fn of_browser(tool: &PostedTool) -> Self {
@@ -38,8 +39,14 @@ impl RegisteredTool {
             resource: None,
             timeout: None,
             repeatable: false,
+            annotations: None,
         };
         Self::new(spec, None)
+    }
+
+    /// Returns the [`ToolSpec::fingerprint`], which is computed once.
+    pub fn fingerprint(&self) -> &str {
+        self.fingerprint.get_or_init(|| self.spec.fingerprint())
     }
 
     /// Returns the cost of the schema, which is determined once.

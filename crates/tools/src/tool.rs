@@ -38,6 +38,9 @@ pub struct ToolSpec {
     pub timeout: Option<Duration>,
     /// True if a call may run again after a failure or a crash, because running it twice does no harm.
     pub repeatable: bool,
+    /// The `annotations` with which an MCP server lists the tool.
+    #[serde(skip)]
+    pub annotations: Option<Value>,
 }
 
 /// Settings that override what a tool says about itself.
@@ -187,6 +190,7 @@ impl<T: TypedTool> Tool for Typed<T> {
             resource: self.tool.resource(),
             timeout: self.tool.timeout(),
             repeatable: T::REPEATABLE,
+            annotations: None,
         }
     }
 
@@ -220,12 +224,14 @@ impl<T: TypedTool> Tool for Typed<T> {
 impl ToolSpec {
     /// Returns a hash of the tool's identity, a SHA-256 in hexadecimal.
     ///
-    /// It covers the party that runs the tool, its server, its description and its schema. It covers neither the operator's settings nor
-    /// the order of keys in the schema.
+    /// It covers the tool's name, the party that runs it, its server, its title, its description, its schema and its annotations. It covers
+    /// neither the operator's settings nor the order of keys.
     pub fn fingerprint(&self) -> String {
-        let mut schema = Value::clone(&self.input_schema);
-        schema.sort_all_objects();
-        let whole = serde_json::json!([self.run_by.name(), self.server, self.description, schema]);
+        let Self { name, title, description, run_by, server, annotations, .. } = self;
+        let schema = Value::clone(&self.input_schema);
+        let mut whole =
+            serde_json::json!([name, run_by.name(), server, title, description, schema, annotations]);
+        whole.sort_all_objects();
         sha256(whole.to_string().as_bytes())
     }
 

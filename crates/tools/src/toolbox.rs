@@ -120,6 +120,14 @@ impl Toolbox {
         Self { server: other.server.clone(), browser: self.browser.clone() }
     }
 
+    /// Returns a toolbox in which the server's tools of `newer` take the place of those of `self`. Tools that `newer` does not have stay.
+    #[must_use]
+    pub fn with_newer_tools_of(&self, newer: &Self) -> Self {
+        let mut server = BTreeMap::clone(&self.server);
+        server.extend(newer.server.iter().map(|(name, tool)| (name.clone(), tool.clone())));
+        Self { server: Arc::new(server), browser: self.browser.clone() }
+    }
+
     /// Returns a toolbox with tools whose calls the run itself settles. They go before the server's tools of the same names.
     #[must_use]
     pub fn with_tools_of_run(&self, specs: impl IntoIterator<Item = ToolSpec>) -> Self {
@@ -190,6 +198,11 @@ impl<'a> ToolRef<'a> {
     /// Returns the tool's description.
     pub fn spec(self) -> &'a ToolSpec {
         &self.0.spec
+    }
+
+    /// Returns the tool's [`ToolSpec::fingerprint`].
+    pub fn fingerprint(self) -> &'a str {
+        self.0.fingerprint()
     }
 
     /// Returns the tool's implementation; `None` for a browser's tool, and for one whose calls the run itself settles.

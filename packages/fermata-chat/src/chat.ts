@@ -586,6 +586,11 @@ export class ChatFollower {
     }
     const waiting = calls.flatMap((call) => call.waitingFor);
     const part = this.#part((part) => part.approval?.id === id);
+    if (part !== undefined && !approved && part.state === 'approval-responded') {
+      // An approval is taken back. The AI SDK leaves a part alone that has its response.
+      if (!this.#isBusy()) this.#dispatch({ type: 'refresh' });
+      return;
+    }
     for (const other of lastStepOf(this.#chat.messages.at(-1))) {
       if (other.state !== 'approval-requested' || other.approval === undefined) continue;
       const isThis = other.approval.id === id;

@@ -168,6 +168,7 @@ export async function refusalOf(response: Response): Promise<FermataError> {
 export const isInvalid = (error: unknown): error is FermataError =>
   error instanceof FermataError && [400, 413, 422].includes(error.status);
 
-/** Whether an answer was refused because nobody waits for it any more. */
+/** Whether an answer was refused because the page shows what does not wait for it any more. */
 export const isSettledElsewhere = (error: unknown): boolean =>
-  error instanceof FermataError && ['already_answered', 'gone', 'not_found'].includes(error.code);
+  error instanceof FermataError &&
+  ['already_answered', 'gone', 'not_found', 'tool_changed'].includes(error.code);

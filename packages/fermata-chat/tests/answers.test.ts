@@ -218,6 +218,28 @@ test('after the stream was let go, each decision is kept at once, and the last o
   if (client > 5) expect(posts(tab.requests)).toEqual([post, post]);
 });
 
+for (const hold of [undefined, '0s']) {
+  test(`an approval is taken back while another call of the step waits (hold ${hold ?? 'auto'})`, async () => {
+    world = await World.create();
+    world.model.script(
+      calls({ name: 'write_note', input: NOTE }, { name: 'write_note', input: { ...NOTE, title: 'Tea' } }),
+      says('One of two.'),
+    );
+    const tab = world.tab(hold === undefined ? {} : { hold });
+    tab.say('write two');
+    await tab.isAsked('write_note');
+    if (hold !== undefined) await tab.rests();
+    await until(async () => (await world.view()).pending.length === 2, 'both calls to wait');
+    const [first, second] = (await world.view()).pending;
+    for (const approved of [true, false])
+      await tab.chat.addToolApprovalResponse({ id: first?.approvalId ?? '', approved });
+    expect((await world.view()).pending.map((waiting) => waiting.approvalId)).toEqual([second?.approvalId]);
+    await tab.chat.addToolApprovalResponse({ id: second?.approvalId ?? '', approved: true });
+    await tab.reads('One of two.');
+    await world.agrees(tab);
+  });
+}
+
 test('after the stream was let go, always decides the other calls that wait', async () => {
   world = await World.create();
   world.model.script(

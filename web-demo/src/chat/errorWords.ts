@@ -11,6 +11,7 @@ export function useErrorWords(): (error: unknown) => string {
       if (error instanceof FermataError) {
         if (error.code === 'already_answered') return t('errors.already_answered');
         if (error.code === 'gone') return t('errors.gone');
+        if (error.code === 'tool_changed') return t('errors.tool_changed');
         return error.message;
       }
       // What `fetch` throws if nobody answers.

@@ -3,14 +3,17 @@
 use std::net::IpAddr;
 
 use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, ToolCallId};
-use fermata_tools::{AnswerSchema, Call, PendingCall, Receipt};
+use fermata_tools::{AnswerSchema, Call, PendingCall, PolicyDecision, Receipt, ValidAnswer};
 use futures::FutureExt;
 
 use super::{ActiveRun, Happening, ParkedGauge, performing::context};
 use crate::{
     AnswerError, Following, Reader, Submission, SubmitError,
     answer_batch::AnswerBatch,
-    run::{AnswerSource, Context, Event, Rejected, RunHold, Validation, claims_settled_call, client_view},
+    run::{
+        AnswerSource, Context, Event, Overruled, Rejected, RunHold, Validation, claims_settled_call,
+        client_view,
+    },
     run_log::Start,
     services::Patience,
     store::{AnswerRoute, Change},
@@ -50,14 +53,16 @@ impl ActiveRun {
         self.waits.push(answered(pending).boxed());
     }
 
-    /// Lets endpoints find the targets of these answers again, if they still wait: an answer that was refused does not consume a call.
+    /// Lets endpoints find the targets of these answers again, if they still wait: an answer that was refused does not consume a call. A call
+    /// whose approval can be taken back is found only for an answer that does so.
     pub fn park_again(&mut self, answers: &[Answer]) {
         for answer in answers {
             self.pending.release(&answer.of);
             if let AnswerTarget::Elicitation(id) = &answer.of {
                 self.park_question(id);
             } else if let Some(index) = self.run.find_call(&answer.of)
-                && self.run.calls[index].accepts_answer()
+                && (self.run.calls[index].accepts_answer()
+                    || self.run.calls[index].validate_answer(&answer.kind) == Ok(ValidAnswer::New))
             {
                 let id = self.run.calls[index].id.clone();
                 self.release(&id);
@@ -72,7 +77,8 @@ impl ActiveRun {
     }
 
     /// Returns whether answers have inputs or contents that have to be checked before they can be accepted.
-    pub fn needs_check(&self, answers: &[Answer]) -> bool {
+    pub fn needs_check(&mut self, answers: &[Answer]) -> bool {
+        self.use_newest_tools();
         let context = context(&self.services, &self.policies, &self.toolbox, &self.record, self.window());
         !self.run.inputs_to_check(answers, &context).is_empty()
     }
@@ -86,11 +92,19 @@ impl ActiveRun {
     ) -> Result<Vec<Receipt>, AnswerError> {
         let valid = self.validate(answers, address).await?;
         if source == AnswerSource::SeparateRequest
-            && let Some((_, first)) = valid.denied.first()
+            && let Some((index, first)) = valid.overruled.first()
         {
-            let reason = first.reason.clone().unwrap_or_else(|| "A rule denies this call by now.".into());
-            self.apply(Event::ApprovalsDenied(valid.denied)).await?;
-            return Err(AnswerError::DeniedByPolicy(reason));
+            let error = match first {
+                Overruled::Denied(PolicyDecision { reason, .. }) => AnswerError::DeniedByPolicy(
+                    reason.clone().unwrap_or_else(|| "A rule denies this call by now.".into()),
+                ),
+                Overruled::ToolChanged => {
+                    let call = &self.run.calls[*index];
+                    AnswerError::tool_changed(&call.id, &call.tool)
+                }
+            };
+            self.apply(Event::ApprovalsOverruled(valid.overruled)).await?;
+            return Err(error);
         }
         let answers = valid.answers;
         for (index, _) in &answers.calls {
@@ -173,6 +187,7 @@ impl ActiveRun {
         answers: &[Answer],
         address: Option<IpAddr>,
     ) -> Result<Validation, AnswerError> {
+        self.use_newest_tools();
         let context = context(&self.services, &self.policies, &self.toolbox, &self.record, self.window());
         let rejected = match self.run.validate(answers, &Context { address, ..context }) {
             Ok(valid) => return Ok(valid),
@@ -188,7 +203,7 @@ impl ActiveRun {
 }
 
 /// Returns what an answer may name to reach a call.
-fn targets(call: &Call) -> Vec<AnswerTarget> {
+pub(super) fn targets(call: &Call) -> Vec<AnswerTarget> {
     let mut targets = vec![AnswerTarget::Call(call.id.clone())];
     if let Some(request) = &call.approval_request {
         targets.push(AnswerTarget::Approval(request.id.clone()));

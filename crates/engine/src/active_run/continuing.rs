@@ -8,7 +8,7 @@ use fermata_protocol::{Assembler, MessageId, Profile, RunId, UiChunk, UiMessage}
 use super::{ActiveRun, CallSpans, Ownership, Timers};
 use crate::{
     AnswerError, Following, Submission, SubmitError,
-    run::{Continuation, Event},
+    run::{Continuation, Event, Overruled},
     run_log::{Start, Writer},
     services::{OpenRun, Patience},
     store::{Change, StoreError, json_bytes},
@@ -32,6 +32,13 @@ impl ActiveRun {
             AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
             other => SubmitError::Invalid(other.to_string()),
         })?;
+        let changed = valid.overruled.iter().find(|(_, reason)| matches!(reason, Overruled::ToolChanged));
+        if let Some((index, _)) = changed {
+            let call = &self.run.calls[*index];
+            let error = AnswerError::tool_changed(&call.id, &call.tool);
+            self.apply(Event::ApprovalsOverruled(valid.overruled)).await?;
+            return Err(SubmitError::ToolChanged(error.to_string()));
+        }
         for (index, _) in &valid.answers.calls {
             let id = self.run.calls[*index].id.clone();
             self.release(&id);

@@ -4,7 +4,7 @@ use fermata_protocol::{AnswerTarget, ToolCallId};
 use fermata_tools::{CallContext, ElicitationReply, SlotRequest, Toolbox};
 use futures::FutureExt;
 
-use super::{ActiveRun, Happening, Ownership, StepWork, ToolEvent};
+use super::{ActiveRun, Happening, Ownership, StepWork, ToolEvent, answering::targets};
 use crate::{
     call_executor::CallExecutor,
     context::Window,
@@ -48,6 +48,10 @@ impl ActiveRun {
             // They are a step of their own, so they go by the newest rules.
             self.use_policies(self.services.policies.current());
         }
+        // What the model says is decided about with the next event, and there are many of its pieces.
+        if !matches!(event, Event::Model(_)) {
+            self.use_newest_tools();
+        }
         let context = context(&self.services, &self.policies, &self.toolbox, &self.record, window);
         self.run.apply(event, &context)
     }
@@ -69,6 +73,8 @@ impl ActiveRun {
                 .boxed(),
             );
         }
+        let (asks_for_locks, asks_for_slots) =
+            (!before.lock_requests.is_empty(), !before.slot_requests.is_empty());
         let mut granted = Vec::new();
         for (call, key) in std::mem::take(&mut before.lock_requests) {
             match self.services.locks.enqueue(key.clone()) {
@@ -88,7 +94,7 @@ impl ActiveRun {
                 }
             }
         }
-        if !granted.is_empty() {
+        if asks_for_locks {
             return Some(Event::LocksGranted(granted));
         }
         let mut admitted = Vec::new();
@@ -110,7 +116,7 @@ impl ActiveRun {
                 }
             }
         }
-        if admitted.is_empty() { None } else { Some(Event::SlotsGranted(admitted)) }
+        if asks_for_slots { Some(Event::SlotsGranted(admitted)) } else { None }
     }
 
     /// Performs what the run has decided, in the order of [`Effects`]. What comes before the commit is done when this is called.
@@ -215,6 +221,10 @@ impl ActiveRun {
 
     fn execute(&mut self, id: &ToolCallId) {
         let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
+        // Nobody can take its approval back any more.
+        for target in targets(call) {
+            self.pending.release(&target);
+        }
         let Some(tool) = self.toolbox.find(&call.tool) else { return };
         let rules = &self.policies.rules;
         let executor = CallExecutor {

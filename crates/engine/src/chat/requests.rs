@@ -442,6 +442,7 @@ impl From<Rejected> for AnswerError {
                 "This chat has no question {id:?} of a tool's; none survives a restart.",
                 id = id.as_str()
             )),
+            Rejected::Outdated { call, tool } => Self::tool_changed(&call, &tool),
             Rejected::Twice(id) => {
                 Self::Invalid(format!("The batch answers the call {id} twice; answer each call once."))
             }

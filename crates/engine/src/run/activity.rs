@@ -118,7 +118,10 @@ impl Deciding<'_> {
     pub(super) fn advance(&mut self) {
         match self.run.state.phase {
             Phase::Deciding if !self.run.step_calls().iter().any(Call::awaits_approval) => {
-                self.open_gate();
+                self.ask_again_about_changed_tools();
+                if !self.run.step_calls().iter().any(Call::awaits_approval) {
+                    self.open_gate();
+                }
             }
             Phase::Working => self.start_decided(),
             Phase::Deciding | Phase::Streaming | Phase::Over => {}

@@ -136,6 +136,12 @@ impl Deciding<'_> {
                 }
             }
         }
+        if !decided.approved {
+            // An approval is taken back that the call was about to start with.
+            let id = self.run.call(index).id.clone();
+            self.run.awaiting_tools.remove(&id);
+            self.run.awaiting_slots.remove(&id);
+        }
         self.call_mut(index).approval_decision = Some(decided);
         if *self.run.call(index).state() != state {
             self.change(index, state);

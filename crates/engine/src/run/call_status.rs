@@ -157,7 +157,7 @@ impl Deciding<'_> {
         }
         for index in self.run.step_indexes() {
             let status = self.run.call_status(index, self.context.rules);
-            if self.run.shown_calls.get(&index) == Some(&status) {
+            if self.run.shown_calls.get(&index) == Some(&status) || self.has_asked_for_turn(index) {
                 continue;
             }
             let mut data = json!(status);
@@ -165,6 +165,12 @@ impl Deciding<'_> {
             self.publish_transient("data-call", data);
             self.run.shown_calls.insert(index, status);
         }
+    }
+
+    /// Returns whether the call has just asked for its resource or its slot. The next event says whether it has to wait.
+    fn has_asked_for_turn(&self, index: usize) -> bool {
+        let (id, before) = (&self.run.call(index).id, &self.effects.before);
+        before.lock_requests.iter().any(|(call, _)| call == id) || before.slot_requests.contains(id)
     }
 
     /// Completes the step for readers, who have then been told of every call of it.

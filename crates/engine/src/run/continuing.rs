@@ -47,7 +47,10 @@ impl Run {
         let asked = self.step_calls().iter().filter(|call| call.awaits_approval());
         asked
             .map(|call| Answer {
-                of: AnswerTarget::Call(call.id.clone()),
+                of: match &call.approval_request {
+                    Some(request) => AnswerTarget::Approval(request.id.clone()),
+                    None => AnswerTarget::Call(call.id.clone()),
+                },
                 kind: AnswerKind::Decision { approved, reason: None, always: false, input: None },
             })
             .collect()

@@ -27,12 +27,13 @@ pub(crate) struct BeforeCommit {
     /// [`Event::InputsChecked`]: super::Event::InputsChecked
     pub checks: Vec<(ToolCallId, Check)>,
     /// Calls that queue for a resource from now on, in the model's order. The results are [`Event::LocksGranted`] and
-    /// [`Event::LockTimedOut`].
+    /// [`Event::LockTimedOut`]. The next event is [`Event::LocksGranted`] even if none of them is granted its lock at once.
     ///
     /// [`Event::LocksGranted`]: super::Event::LocksGranted
     /// [`Event::LockTimedOut`]: super::Event::LockTimedOut
     pub lock_requests: Vec<(ToolCallId, ResourceKey)>,
-    /// Calls that wait from now on until they may be one more that runs. The result is [`Event::SlotsGranted`].
+    /// Calls that wait from now on until they may be one more that runs. The result is [`Event::SlotsGranted`], which is the next event even if
+    /// none of them may run at once.
     ///
     /// [`Event::SlotsGranted`]: super::Event::SlotsGranted
     pub slot_requests: Vec<ToolCallId>,

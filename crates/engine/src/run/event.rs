@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk, measure};
-use fermata_tools::{Elicitation, InputError, PolicyDecision, ToolError};
+use fermata_tools::{Elicitation, InputError, ToolError};
 use serde_json::Value;
 
 use super::{
-    Activity, AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Phase, Run, RunHold,
-    RunState, ValidAnswers,
+    Activity, AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Overruled, Phase, Run,
+    RunHold, RunState, ValidAnswers,
 };
 use crate::{
     memories::Recollection,
@@ -64,8 +64,8 @@ pub(crate) enum Event {
     Settled(ToolCallId, Result<Value, ToolError>),
     /// Answers came that [`Run::validate`] has accepted.
     Answered(ValidAnswers, AnswerSource),
-    /// Calls were approved that the newest rules deny.
-    ApprovalsDenied(Vec<(usize, PolicyDecision)>),
+    /// Calls were approved that the newest rules deny, or whose tools have changed since they were shown.
+    ApprovalsOverruled(Vec<(usize, Overruled)>),
     /// The set of available tools has changed.
     ToolsChanged,
     /// Calls have waited for tools that are not available as long as they may.
@@ -139,7 +139,7 @@ impl Event {
             | Self::Continued(_)
             | Self::CallCancelled(_)
             | Self::Answered(..)
-            | Self::ApprovalsDenied(_)
+            | Self::ApprovalsOverruled(_)
             | Self::Superseded(_) => Author::Person,
             Self::Recollected(_)
             | Self::Model(_)
@@ -246,9 +246,9 @@ impl Deciding<'_> {
                 }
                 self.on_answers(answers, source);
             }
-            Event::ApprovalsDenied(denied) => {
-                for (index, policy_decision) in denied {
-                    self.settle_as_denied(index, policy_decision);
+            Event::ApprovalsOverruled(overruled) => {
+                for (index, overruled) in overruled {
+                    self.overrule(index, overruled);
                 }
             }
             Event::ToolsChanged => self.on_tools_changed(),

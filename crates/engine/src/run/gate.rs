@@ -29,6 +29,15 @@ const LONGEST_SHOWN_SCHEMA: usize = 16_000;
 /// The text that is added to the reason of a denial if the call has run before.
 const RAN_BEFORE: &str = "The call had begun to run before that, and may have had its effect.";
 
+/// The reason why a call does not run as it was allowed or approved.
+#[derive(Debug)]
+pub(crate) enum Overruled {
+    /// The newest rules deny it.
+    Denied(PolicyDecision),
+    /// Its tool has changed since the decision, and nobody was shown what it is now.
+    ToolChanged,
+}
+
 impl Run {
     /// Returns the decision about a call: first the policy and the tool itself count, then what the run's tools have returned, then what a person has allowed
     /// for always. Nothing outvotes a denial. A grant does not answer a question because of `chain`, nor one that a rule asks, unless the
@@ -97,19 +106,40 @@ impl Run {
             return false;
         }
         let Some(found) = context.toolbox.find(&call.tool) else { return false };
+        if call.fingerprint.as_deref() != Some(found.fingerprint()) {
+            return false;
+        }
         let policy = &context.rules.policy;
         let policy_decision = found.decide(&**policy, context.owner, call.effective_input());
         policy_decision.decision == Decision::Ask && policy.honors_grants(&policy_decision)
     }
 
+    /// Returns the reason why a call must not run with this input, although it waits for its approval or was allowed or approved. This holds
+    /// when a person approves it and until it starts.
+    pub(super) fn overruled(&self, index: usize, input: &Value, context: &Context<'_>) -> Option<Overruled> {
+        if let Some(denial) = self.newest_denial(index, input, context) {
+            return Some(Overruled::Denied(denial));
+        }
+        let call = self.call(index);
+        let found = context.toolbox.find(&call.tool)?;
+        if call.fingerprint.as_deref() == Some(found.fingerprint()) {
+            return None;
+        }
+        if call.approval_decision.is_none() && !call.awaits_approval() {
+            // Nobody was shown the tool, so it is enough that it would be allowed as it is now.
+            let policy_decision = self.policy_decision(index, found, context);
+            match policy_decision.decision {
+                Decision::Allow => return None,
+                Decision::Deny => return Some(Overruled::Denied(policy_decision)),
+                Decision::Ask => {}
+            }
+        }
+        Some(Overruled::ToolChanged)
+    }
+
     /// Returns the decision of the newest rules about a call with this input, if it is a denial. Nothing else counts, because the step's own
     /// rules have decided whether a person is asked. If the tool is not available, the rules see no more of it than the call has.
-    pub(super) fn newest_denial(
-        &self,
-        index: usize,
-        input: &Value,
-        context: &Context<'_>,
-    ) -> Option<PolicyDecision> {
+    fn newest_denial(&self, index: usize, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
         let call = self.call(index);
         let policy_decision = match context.toolbox.find(&call.tool) {
             Some(found) => found.decide(&*context.newest, context.owner, input),
@@ -126,6 +156,7 @@ impl Run {
                     resource: None,
                     timeout: None,
                     repeatable: false,
+                    annotations: None,
                 },
                 input,
             ),
@@ -216,7 +247,9 @@ impl Deciding<'_> {
                 }
                 if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
                     let presentation = found.presentation(self.run.call(index).effective_input());
-                    self.call_mut(index).presentation = presentation;
+                    let call = self.call_mut(index);
+                    call.presentation = presentation;
+                    call.fingerprint = Some(found.fingerprint().to_owned());
                 }
                 let required = self.run.required_tool(self.context.limits);
                 let call = self.run.call(index);
@@ -286,15 +319,82 @@ impl Deciding<'_> {
         Some(ToolError::new(ErrorType::Denied, reason.clone().unwrap_or_default()))
     }
 
-    /// Settles a call that is about to run as denied, if the newest rules deny it. Returns whether they do.
-    pub(super) fn deny_by_newest_rules(&mut self, index: usize) -> bool {
-        let Some(policy_decision) =
-            self.run.newest_denial(index, self.run.call(index).effective_input(), self.context)
-        else {
-            return false;
-        };
-        self.settle_as_denied(index, policy_decision);
+    /// Keeps a call that is about to run from it, if the newest rules deny it or its tool has changed. Returns whether that is so.
+    pub(super) fn keep_overruled(&mut self, index: usize) -> bool {
+        let input = self.run.call(index).effective_input();
+        match self.run.overruled(index, input, self.context) {
+            Some(overruled) => self.overrule(index, overruled),
+            None => return false,
+        }
         true
+    }
+
+    /// Settles a call that is denied by now, or asks about it again.
+    pub(super) fn overrule(&mut self, index: usize, overruled: Overruled) {
+        match overruled {
+            Overruled::Denied(policy_decision) => self.settle_as_denied(index, policy_decision),
+            Overruled::ToolChanged => self.ask_again(index),
+        }
+    }
+
+    /// Asks about those calls of a closed gate again whose tools have changed since they were decided.
+    pub(super) fn ask_again_about_changed_tools(&mut self) {
+        for index in self.run.step_indexes() {
+            let call = self.run.call(index);
+            if *call.state() == CallState::Scheduled
+                && let Some(Overruled::ToolChanged) =
+                    self.run.overruled(index, call.effective_input(), self.context)
+            {
+                self.ask_again(index);
+            }
+        }
+    }
+
+    /// Asks about a call whose tool has changed since the decision about it. The call fails if it has run before, if another party would run
+    /// it, or if nobody reads its message any more.
+    fn ask_again(&mut self, index: usize) {
+        let call = self.run.call(index);
+        let Some(found) = self.context.toolbox.find(&call.tool) else { return };
+        let (id, tool) = (call.id.clone(), call.tool.clone());
+        self.run.awaiting_tools.remove(&id);
+        self.run.awaiting_slots.remove(&id);
+        self.run.awaiting_retry.remove(&id);
+        let call = self.run.call(index);
+        if call.accepts_decision() {
+            self.effects.after.release.push(id.clone());
+        }
+        let is_same_party = call.run_by == Some(found.spec().run_by);
+        if call.times_run() > 0 || !is_same_party || self.run.is_in_earlier_message() {
+            let before = if call.times_run() > 0 { RAN_BEFORE } else { "It did not run." };
+            let text = format!("The tool {tool} has changed since the call was allowed. {before}");
+            return self.fail(index, ToolError::internal(text));
+        }
+        if !call.awaits_approval() && self.run.is_full(self.context) {
+            return self.fail(index, too_many_wait(self.context));
+        }
+        let reason = format!("the tool {tool} has changed since the call was shown or allowed");
+        let policy_decision =
+            PolicyDecision { decision: Decision::Ask, reason: Some(reason), by: DecisionSource::ToolChanged };
+        let presentation = found.presentation(&call.input);
+        self.effects.commit.audit.push(AuditEvent::by_policy(call, &call.input, &policy_decision));
+        self.run.edited_until.remove(&index);
+        let call = self.call_mut(index);
+        call.asked_before.extend(call.approval_request.take().map(|request| request.id));
+        call.fingerprint = Some(found.fingerprint().to_owned());
+        call.presentation = presentation;
+        call.policy_decision = Some(policy_decision);
+        call.approval_decision = None;
+        // An edit was made for the tool as it was.
+        call.edited = None;
+        call.has_passed = false;
+        call.resource = None;
+        self.change(index, CallState::AwaitingApproval);
+        if self.run.call(index).runs_on_server() {
+            self.show_input(index);
+        }
+        self.request_approval(index, true);
+        self.call_mut(index).expires = Some(expiry(self.context));
+        self.effects.after.park.push(id);
     }
 
     /// Settles a call that a rule denies by now, although the step's own rules allowed it or required an approval.

@@ -8,7 +8,7 @@ use fermata_protocol::{FinishReason, ToolPart, ToolState, UiChunk, UiMessage, Ui
 use serde_json::json;
 
 use super::{
-    Run,
+    Checkpoint, Run,
     elicit::{ElicitState, elicitation_chunk, pending_question},
 };
 use crate::position::Position;
@@ -53,8 +53,13 @@ impl Run {
             | ToolState::OutputError { .. }
             | ToolState::OutputDenied { .. } => false,
         });
-        let checkpoints =
-            || self.state.checkpoints.iter().rev().filter(|checkpoint| checkpoint.step == shown.steps);
+        // A client that shows a call which was asked about again has seen the log up to there.
+        let has_seen = shown.calls.iter().filter_map(|part| self.shows_new_question(part)).max();
+        let checkpoints = || {
+            let of_step = |checkpoint: &&Checkpoint| checkpoint.step == shown.steps;
+            let newest_first = self.state.checkpoints.iter().rev().filter(of_step);
+            newest_first.filter(|checkpoint| has_seen.is_none_or(|seen| checkpoint.position >= seen))
+        };
         let checkpoint = checkpoints()
             .find(|checkpoint| !before_the_gate || !checkpoint.open)
             .or_else(|| checkpoints().next_back())?;
@@ -75,6 +80,13 @@ impl Run {
             }
         }
         Some(Reconciliation { prologue, after: checkpoint.position })
+    }
+
+    /// Returns the position at which the call of this part was asked about again, if the part shows that.
+    fn shows_new_question(&self, part: &ToolPart) -> Option<Position> {
+        let call = self.calls.iter().find(|call| call.id == part.tool_call_id)?;
+        let (shown, newest) = (part.approval.as_ref()?, call.approval_request.as_ref()?);
+        if shown.id == newest.id { self.asked_again_at.get(&call.id).copied() } else { None }
     }
 
     /// Returns whether the client shows the whole message.

@@ -4,6 +4,7 @@ mod activity;
 mod always;
 mod answers;
 mod call_status;
+mod changed_tools;
 mod chosen_tool;
 mod closing;
 mod cut_off;
@@ -16,6 +17,7 @@ mod retry;
 mod schedules;
 mod stage;
 mod streaming;
+mod taking_back;
 mod transcript;
 mod working;
 
@@ -61,6 +63,7 @@ impl Tool for FakeTool {
             resource: None,
             timeout: None,
             repeatable: false,
+            annotations: None,
         }
     }
 

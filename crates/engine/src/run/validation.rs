@@ -6,12 +6,12 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart, measure,
 };
 use fermata_tools::{
-    AnswerSchema, AuditEvent, Call, Check, Decision, PolicyDecision, Receipt, Refusal, StateName, ValidAnswer,
+    AnswerSchema, AuditEvent, Call, Check, Decision, Receipt, Refusal, StateName, ValidAnswer,
 };
 use serde_json::{Map, Value};
 
 use super::{
-    Context, Run,
+    Context, Overruled, Run,
     elicit::{ElicitState, Elicited},
 };
 use crate::plan::{self, MAKE_PLAN};
@@ -21,8 +21,8 @@ use crate::plan::{self, MAKE_PLAN};
 pub(crate) struct Validation {
     pub answers: ValidAnswers,
     pub receipts: Vec<Receipt>,
-    /// Calls that the answers approve and that the newest rules deny.
-    pub denied: Vec<(usize, PolicyDecision)>,
+    /// Calls that the answers approve and that must not run as they were shown.
+    pub overruled: Vec<(usize, Overruled)>,
 }
 
 /// The new answers of a batch that was validated as a whole.
@@ -58,6 +58,11 @@ pub(crate) enum Rejected {
         tool: String,
         state: StateName,
     },
+    /// The answer is about the call as it was shown before its tool changed.
+    Outdated {
+        call: ToolCallId,
+        tool: String,
+    },
     /// Two answers of the batch are about one call.
     Twice(ToolCallId),
     /// A rule denies the edited input. This is the entry for the audit log.
@@ -74,8 +79,10 @@ impl Run {
         match target {
             AnswerTarget::Call(id) => self.index_of(id).map(Subject::Call),
             AnswerTarget::Approval(id) => {
-                let is_about =
-                    |call: &Call| call.approval_request.as_ref().is_some_and(|request| request.id == *id);
+                let is_about = |call: &Call| {
+                    let newest = call.approval_request.as_ref().map(|request| &request.id);
+                    newest == Some(id) || call.asked_before.contains(id)
+                };
                 self.calls.iter().position(is_about).map(Subject::Call)
             }
             AnswerTarget::Elicitation(id) => {
@@ -95,7 +102,12 @@ impl Run {
     /// Returns the inputs and contents of a batch that have to be checked before it is accepted, each with the text for one that does not
     /// fit. Of a batch that is rejected anyway it returns none.
     pub fn inputs_to_check(&self, answers: &[Answer], context: &Context<'_>) -> Vec<(Check, &'static str)> {
-        let Ok(Validation { answers, .. }) = self.validate(answers, context) else { return Vec::new() };
+        let Ok(Validation { answers, overruled, .. }) = self.validate(answers, context) else {
+            return Vec::new();
+        };
+        if !overruled.is_empty() {
+            return Vec::new();
+        }
         let edits = answers.calls.into_iter().filter_map(|(index, kind)| {
             let AnswerKind::Decision { approved: true, input: Some(input), .. } = kind else { return None };
             let found = context.toolbox.find(&self.call(index).tool)?;
@@ -121,7 +133,7 @@ impl Run {
         let mut subjects = Vec::with_capacity(answers.len());
         let mut calls = Vec::new();
         let mut elicitations = Vec::new();
-        let mut denied = Vec::new();
+        let mut overruled = Vec::new();
         for answer in answers {
             let subject = self.find(&answer.of).ok_or_else(|| Rejected::Unknown(answer.of.clone()))?;
             if subjects.contains(&subject) {
@@ -130,14 +142,18 @@ impl Run {
             subjects.push(subject);
             match subject {
                 Subject::Elicitation(index) => elicitations.extend(self.validate_reply(index, &answer.kind)?),
+                Subject::Call(index) if self.call(index).is_outdated(answer) => {
+                    let call = self.call(index);
+                    return Err(Rejected::Outdated { call: call.id.clone(), tool: call.tool.clone() });
+                }
                 Subject::Call(index) => match self.call(index).validate_answer(&answer.kind) {
                     Ok(ValidAnswer::Repeated) => {}
                     Ok(ValidAnswer::New) => {
                         self.check_answer(index, &answer.kind, context)?;
-                        if let AnswerKind::Decision { approved: true, input: None, .. } = &answer.kind {
-                            let input = self.call(index).effective_input();
-                            let policy_decision = self.newest_denial(index, input, context);
-                            denied.extend(policy_decision.map(|policy_decision| (index, policy_decision)));
+                        if let AnswerKind::Decision { approved: true, input, .. } = &answer.kind {
+                            let input = input.as_ref().unwrap_or(self.call(index).effective_input());
+                            let reason = self.overruled(index, input, context);
+                            overruled.extend(reason.map(|reason| (index, reason)));
                         }
                         calls.push((index, answer.kind.clone()));
                     }
@@ -149,7 +165,7 @@ impl Run {
         let indexes: Vec<usize> = subjects.into_iter().map(|subject| self.call_of(subject)).collect();
         let receipts = self.receipts(&indexes, &calls, context);
         let answers = ValidAnswers { calls, elicitations, address: context.address };
-        Ok(Validation { answers, receipts, denied })
+        Ok(Validation { answers, receipts, overruled })
     }
 
     fn call_of(&self, subject: Subject) -> usize {
@@ -197,12 +213,12 @@ impl Run {
                 }
                 // A person has read what they wrote, so the edit is the approval: only a denial counts.
                 let own = found.decide(&*context.rules.policy, context.owner, input);
-                let denial = match own.decision {
-                    Decision::Deny => Some(own),
-                    Decision::Ask | Decision::Allow => self.newest_denial(index, input, context),
+                let denial = match (own.decision, self.overruled(index, input, context)) {
+                    (Decision::Deny, _) => own,
+                    (Decision::Ask | Decision::Allow, Some(Overruled::Denied(denial))) => denial,
+                    (Decision::Ask | Decision::Allow, Some(Overruled::ToolChanged) | None) => return Ok(()),
                 };
-                let Some(policy_decision) = denial else { return Ok(()) };
-                let event = AuditEvent::by_policy(self.call(index), input, &policy_decision);
+                let event = AuditEvent::by_policy(self.call(index), input, &denial);
                 let (decided_by, address) = (Some(context.owner.clone()), context.address);
                 Err(Rejected::Denied(Box::new(AuditEvent { decided_by, address, ..event })))
             }
@@ -285,6 +301,7 @@ impl Run {
             let Some(index) = self.find_call(&answer.of) else { continue };
             let call = self.call(index);
             if call.id == part.tool_call_id
+                && !call.is_outdated(&answer)
                 && call.validate_answer(&answer.kind) == Ok(ValidAnswer::New)
                 && seen.insert(index)
             {

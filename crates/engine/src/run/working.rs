@@ -113,7 +113,7 @@ impl Deciding<'_> {
     }
 
     pub(super) fn start_or_queue(&mut self, index: usize) {
-        if self.deny_by_newest_rules(index) {
+        if self.keep_overruled(index) {
             return;
         }
         let call = self.run.call(index);
@@ -161,7 +161,7 @@ impl Deciding<'_> {
         }
         let Some(index) = self.run.index_of(call) else { return };
         let waits = *self.run.call(index).state() == CallState::Scheduled;
-        if (self.run.awaiting_retry.remove(call) || waits) && !self.deny_by_newest_rules(index) {
+        if (self.run.awaiting_retry.remove(call) || waits) && !self.keep_overruled(index) {
             self.execute(index);
         }
     }
@@ -204,7 +204,7 @@ impl Deciding<'_> {
         if !(self.run.call(index).is_queued() || self.run.awaiting_retry.contains(call)) {
             return;
         }
-        if !self.deny_by_newest_rules(index) {
+        if !self.keep_overruled(index) {
             self.execute_or_queue(index);
         }
     }
@@ -219,7 +219,7 @@ impl Deciding<'_> {
     }
 
     fn park(&mut self, index: usize) {
-        if self.deny_by_newest_rules(index) {
+        if self.keep_overruled(index) {
             return;
         }
         if self.run.is_full(self.context) {
@@ -231,12 +231,12 @@ impl Deciding<'_> {
         self.show_input(index);
     }
 
-    /// Lets a call that failed run again, unless the newest rules deny it. Returns whether it runs.
+    /// Lets a call that failed run again, unless the newest rules deny it or its tool has changed. Returns whether it runs.
     pub(super) fn on_retry(&mut self, call: &ToolCallId) -> bool {
         let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) else {
             return false;
         };
-        if self.deny_by_newest_rules(index) {
+        if self.keep_overruled(index) {
             self.withdraw_elicitations(index);
             return false;
         }

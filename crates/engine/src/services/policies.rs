@@ -1,6 +1,6 @@
 //! The parts of an engine that may be replaced while it runs: the rules, the assistants, and the tools that come and go.
 //!
-//! Invariant: a step uses one [`PolicySnapshot`] from its beginning to its end.
+//! Invariant: a step uses the rules of one [`PolicySnapshot`] from its beginning to its end. Of each tool it uses the newest definition.
 
 use std::{collections::BTreeMap, sync::Arc};
 

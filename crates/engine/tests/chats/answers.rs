@@ -2,7 +2,7 @@
 
 use fermata_engine::AnswerError;
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
-use fermata_tools::Owner;
+use fermata_tools::{AuditAction, Owner};
 use serde_json::{Value, json};
 
 use crate::world::{StreamReader, World, calls, decision, output, text};
@@ -99,4 +99,39 @@ async fn other_pages_are_told_that_an_input_is_edited() {
     assert!(matches!(unknown, Err(AnswerError::NotFound(_))));
     let stranger = world.engine.edit_input(&Owner::new("bob"), &world.chat, of, true).await;
     assert!(matches!(stranger, Err(AnswerError::NotFound(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approval_is_taken_back_at_any_instance_while_the_gate_is_closed() {
+    for hold in [0, 60] {
+        let here = World::first();
+        here.script([
+            calls(&[("note", json!({"as": "a"})), ("note", json!({"as": "b"}))]),
+            text("One of them."),
+        ]);
+        let mut stream = here.post_text_with_hold("go", Some(hold)).await;
+        stream.read_until("tool-approval-request").await;
+        let pending = here.pending().await;
+        let [first, second] = [0, 1].map(|index| pending[index].split(' ').next().unwrap().to_owned());
+        let there = here.another();
+        assert_eq!(here.answer(decision(&first, true)).await.unwrap(), "scheduled");
+        assert_eq!(there.answer(decision(&first, false)).await.unwrap(), "cancelled");
+        assert_eq!(here.answer(decision(&first, false)).await.unwrap(), "cancelled", "the same answer again");
+        let refused = there.answer(decision(&first, true)).await.unwrap_err();
+        assert!(refused.contains("another answer"), "a denial stays: {refused}");
+        there.answer(decision(&second, true)).await.unwrap();
+        if let Some(mut stream) = here.follow().await {
+            stream.read_to_end().await;
+        }
+        let late = there.answer(decision(&second, false)).await.unwrap_err();
+        assert!(late.contains("another answer"), "{late}");
+        assert_eq!(*here.tool_log.lock().unwrap(), ["begins b", "ends b"]);
+        let audit = here.store.store.audit();
+        let of_first: Vec<_> = audit
+            .iter()
+            .filter(|record| record.event.call.as_ref().is_some_and(|call| call.as_str() == first))
+            .map(|record| record.event.action)
+            .collect();
+        assert_eq!(of_first, [AuditAction::RuleAsked, AuditAction::Approved, AuditAction::Denied]);
+    }
 }

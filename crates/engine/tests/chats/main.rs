@@ -4,6 +4,7 @@ mod answers;
 mod assistants;
 mod attempts;
 mod capacity;
+mod changed_tools;
 mod clocks;
 mod confirm;
 mod consent;

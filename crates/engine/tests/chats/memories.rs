@@ -42,6 +42,7 @@ impl Tool for Echo {
             resource: None,
             timeout: None,
             repeatable: false,
+            annotations: None,
         }
     }
 

@@ -147,6 +147,7 @@ impl Tool for ScriptedTool {
             resource: self.resource.clone(),
             timeout: None,
             repeatable: false,
+            annotations: None,
         }
     }
 

@@ -186,6 +186,7 @@ impl Tool for ScriptedTool {
             resource: self.kind.locks.then(|| Resource::input("key")),
             timeout: None,
             repeatable: self.kind.repeatable,
+            annotations: None,
         }
     }
 

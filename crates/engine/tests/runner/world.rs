@@ -154,6 +154,7 @@ impl TestTool {
             resource: None,
             timeout: None,
             repeatable: false,
+            annotations: None,
         };
         Self {
             spec,

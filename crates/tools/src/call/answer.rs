@@ -1,6 +1,6 @@
 //! The validation of answers to calls.
 
-use fermata_protocol::{AnswerKind, ToolCallId};
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
 use serde::{Deserialize, Serialize};
 
 use super::{Call, CallState, Cancelled, StateName};
@@ -45,6 +45,28 @@ impl Call {
         let is_before_gate = self.state == CallState::Scheduled && !self.has_passed && !self.is_queued();
         let is_undecided = self.approval_request.is_some() && self.approval_decision.is_none();
         is_undecided && (self.awaits_approval() || is_before_gate)
+    }
+
+    /// Returns whether a person can still take an approval back, because the call has not started.
+    pub fn can_be_taken_back(&self) -> bool {
+        let is_approved = self.approval_decision.as_ref().is_some_and(|decided| decided.approved);
+        is_approved && self.state == CallState::Scheduled
+    }
+
+    /// Returns whether an answer is about the call as it was shown before its tool changed: it names an approval request that no longer counts,
+    /// or approves the call without naming the request that does.
+    pub fn is_outdated(&self, answer: &Answer) -> bool {
+        if self.asked_before.is_empty() || self.state.is_final() {
+            return false;
+        }
+        match &answer.of {
+            AnswerTarget::Approval(id) => self.asked_before.contains(id),
+            AnswerTarget::Call(_) => {
+                self.approval_decision.is_none()
+                    && matches!(answer.kind, AnswerKind::Decision { approved: true, .. })
+            }
+            AnswerTarget::Elicitation(_) => false,
+        }
     }
 
     /// Returns whether an answer of some kind would be accepted.
@@ -92,9 +114,12 @@ impl Call {
                     return Err(Refusal::Gone);
                 }
                 match (&self.approval_decision, &self.approval_request) {
-                    (Some(decided), _) if decided.approved == *approved && self.edited == *input => {
+                    (Some(decided), _)
+                        if decided.approved == *approved && (!approved || self.edited == *input) =>
+                    {
                         Ok(ValidAnswer::Repeated)
                     }
+                    (Some(_), _) if !approved && self.can_be_taken_back() => Ok(ValidAnswer::New),
                     (Some(_), _) => Err(Refusal::AlreadyAnswered),
                     (None, Some(_)) if self.accepts_decision() => Ok(ValidAnswer::New),
                     (None, _) if self.state.is_final() => Err(Refusal::AlreadyAnswered),
@@ -190,7 +215,32 @@ mod tests {
         let approved = asked(CallState::Scheduled, Some(true));
         assert_eq!(approved.validate_answer(&decision(true, None)), Ok(ValidAnswer::Repeated));
         assert_eq!(approved.validate_answer(&decision(true, Some(json!({})))), Err(Refusal::AlreadyAnswered));
-        assert_eq!(approved.validate_answer(&decision(false, None)), Err(Refusal::AlreadyAnswered));
+    }
+
+    #[test]
+    fn an_approval_is_taken_back_until_the_call_starts_and_a_denial_never() {
+        let denied = CallState::Cancelled { cancelled: Cancelled::Denied { reason: None } };
+        for (state, was, now, expected) in [
+            (CallState::Scheduled, true, false, Ok(ValidAnswer::New)),
+            (CallState::Executing, true, false, Err(Refusal::AlreadyAnswered)),
+            (CallState::Success { output: json!(1) }, true, false, Err(Refusal::AlreadyAnswered)),
+            (denied.clone(), false, true, Err(Refusal::AlreadyAnswered)),
+            (denied, false, false, Ok(ValidAnswer::Repeated)),
+        ] {
+            let call = asked(state, Some(was));
+            assert_eq!(call.validate_answer(&decision(now, None)), expected, "{call:?}");
+        }
+        let queued = Call {
+            has_passed: true,
+            resource: Some(ResourceKey { named_by: NamedBy::Settings, name: "a".into(), owner: None }),
+            ..asked(CallState::Scheduled, Some(true))
+        };
+        assert_eq!(queued.validate_answer(&decision(false, None)), Ok(ValidAnswer::New));
+        let edited = Call {
+            edited: Some(json!(1)),
+            ..asked(CallState::Cancelled { cancelled: Cancelled::Denied { reason: None } }, Some(false))
+        };
+        assert_eq!(edited.validate_answer(&decision(false, None)), Ok(ValidAnswer::Repeated));
     }
 
     #[test]

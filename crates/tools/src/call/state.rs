@@ -157,14 +157,16 @@ impl StateName {
     /// Returns whether a call may move from this state to `next`.
     ///
     /// A call that waits for approval enters that state again when its input is edited, and a call that runs enters `Executing` again
-    /// when it is retried.
+    /// when it is retried. A call that was allowed waits for approval again if its tool has changed.
     pub fn may_become(self, next: Self) -> bool {
         match self {
             Self::Validating => next != Self::Validating && next != Self::Executing && next != Self::Success,
             Self::AwaitingApproval => {
-                matches!(next, Self::AwaitingApproval | Self::Scheduled | Self::Cancelled)
+                matches!(next, Self::AwaitingApproval | Self::Scheduled | Self::Error | Self::Cancelled)
             }
-            Self::Scheduled => matches!(next, Self::Executing | Self::Error | Self::Cancelled),
+            Self::Scheduled => {
+                matches!(next, Self::AwaitingApproval | Self::Executing | Self::Error | Self::Cancelled)
+            }
             Self::Executing => next == Self::Executing || next.is_final(),
             Self::Success | Self::Error | Self::Cancelled => false,
         }

@@ -196,6 +196,7 @@ impl Policy for RulePolicy {
             DecisionSource::Auto
             | DecisionSource::Chain
             | DecisionSource::Always
+            | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::Tool => false,
         }
@@ -221,6 +222,7 @@ mod tests {
             resource: None,
             timeout: None,
             repeatable: false,
+            annotations: None,
         }
     }
 

@@ -52,11 +52,19 @@ fn a_call_says_that_it_waits_for_a_person_or_for_the_gate() {
 }
 
 #[test]
-fn a_call_says_which_resource_it_waits_for() {
+fn only_a_call_that_another_one_locks_out_waits_for_the_resource() {
     let mut play = play();
     play.calls(&[("file", r#"{"n":1}"#), ("file", r#"{"n":1}"#)]).grant_lock("call_1");
-    let queued = ["call_1 scheduled resource 1", "call_2 scheduled resource 1", "call_1 executing"];
-    assert_eq!(said(&play)[2..], queued);
+    assert_eq!(said(&play)[2..], ["call_1 executing", "call_2 scheduled resource 1"]);
+}
+
+#[test]
+fn only_a_call_that_may_not_run_yet_waits_for_capacity() {
+    let mut play = play();
+    play.scene.limits.running_calls = std::num::NonZeroUsize::new(1);
+    play.calls(&[("time", "{}"), ("again", "{}")]);
+    play.apply("slot granted", Event::SlotsGranted(vec![ToolCallId::new("call_1")]));
+    assert_eq!(said(&play)[2..], ["call_1 executing", "call_2 scheduled capacity"]);
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl Play {
     /// The calls that these answers approve and that are denied by now are settled, as the active run has it done.
     fn approve_denied(&mut self, answers: &[Answer]) -> &mut Self {
         let valid = self.run.validate(answers, &self.scene.context(self.now)).unwrap();
-        self.apply("approved", Event::ApprovalsDenied(valid.denied))
+        self.apply("approved", Event::ApprovalsOverruled(valid.overruled))
     }
 }
 

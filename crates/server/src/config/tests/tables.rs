@@ -27,6 +27,7 @@ fn policy_decision(config: &Config, name: &str, input: &serde_json::Value) -> (D
         resource: None,
         timeout: None,
         repeatable: false,
+        annotations: None,
     };
     let policy_decision = config.rules().policy.decide(&Owner::new("alice"), &spec, input);
     (policy_decision.decision, policy_decision.by)

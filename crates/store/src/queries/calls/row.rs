@@ -27,6 +27,10 @@ struct More<'a> {
     /// Unless it is what the state says, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<&'a AnswerKind>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    asked_before: &'a [ApprovalId],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<&'a str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     has_passed: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -120,6 +124,8 @@ impl Row {
         let more = More {
             presentation: &call.presentation,
             answer: if answered { None } else { call.answer.as_ref() },
+            asked_before: &call.asked_before,
+            fingerprint: call.fingerprint.as_deref(),
             has_passed: call.has_passed,
             replies: &call.replies,
             resource: call.resource.as_ref(),
@@ -286,6 +292,7 @@ pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
         | DecisionSource::Auto
         | DecisionSource::Chain
         | DecisionSource::Always
+        | DecisionSource::ToolChanged
         | DecisionSource::Retry
         | DecisionSource::Tool => name(&by),
     }
@@ -335,6 +342,8 @@ mod tests {
         let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), None, Timestamp::UNIX_EPOCH);
         call.presentation.title = Some("A title".into());
         call.answer = Some(AnswerKind::Output { output: json!(1) });
+        call.asked_before = vec![ApprovalId::new("appr_0")];
+        call.fingerprint = Some("abc".into());
         call.has_passed = true;
         call.replies = vec![ElicitationRecord {
             to: ElicitationId::new("q"),

@@ -36,7 +36,12 @@ impl World {
         let waiting = self.run.pending();
         let answers = waiting.map(|call| {
             let id = call.id.as_str();
-            if call.awaits_approval() { decision(id, approved) } else { output(id, json!(2)) }
+            match &call.approval_request {
+                Some(request) if call.awaits_approval() => {
+                    Answer { of: AnswerTarget::Approval(request.id.clone()), ..decision(id, approved) }
+                }
+                Some(_) | None => output(id, json!(2)),
+            }
         });
         self.answer(answers.collect());
     }
@@ -67,10 +72,14 @@ impl World {
         if self.live.is_none() {
             return;
         }
+        self.use_newest_tools();
         let before = (self.run.calls.clone(), self.run.snapshot());
         let valid = self.run.validate(&answers, &self.scene.context(self.now));
         assert_eq!((self.run.calls.clone(), self.run.snapshot()), before, "a validation changed something");
-        let Ok(Validation { answers: valid, .. }) = valid else { return };
+        let Ok(Validation { answers: valid, overruled, .. }) = valid else { return };
+        if !overruled.is_empty() {
+            return self.apply(Event::ApprovalsOverruled(overruled));
+        }
         let checks = self.run.inputs_to_check(&answers, &self.scene.context(self.now));
         if checks.iter().any(|(check, _)| CHECKER.check_here(check).is_err()) {
             return;
@@ -80,10 +89,9 @@ impl World {
         }
         let live = self.live.as_mut().unwrap();
         for (index, _) in &valid.calls {
-            assert!(
-                live.pending_calls.remove(&self.run.calls[*index].id),
-                "an answered call was not pending"
-            );
+            let call = &self.run.calls[*index];
+            let was_pending = live.pending_calls.remove(&call.id);
+            assert_ne!(was_pending, call.can_be_taken_back(), "an answered call was not pending: {call:?}");
         }
         for (index, _, content) in &valid.elicitations {
             if content.as_ref().is_some_and(|content| content["choice"] == "retry") {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fermata_protocol::{Assembler, ElicitationId, ToolChoice, UiPart};
-use fermata_tools::{CallState, StateName, Transition};
+use fermata_protocol::{ApprovalId, Assembler, ElicitationId, ToolChoice, UiPart};
+use fermata_tools::{CallState, Permission, StateName, Transition};
 
 use super::{super::*, world::World};
 use crate::{
@@ -20,7 +20,9 @@ pub(super) struct Facts {
     /// The actors that ran each call.
     ran: BTreeMap<ToolCallId, Vec<u32>>,
     /// Each call as it was saved last.
-    saved: BTreeMap<ToolCallId, (CallState, Vec<Transition>, Option<bool>)>,
+    saved: BTreeMap<ToolCallId, SavedCall>,
+    /// The form of the tool at the time at which each approval request was shown.
+    pub shown_forms: BTreeMap<ApprovalId, Option<String>>,
     /// The questions that were answered or withdrawn.
     pub done: BTreeSet<ElicitationId>,
     /// The gate of each step.
@@ -30,6 +32,15 @@ pub(super) struct Facts {
     planning: BTreeSet<u32>,
     /// What the model was told of the user first.
     recollection: Option<Arc<Recollection>>,
+}
+
+/// What is saved of a call.
+struct SavedCall {
+    state: CallState,
+    history: Vec<Transition>,
+    decided: Option<bool>,
+    /// The number of times that the call was asked about again.
+    asked_again: usize,
 }
 
 /// A reader that reconnects after each interruption, at the position that it has reached.
@@ -111,21 +122,47 @@ impl Facts {
                 |pair: &[Transition]| pair[0].state.may_become(pair[1].state) && pair[0].at <= pair[1].at;
             assert!(history.windows(2).all(follows), "{history:?}");
             assert_eq!(history.last().unwrap().state, call.state().name());
-            let Some((state, before, decided)) = self.saved.get(&call.id) else { continue };
+            let Some(SavedCall { state, history: before, decided, asked_again }) = self.saved.get(&call.id)
+            else {
+                continue;
+            };
             assert!(history.starts_with(before), "{before:?} has become {history:?}");
             assert!(!state.is_final() || state == call.state(), "{state:?} has become {:?}", call.state());
             let now = call.approval_decision.as_ref().map(|decided| decided.approved);
-            assert!(decided.is_none() || *decided == now, "a decision about {} has changed", call.id);
+            let is_taken_back =
+                *decided == Some(true) && now == Some(false) && *state == CallState::Scheduled;
+            let is_asked_again = call.asked_before.len() > *asked_again && *decided == Some(true);
+            assert!(
+                decided.is_none() || *decided == now || is_taken_back || is_asked_again,
+                "a decision about {} has changed",
+                call.id
+            );
         }
     }
 
     pub fn call_is_saved(&mut self, call: &Call) {
         let decided = call.approval_decision.as_ref().map(|decided| decided.approved);
-        self.saved.insert(call.id.clone(), (call.state().clone(), call.history().to_vec(), decided));
+        let saved = SavedCall {
+            state: call.state().clone(),
+            history: call.history().to_vec(),
+            decided,
+            asked_again: call.asked_before.len(),
+        };
+        self.saved.insert(call.id.clone(), saved);
     }
 
-    /// A call begins to run.
-    pub fn call_runs(&mut self, call: &Call, run: &Run, actor: u32) {
+    /// A call begins to run with a tool of this form.
+    pub fn call_runs(&mut self, call: &Call, run: &Run, grants: &Grants, form: Option<String>, actor: u32) {
+        if let (Some(_), Some(request)) = (&call.approval_decision, &call.approval_request) {
+            let shown = &self.shown_forms[&request.id];
+            assert_eq!(*shown, form, "{} runs in a form that nobody was shown", call.id);
+        } else if call.permission() == Permission::Always {
+            assert_eq!(
+                grants[&call.tool].fingerprint, form,
+                "{} runs in a form that nobody allowed",
+                call.id
+            );
+        }
         assert!(!self.planning.contains(&call.step), "{} runs in a step that makes a plan", call.id);
         let allowed = call
             .policy_decision
@@ -141,10 +178,11 @@ impl Facts {
             !matches!(other.state().name(), StateName::Validating | StateName::AwaitingApproval)
         };
         if self.gates[&call.step] == GateMode::Step {
-            assert!(run.step_calls().iter().all(is_open), "{} runs before its step is decided", call.id);
+            let is_decided = |other: &Call| is_open(other) || !other.asked_before.is_empty();
+            assert!(run.step_calls().iter().all(is_decided), "{} runs before its step is decided", call.id);
         }
         assert!(is_open(call), "{} runs before it is decided", call.id);
-        let saved = self.saved.get(&call.id).map(|(state, _, _)| state);
+        let saved = self.saved.get(&call.id).map(|saved| &saved.state);
         assert_eq!(saved, Some(&CallState::Executing), "{} runs before that is saved", call.id);
         let ran = self.ran.entry(call.id.clone()).or_default();
         assert!(!ran.contains(&actor), "{} runs twice without a crash", call.id);

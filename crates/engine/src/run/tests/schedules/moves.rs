@@ -90,6 +90,10 @@ pub(super) enum Move {
         severe: bool,
         missing: Option<usize>,
     },
+    /// A tool changes.
+    ToolChanges {
+        tool: usize,
+    },
     Fails(Failure),
     WillFail(PlannedFailure),
     IsStopped,
@@ -194,6 +198,7 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         4 => Just(Move::ReaderReconnects),
         5 => (gate, chain, prop::bool::weighted(0.2), missing)
             .prop_map(|(gate, chain, severe, missing)| Move::RulesChange { gate, chain, severe, missing }),
+        6 => (0..OWN.len()).prop_map(|tool| Move::ToolChanges { tool }),
         6 => failure.clone().prop_map(Move::Fails),
         8 => (0..12usize, failure).prop_map(|(effects, failure)| Move::WillFail(PlannedFailure { effects, failure })),
         1 => Just(Move::IsStopped),
@@ -292,7 +297,12 @@ impl World {
                     ErrorPolicy::default()
                 };
                 let rules = Rules { gate, chain, error_policy, ..self.scene.rules.clone() };
-                self.next = (rules, self.toolbox_without(missing));
+                self.missing = missing;
+                self.next = (rules, self.newest_toolbox());
+            }
+            Move::ToolChanges { tool } => {
+                self.versions[tool] += 1;
+                self.next.1 = self.newest_toolbox();
             }
             Move::Fails(failure) => self.fail(failure),
             Move::WillFail(planned_failure) => self.planned_failure = Some(planned_failure),

@@ -25,8 +25,12 @@ pub(super) const OWN: [&str; 5] = ["time", "note", "file", "again", "ledger"];
 const POSTED: [&str; 2] = ["where", "color"];
 
 /// The toolbox with all tools, then those without the first tool, without the second and so on.
-static TOOLBOXES: LazyLock<Vec<Toolbox>> =
-    LazyLock::new(|| std::iter::once(None).chain(OWN.iter().copied().map(Some)).map(toolbox).collect());
+static TOOLBOXES: LazyLock<Vec<Toolbox>> = LazyLock::new(|| {
+    let missing = std::iter::once(None).chain(OWN.iter().copied().map(Some));
+    missing.map(|missing| toolbox(missing, &FIRST_VERSIONS)).collect()
+});
+
+const FIRST_VERSIONS: [u32; OWN.len()] = [0; OWN.len()];
 
 /// A run, the part of its surroundings that ends with the process, and the part that outlives it.
 pub(super) struct World {
@@ -45,8 +49,12 @@ pub(super) struct World {
     pub other_locks: Vec<RecordedGuard>,
     pub facts: Facts,
     pub planned_failure: Option<PlannedFailure>,
-    /// The rules and tools of steps that begin later.
+    /// The rules of steps that begin later, and the tools as they are now.
     pub next: (Rules, Toolbox),
+    /// The tool of [`OWN`] that is not there now.
+    pub missing: Option<usize>,
+    /// The number of times that each tool of [`OWN`] has changed.
+    pub versions: [u32; OWN.len()],
     saved: Option<Saved>,
     /// The messages whose calls were decided about in words, as they are saved.
     pub earlier: Vec<UiMessage>,
@@ -115,7 +123,7 @@ struct Saved {
 
 impl World {
     pub fn new(beginning: Beginning) -> Self {
-        let mut scene = Scene::new(with_plans(beginning.plan, None));
+        let mut scene = Scene::new(with_plans(beginning.plan, TOOLBOXES[0].clone()));
         scene.rules.tools = fallbacks();
         scene.limits.running_calls = beginning.running_calls;
         let next = (scene.rules.clone(), scene.toolbox.clone());
@@ -132,6 +140,8 @@ impl World {
             facts: Facts::default(),
             planned_failure: None,
             next,
+            missing: None,
+            versions: FIRST_VERSIONS,
             saved: None,
             earlier: Vec::new(),
             handover: None,
@@ -164,9 +174,25 @@ impl World {
         }
     }
 
-    /// Returns the tools of the run without one of [`OWN`].
-    pub fn toolbox_without(&self, missing: Option<usize>) -> Toolbox {
-        with_plans(self.beginning.plan, missing)
+    /// Returns the tools of the run as they are now.
+    pub fn newest_toolbox(&self) -> Toolbox {
+        let tools = if self.versions == FIRST_VERSIONS {
+            TOOLBOXES[self.missing.map_or(0, |missing| missing + 1)].clone()
+        } else {
+            toolbox(self.missing.map(|missing| OWN[missing]), &self.versions)
+        };
+        with_plans(self.beginning.plan, tools)
+    }
+
+    /// Uses each tool as it is now, as the active run does before each event.
+    pub fn use_newest_tools(&mut self) {
+        self.scene.toolbox = self.scene.toolbox.with_newer_tools_of(&self.next.1);
+    }
+
+    /// Returns the fingerprint of a tool as it is now, or as it was when it was there last.
+    fn form_of(&self, tool: &str) -> Option<String> {
+        let found = self.next.1.find(tool).or_else(|| self.scene.toolbox.find(tool))?;
+        Some(found.fingerprint().to_owned())
     }
 
     /// Has a message of the user decide about all calls, as the active run does.
@@ -175,7 +201,12 @@ impl World {
             return;
         }
         let decisions = self.run.decisions(approved);
-        let valid = self.run.validate(&decisions, &self.scene.context(self.now)).unwrap().answers;
+        self.use_newest_tools();
+        let valid = self.run.validate(&decisions, &self.scene.context(self.now)).unwrap();
+        if !valid.overruled.is_empty() {
+            return self.apply(Event::ApprovalsOverruled(valid.overruled));
+        }
+        let valid = valid.answers;
         let live = self.live.as_mut().unwrap();
         for (index, _) in &valid.calls {
             assert!(live.pending_calls.remove(&self.run.calls[*index].id), "a call was not pending");
@@ -232,6 +263,9 @@ impl World {
 
     /// Applies an event to the run. Every changed call has to be saved.
     pub fn decide(&mut self, event: Event) -> Effects {
+        if !matches!(event, Event::Model(_)) {
+            self.use_newest_tools();
+        }
         let before = self.run.calls.clone();
         let source = source(&event);
         let effects = self.run.apply(event, &self.scene.context(self.now));
@@ -402,6 +436,7 @@ impl World {
 
     /// Checks inputs at once, or leaves them for [`Move::Checks`](super::moves::Move::Checks).
     fn check_inputs(&mut self, effects: &mut Effects) {
+        self.use_newest_tools();
         let context = self.scene.context(self.now);
         if u64::from(self.run.state.position).is_multiple_of(2) {
             return check_inputs(&mut self.run, &context, effects);
@@ -413,6 +448,7 @@ impl World {
     fn enqueue_locks(&mut self, effects: &mut Effects) {
         let live = self.live.as_mut().unwrap();
         let mut granted = Vec::new();
+        let asks = !effects.before.lock_requests.is_empty();
         for (call, key) in std::mem::take(&mut effects.before.lock_requests) {
             let mut waiter = self.locks.enqueue(key);
             let Some(lock) = waiter.try_acquire() else {
@@ -422,7 +458,7 @@ impl World {
             live.locks.insert(call.clone(), lock);
             granted.push(call);
         }
-        if granted.is_empty() {
+        if !asks {
             return;
         }
         effects.append(self.run.apply(Event::LocksGranted(granted.clone()), &self.scene.context(self.now)));
@@ -444,6 +480,8 @@ impl World {
         for call in std::mem::take(&mut effects.before.slot_requests) {
             if !self.has_slot(effects.after.execute.len()) {
                 self.live.as_mut().unwrap().slot_waiters.push(call);
+                effects
+                    .append(self.run.apply(Event::SlotsGranted(Vec::new()), &self.scene.context(self.now)));
                 continue;
             }
             let granted = Event::SlotsGranted(vec![call.clone()]);
@@ -503,15 +541,21 @@ impl World {
 
     /// Executes a call as the active run does, which cannot run a tool that it does not have.
     fn execute(&mut self, call: &ToolCallId) {
-        let live = self.live.as_mut().unwrap();
         let known = self.run.calls.iter().find(|known| known.id == *call).unwrap();
-        self.facts.call_runs(known, &self.run, self.actor);
+        let form = self.form_of(&known.tool);
+        self.facts.call_runs(known, &self.run, &self.scene.grants, form, self.actor);
+        let live = self.live.as_mut().unwrap();
         if self.scene.toolbox.find(&known.tool).and_then(|found| found.tool()).is_some() {
             live.jobs.push(Job { call: call.clone(), _lock: live.locks.remove(call) });
         }
     }
 
     fn publish(&mut self) {
+        for (_, chunk) in &self.live.as_ref().unwrap().staged {
+            if let UiChunk::ToolApprovalRequest { approval_id, tool_name, .. } = chunk {
+                self.facts.shown_forms.insert(approval_id.clone(), self.form_of(tool_name));
+            }
+        }
         let live = self.live.as_mut().unwrap();
         let calls = self.saved.as_ref().map_or(&[][..], |saved| &saved.calls);
         self.facts.check_shown(&live.staged, calls);
@@ -566,9 +610,10 @@ fn source(event: &Event) -> &'static str {
         | Event::Settled(..)
         | Event::Elicits(..)
         | Event::LocksGranted(_)
+        | Event::ApprovalsOverruled(_)
         | Event::SlotsGranted(_) => "an action",
         Event::QuestionTimedOut | Event::ToolsTimedOut | Event::HoldEnded => "a deadline, in `moves`",
-        Event::ApprovalsDenied(_) | Event::Retries(_) => "in no schedule; `tests/last_word.rs` has it",
+        Event::Retries(_) => "in no schedule; `tests/newest_rules.rs` has it",
         Event::HandedOver | Event::Continued(_) => "`World` decides in words",
         Event::Compacts(_) => "in no schedule; `tests/chats/summaries.rs` has it",
         Event::InputEdited { .. } | Event::EditingTimedOut => {
@@ -600,18 +645,19 @@ fn request(beginning: &Beginning) -> RunRequest {
     request
 }
 
-/// Returns the tools without one of [`OWN`], with those for plans if there are any.
-fn with_plans(mode: PlanMode, missing: Option<usize>) -> Toolbox {
-    let toolbox = &TOOLBOXES[missing.map_or(0, |missing| missing + 1)];
-    if mode == PlanMode::Off { toolbox.clone() } else { toolbox.with_tools_of_run(crate::plan::tools(mode)) }
+/// Returns the tools, with those for plans if there are any.
+fn with_plans(mode: PlanMode, toolbox: Toolbox) -> Toolbox {
+    if mode == PlanMode::Off { toolbox } else { toolbox.with_tools_of_run(crate::plan::tools(mode)) }
 }
 
-fn toolbox(missing: Option<&str>) -> Toolbox {
+fn toolbox(missing: Option<&str>, versions: &[u32; OWN.len()]) -> Toolbox {
     let is_asked = |name| if name == "note" { Decision::Ask } else { Decision::Allow };
     let own = OWN.into_iter().filter(|name| Some(*name) != missing);
     let own = own.map(|name| Arc::new(FakeTool(name, is_asked(name))) as Arc<dyn Tool>);
     let settle = |spec: &mut ToolSpec| {
         configure_spec(spec);
+        let version = OWN.iter().zip(versions).find(|(name, _)| **name == spec.name);
+        spec.description = format!("Version {}.", version.map_or(0, |(_, version)| *version));
         if spec.name == "ledger" {
             spec.resource = Some(Resource::input("n"));
             spec.repeatable = true;
