@@ -51,6 +51,7 @@ use crate::{
     summary::WrittenSummary,
 };
 
+pub(crate) use performing::context as run_context;
 pub(crate) use resuming::{Resumption, is_detached, read_run, works_by_itself};
 
 /// A run at work, and its chat.

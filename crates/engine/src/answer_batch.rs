@@ -6,7 +6,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fermata_protocol::{Answer, AnswerKind, ElicitAction};
-use fermata_tools::{Checker, Owner, PendingCalls, Receipt};
+use fermata_tools::{Checker, DecisionChannel, Owner, PendingCalls, Receipt};
 use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
@@ -19,6 +19,7 @@ use crate::{
 /// Answers for calls and questions of one chat.
 pub(crate) struct AnswerBatch {
     pub owner: Owner,
+    pub how: DecisionChannel,
     pub address: Option<IpAddr>,
     pub answers: Vec<Answer>,
     pub checked: Checked,
@@ -94,6 +95,7 @@ impl AnswerBatch {
         let (reply, receiver) = oneshot::channel();
         let batch = Self {
             owner: answer.owner.clone(),
+            how: answer.how,
             address: answer.address,
             answers: answer.answers.clone(),
             checked,

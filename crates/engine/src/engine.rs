@@ -3,7 +3,9 @@
 use std::{net::IpAddr, sync::Arc};
 
 use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, Summary, ToolCallId};
-use fermata_tools::{Capacity, Checker, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError};
+use fermata_tools::{
+    Capacity, Checker, DecisionChannel, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
+};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -148,7 +150,8 @@ impl Engine {
         self.router.call(&chat, Box::new(submission)).await
     }
 
-    /// Delivers answers to pending calls: all are accepted, or none. The address they come from is noted with the decisions.
+    /// Delivers answers to pending calls: all are accepted, or none. How they came, and the address they come from, is noted with the
+    /// decisions.
     ///
     /// # Errors
     /// Returns the reason if none was accepted.
@@ -156,10 +159,11 @@ impl Engine {
         &self,
         owner: &Owner,
         chat: &ChatId,
+        how: DecisionChannel,
         address: Option<IpAddr>,
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        let answer = request::AnswerRequest { owner: owner.clone(), address, answers };
+        let answer = request::AnswerRequest { owner: owner.clone(), how, address, answers };
         self.router.answer(chat, answer).await
     }
 

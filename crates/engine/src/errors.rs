@@ -2,7 +2,7 @@
 //!
 //! Instances send these errors to each other, so their serialized form is part of the peer protocol.
 
-use fermata_protocol::ToolCallId;
+use fermata_protocol::{ApprovalId, ToolCallId};
 use fermata_tools::StateName;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,11 @@ pub enum SubmitError {
     NoSuchAssistant(String),
     #[error("{0}")]
     NothingToContinue(String),
+    #[error(
+        "The calls that wait for a decision have changed since this message was written, so it decides nothing. Look at what waits now, and \
+         decide again."
+    )]
+    DecisionIsStale { waiting: Vec<ApprovalId> },
     #[error("There is no call with this id in the chat.")]
     NoSuchCall,
     #[error("Only a call that has failed can be made again; this one is {0}.")]

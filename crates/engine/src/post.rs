@@ -4,26 +4,33 @@
 
 use std::collections::HashSet;
 
-use fermata_protocol::{ChatBody, MessageId, PostedMessage, Role, ToolState, Trigger, UiMessage, UiPart};
+use fermata_protocol::{
+    ApprovalId, ChatBody, MessageId, PostedMessage, Role, ShownApproval, ToolState, Trigger, UiMessage,
+    UiPart,
+};
 use fermata_tools::Cancelled;
 
-use crate::{Ids, SubmitError, consent::ConsentWords, prompt::has_model_content};
+use crate::{Ids, SubmitError, consent::ConsentWords, prompt::has_model_content, run::WaitingRun};
 
 /// The plan for a post.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Plan {
     /// A new run starts after the messages that are kept, followed by those that are added.
     Run { keep: Keep, add: Vec<UiMessage> },
-    /// The message decides about all calls of the open run that wait for a person, and a run goes on from them in a new message.
-    Decide {
-        /// `true` if the calls are approved.
-        approved: bool,
-        /// The message.
-        said: UiMessage,
-    },
+    /// The message answers what the open run waits for, and a run goes on from there in a new message.
+    Reply { reply: Reply, said: UiMessage },
     /// The assistant message goes on if the post answers a pending call of it. Otherwise the client has an older state of the chat, or there
     /// is nothing to do.
     Continue(PostedMessage),
+}
+
+/// A message as the answer to what the open run waits for.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Reply {
+    /// It decides about the calls that its sender was shown, which are all that wait for a decision.
+    Decision { approved: bool, shown: Vec<ApprovalId> },
+    /// It answers the questions of the assistant.
+    Answer(String),
 }
 
 /// The messages of the record that stay.
@@ -48,8 +55,10 @@ pub(crate) struct KnownMessages {
     pub user_before: Option<usize>,
     /// The message of the open run, which the chat may not have yet.
     pub writing: Option<MessageId>,
-    /// The words that decide about the calls of the open run, if a message can decide about all that it waits for.
-    pub consent: Option<ConsentWords>,
+    /// The words that decide about calls.
+    pub consent: ConsentWords,
+    /// What the open run waits for, if there is one.
+    pub waiting: WaitingRun,
 }
 
 // === impl KnownMessages ===
@@ -72,6 +81,14 @@ impl KnownMessages {
     fn user_message(&self, id: &MessageId) -> Option<(usize, &UiMessage)> {
         self.find(id).filter(|(_, message)| message.role == Role::User)
     }
+}
+
+/// A user message of a post.
+enum NewMessage {
+    /// The record has it, or it edits the record.
+    Planned(Plan),
+    /// It is new.
+    Said(UiMessage),
 }
 
 /// Returns the messages that a post names.
@@ -108,7 +125,10 @@ pub(crate) fn plan_first(body: &ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitE
 pub(crate) fn plan(body: &ChatBody, known: &KnownMessages, ids: &dyn Ids) -> Result<Plan, SubmitError> {
     match body.trigger {
         Trigger::Regenerate => match lost_message(body, known) {
-            Some(lost) => plan_user_message(lost.clone(), None, known, ids),
+            Some(lost) => match plan_user_message(lost.clone(), None, known, ids)? {
+                NewMessage::Planned(plan) => Ok(plan),
+                NewMessage::Said(said) => Ok(Plan::Run { keep: Keep::All, add: vec![said] }),
+            },
             None => plan_regeneration(body, known),
         },
         Trigger::Submit => {
@@ -118,7 +138,13 @@ pub(crate) fn plan(body: &ChatBody, known: &KnownMessages, ids: &dyn Ids) -> Res
             match last.role {
                 Role::System => Err(last_is_instructions()),
                 Role::Assistant => Ok(Plan::Continue(last.clone())),
-                Role::User => plan_user_message(last.clone(), body.message_id.as_ref(), known, ids),
+                Role::User => match plan_user_message(last.clone(), body.message_id.as_ref(), known, ids)? {
+                    NewMessage::Planned(plan) => Ok(plan),
+                    NewMessage::Said(said) => Ok(match reply_in(&said, body, known)? {
+                        Some(reply) => Plan::Reply { reply, said },
+                        None => Plan::Run { keep: Keep::All, add: vec![said] },
+                    }),
+                },
             }
         }
     }
@@ -168,13 +194,13 @@ fn plan_user_message(
     edited: Option<&MessageId>,
     known: &KnownMessages,
     ids: &dyn Ids,
-) -> Result<Plan, SubmitError> {
+) -> Result<NewMessage, SubmitError> {
     check_content(Some(&posted))?;
     let same = posted.id.as_ref().and_then(|id| known.user_message(id));
     let changed = same.filter(|(_, message)| message.parts != posted.parts);
     if let Some((position, _)) = edited.and_then(|id| known.user_message(id)).or(changed) {
         let add = vec![user_message(posted, edited.cloned(), ids)];
-        return Ok(Plan::Run { keep: Keep::First(position), add });
+        return Ok(NewMessage::Planned(Plan::Run { keep: Keep::First(position), add }));
     }
     if let Some((position, message)) = same {
         // The message of an open run may follow; it does not count as an answer, because the run is about to be superseded.
@@ -187,32 +213,58 @@ fn plan_user_message(
                 "This user message is known, unchanged and already answered. Post a new one, or an edit with messageId.",
             ));
         }
-        return Ok(Plan::Run { keep: Keep::First(position + 1), add: Vec::new() });
+        let keep = Keep::First(position + 1);
+        return Ok(NewMessage::Planned(Plan::Run { keep, add: Vec::new() }));
     }
     if posted.id.as_ref().is_some_and(|id| known.has(id)) {
         return Err(SubmitError::Invalid(
             "The id of the posted user message belongs to another message of this chat.".into(),
         ));
     }
-    let said = user_message(posted, None, ids);
-    let decision = known.consent.as_ref().and_then(|words| words.decision(&text_alone(&said.parts)?));
-    Ok(match decision {
-        Some(approved) => Plan::Decide { approved, said },
-        None => Plan::Run { keep: Keep::All, add: vec![said] },
-    })
+    Ok(NewMessage::Said(user_message(posted, None, ids)))
 }
 
-/// Returns the text of a message that has nothing else for a model.
-fn text_alone(parts: &[UiPart]) -> Option<String> {
-    let mut text = String::new();
-    for part in parts {
-        match part {
-            UiPart::Text { text: piece, .. } => text.push_str(piece),
-            UiPart::File(_) | UiPart::Reasoning { .. } | UiPart::Tool(_) | UiPart::Unknown(_) => return None,
-            UiPart::StepStart | UiPart::Data(_) => {}
+/// Returns what a new message answers, if the open run waits for it.
+///
+/// # Errors
+/// If the message would decide, and its sender was shown other approvals than those that wait now.
+fn reply_in(said: &UiMessage, body: &ChatBody, known: &KnownMessages) -> Result<Option<Reply>, SubmitError> {
+    let waiting = &known.waiting;
+    if let Some(approved) = only_text(&said.parts).and_then(|text| known.consent.decision(text))
+        && let Some(shown) = shown_approvals(body)
+    {
+        if !waiting.is_shown_by(&shown) {
+            return Err(SubmitError::DecisionIsStale { waiting: waiting.approvals.clone() });
+        }
+        if waiting.takes_words {
+            let shown = shown.into_iter().map(|approval| approval.id).collect();
+            return Ok(Some(Reply::Decision { approved, shown }));
         }
     }
-    Some(text)
+    if !waiting.takes_reply {
+        return Ok(None);
+    }
+    let texts: Vec<&str> = said.parts.iter().filter_map(UiPart::as_text).collect();
+    Ok(Some(Reply::Answer(texts.join("\n"))))
+}
+
+/// Returns the approvals that the sender of a post was shown, if the post says so: it names them, or the last message of the assistant in its
+/// history shows them.
+fn shown_approvals(body: &ChatBody) -> Option<Vec<ShownApproval>> {
+    if let Some(decides) = &body.fermata.decides {
+        return Some(decides.iter().map(|id| ShownApproval { id: id.clone(), stays: false }).collect());
+    }
+    let last = body.messages.iter().rfind(|message| message.role == Role::Assistant)?;
+    let shown = last.shown_approvals();
+    if shown.is_empty() { None } else { Some(shown) }
+}
+
+/// Returns the text of a message that is one text and nothing else.
+fn only_text(parts: &[UiPart]) -> Option<&str> {
+    match parts {
+        [part] => part.as_text(),
+        [] | [_, ..] => None,
+    }
 }
 
 fn user_message(posted: PostedMessage, id: Option<MessageId>, ids: &dyn Ids) -> UiMessage {

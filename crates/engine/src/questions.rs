@@ -135,8 +135,29 @@ pub(crate) fn form(input: &Value) -> Elicitation {
     }
 }
 
-/// Returns the output of a call. `content` is the form as the person has sent it; `None` if the person did not answer.
-pub(crate) fn output(input: &Value, content: Option<&Value>) -> Value {
+/// Returns a message of the user as the content of the form: the choice that it names, or else the answer to the first question without
+/// choices. Returns `None` if it fits no question.
+pub(crate) fn fit(input: &Value, message: &str) -> Option<Map<String, Value>> {
+    let questions = AskUser::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
+    let message = message.trim();
+    if message.is_empty() {
+        return None;
+    }
+    let plain = |text: &str| text.trim().trim_end_matches(['.', '!', '。', '！']).to_lowercase();
+    for Question { id, choices, .. } in &questions {
+        let mut choices = choices.iter().flatten();
+        if let Some(choice) = choices.find(|choice| plain(choice) == plain(message)) {
+            return Some(Map::from_iter([(id.clone(), choice.as_str().into())]));
+        }
+    }
+    let is_free = |asked: &&Question| asked.choices.as_ref().is_none_or(Vec::is_empty);
+    let Question { id, .. } = questions.iter().find(is_free)?;
+    Some(Map::from_iter([(id.clone(), message.into())]))
+}
+
+/// Returns the output of a call. `content` is the form as the person has sent it; `None` if the person did not answer. `message` is the
+/// message of the user, if the answer is one; the model is told it unless it answers all questions.
+pub(crate) fn output(input: &Value, content: Option<&Value>, message: Option<&str>) -> Value {
     let questions = AskUser::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
     let (mut answers, mut assumed) = (Map::new(), Vec::new());
     for Question { id, guess, .. } in questions {
@@ -153,6 +174,11 @@ pub(crate) fn output(input: &Value, content: Option<&Value>) -> Value {
         output["note"] = "The user did not answer. Go on with these guesses, and say so.".into();
     } else if !assumed.is_empty() {
         output["guessed"] = json!(assumed);
+        if let Some(message) = message {
+            output["reply"] = message.into();
+            output["note"] =
+                "The user has answered with the message in `reply`. It overrides the guesses.".into();
+        }
     }
     output
 }
@@ -253,11 +279,44 @@ mod tests {
     fn what_is_not_answered_is_as_guessed() {
         let input = asked(&[question("size", &["S", "M"], "M"), question("color", &[], "red")]);
         assert_eq!(
-            output(&input, Some(&json!({ "size": "S" }))),
+            output(&input, Some(&json!({ "size": "S" })), None),
             json!({ "answers": { "size": "S", "color": "red" }, "guessed": ["color"] })
         );
-        let declined = output(&input, None);
+        let declined = output(&input, None, None);
         assert_eq!(declined["answers"], json!({ "size": "M", "color": "red" }));
         assert!(declined["note"].as_str().unwrap().contains("did not answer"));
+    }
+
+    #[test]
+    fn a_message_is_the_answer_to_the_question_that_it_fits() {
+        let size = question("size", &["S", "M", "X L"], "M");
+        let (color, name) = (question("color", &[], "red"), question("name", &[], "Ann"));
+        for (questions, message, fits) in [
+            (vec![size.clone()], "s", Some(json!({ "size": "S" }))),
+            (vec![size.clone()], " x l. ", Some(json!({ "size": "X L" }))),
+            (vec![size.clone()], "the small one", None),
+            (vec![color.clone()], "the blue one", Some(json!({ "color": "the blue one" }))),
+            (vec![color.clone(), size.clone()], "S!", Some(json!({ "size": "S" }))),
+            (vec![size.clone(), color.clone()], "dark blue", Some(json!({ "color": "dark blue" }))),
+            (vec![color.clone(), name.clone()], "blue", Some(json!({ "color": "blue" }))),
+            (vec![color.clone()], "  ", None),
+        ] {
+            assert_eq!(fit(&asked(&questions), message).map(Value::Object), fits, "{message:?}");
+        }
+    }
+
+    #[test]
+    fn the_model_is_told_a_message_that_does_not_answer_all() {
+        let input = asked(&[question("size", &["S", "M"], "M"), question("color", &[], "red")]);
+        let told = output(&input, Some(&json!({ "color": "tiny and blue" })), Some("tiny and blue"));
+        assert_eq!(told["answers"], json!({ "size": "M", "color": "tiny and blue" }));
+        assert_eq!((&told["guessed"], &told["reply"]), (&json!(["size"]), &json!("tiny and blue")));
+        let one = asked(&[question("color", &[], "red")]);
+        assert_eq!(
+            output(&one, Some(&json!({ "color": "blue" })), Some("blue")),
+            json!({ "answers": { "color": "blue" } })
+        );
+        let other = output(&asked(&[question("size", &["S"], "S")]), Some(&json!({})), Some("none of these"));
+        assert_eq!((&other["guessed"], &other["reply"]), (&json!(["size"]), &json!("none of these")));
     }
 }

@@ -8,7 +8,7 @@ use std::{net::IpAddr, time::Duration};
 use fermata_protocol::{
     Answer, AnswerTarget, ChatBody, ChatId, EventId, Profile, RunId, Summary, ToolCallId,
 };
-use fermata_tools::{Owner, Principal, Receipt};
+use fermata_tools::{DecisionChannel, Owner, Principal, Receipt};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -101,6 +101,9 @@ impl Submission {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AnswerRequest {
     pub owner: Owner,
+    /// The way in which decisions among them came.
+    #[serde(default)]
+    pub how: DecisionChannel,
     #[serde(default)]
     pub address: Option<IpAddr>,
     pub answers: Vec<Answer>,
@@ -359,8 +362,14 @@ mod tests {
         let owner = Owner::new("ada");
         let requests: [(Request, &str); 5] = [
             (
-                AnswerRequest { owner: owner.clone(), address: None, answers: Vec::new() }.into(),
-                r#"{"answer":{"owner":"ada","address":null,"answers":[]}}"#,
+                AnswerRequest {
+                    owner: owner.clone(),
+                    how: DecisionChannel::Button,
+                    address: None,
+                    answers: Vec::new(),
+                }
+                .into(),
+                r#"{"answer":{"owner":"ada","how":"button","address":null,"answers":[]}}"#,
             ),
             (Stop { owner: owner.clone(), run: None }.into(), r#"{"stop":{"owner":"ada"}}"#),
             (

@@ -40,15 +40,14 @@ use fermata_protocol::{
     AssembleError, Assembler, DataChunk, MessageId, Plan, PlanMode, PostedTool, Profile, RunId, RunStatus,
     Show, ToolCallId, ToolChoice, UiChunk, UiMessage,
 };
-use fermata_tools::{Call, CallState, Grants, Owner, Policy, Toolbox};
+use fermata_tools::{Call, CallState, DecisionChannel, Grants, Owner, Policy, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
-pub(crate) use answers::AnswerSource;
 use call_status::CallStatus;
-pub(crate) use continuing::Continuation;
+pub(crate) use continuing::{Continuation, Said, WaitingRun};
 pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, asker_in};
@@ -60,8 +59,8 @@ pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished}
 pub(crate) use recovery::RememberedRun;
 pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
-use validation::ValidAnswers;
 pub(crate) use validation::{Rejected, Validation};
+use validation::{ValidAnswers, ValidReply};
 
 use crate::{
     Hold, Ids, Limits, Rules,
@@ -197,8 +196,8 @@ pub(crate) struct EarlierMessage {
     pub run: RunId,
     /// The last step of it.
     pub step: u32,
-    /// `true` if the user has approved the calls.
-    pub approved: bool,
+    /// What the user has said after it.
+    pub said: Said,
 }
 
 /// The phase of a run's current step.
@@ -273,6 +272,8 @@ pub(crate) struct Context<'a> {
     pub grants: &'a Grants,
     /// The size of the chat's other messages, in bytes of JSON.
     pub other_bytes: usize,
+    /// The way in which the answers came that the run looks at, if it does.
+    pub how: Option<DecisionChannel>,
     /// The address of the request that has the run decide, if there is one and it is known.
     pub address: Option<IpAddr>,
     /// `true` if clients are shown why a model failed.
@@ -285,6 +286,8 @@ pub(crate) struct Context<'a> {
 struct Deciding<'a> {
     run: &'a mut Run,
     context: &'a Context<'a>,
+    /// The way in which the event's answers came, if it has any.
+    how: Option<DecisionChannel>,
     /// The address that the event comes from, if it is known.
     address: Option<IpAddr>,
     effects: Effects,

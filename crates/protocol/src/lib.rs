@@ -29,8 +29,8 @@ pub use replay::{outcome, replay};
 pub use request::{
     Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings, ChatBody, ChatRequest,
     ClientOptions, CompactRequest, ElicitAction, Measure, MemoryEditRequest, MemoryRequest, NODE_BYTES,
-    Posted, PostedMessage, PostedTool, RequestError, RetryBody, RetryRequest, Show, SummaryRequest,
-    ToolChoice, ToolResult, ToolResultBody, ToolResultRequest, Trigger, measure,
+    Posted, PostedMessage, PostedTool, RequestError, RetryBody, RetryRequest, Show, ShownApproval,
+    SummaryRequest, ToolChoice, ToolResult, ToolResultBody, ToolResultRequest, Trigger, measure,
 };
 pub use stage::{ContextUsage, RunStatus, RunWaitsFor, Stage};
 pub use summary::{Summary, SummaryReason};

@@ -33,9 +33,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::{ApprovalId, ChatId, ElicitationId, MessageId, PlanMode, Profile, Role, ToolCallId, UiPart};
+use crate::{
+    ApprovalId, ChatId, ElicitationId, MessageId, PlanMode, Profile, Role, ToolCallId, ToolState, UiPart,
+    profile::DATA_TOOL_APPROVAL,
+};
 
-/// Answers in one `POST /chat/tool-result`. Far more than may wait in a chat; a longer list is a mistake, or an attack.
+/// Answers in one `POST /chat/tool-result`, and approvals in `fermata.decides`. Far more than may wait in a chat; a longer list is a mistake, or an attack.
 const MAX_ANSWERS: usize = 1000;
 
 /// A body that cannot be taken, in words for the person who sent it.
@@ -81,6 +84,15 @@ pub struct PostedMessage {
     pub metadata: Option<Value>,
     /// What it consists of.
     pub parts: Vec<UiPart>,
+}
+
+/// An approval that a posted message shows as waiting for a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownApproval {
+    /// Its id.
+    pub id: ApprovalId,
+    /// `true` if the client shows it until the call has its outcome, also once it is decided.
+    pub stays: bool,
 }
 
 /// Why a chat was posted.
@@ -137,6 +149,9 @@ pub struct ClientOptions {
     /// `Some(false)` if nothing that is known of the user is used for the post, and nothing of it is remembered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<bool>,
+    /// The approvals that the sender was shown, if the message may decide about them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decides: Option<Vec<ApprovalId>>,
     /// The use of plans for the post; `None` if the assistant decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanMode>,
@@ -257,4 +272,33 @@ pub enum AnswerKind {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         content: Option<Value>,
     },
+}
+
+// === impl PostedMessage ===
+
+impl PostedMessage {
+    /// Returns the approvals that the message shows as waiting for a decision: as `approval-requested`, or in version 5 as
+    /// `data-tool-approval`, which stays beside a call that is approved.
+    pub fn shown_approvals(&self) -> Vec<ShownApproval> {
+        let calls = || self.parts.iter().filter_map(UiPart::as_tool);
+        let shown = self.parts.iter().filter_map(|part| match part {
+            UiPart::Tool(call) if matches!(call.state, ToolState::ApprovalRequested { .. }) => {
+                Some(ShownApproval { id: call.approval.as_ref()?.id.clone(), stays: false })
+            }
+            UiPart::Data(part) if part.kind == DATA_TOOL_APPROVAL => {
+                let (id, call) = (part.data["approvalId"].as_str()?, part.data["toolCallId"].as_str()?);
+                let is_settled =
+                    calls().any(|part| part.tool_call_id.as_str() == call && part.state.is_settled());
+                if is_settled { None } else { Some(ShownApproval { id: ApprovalId::new(id), stays: true }) }
+            }
+            UiPart::Tool(_)
+            | UiPart::Data(_)
+            | UiPart::Text { .. }
+            | UiPart::Reasoning { .. }
+            | UiPart::File(_)
+            | UiPart::StepStart
+            | UiPart::Unknown(_) => None,
+        });
+        shown.collect()
+    }
 }

@@ -41,6 +41,9 @@ pub struct RunStatus {
     /// The words that approve all calls that wait, if a message that is one of them does so now. They are not saved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirm_words: Vec<String>,
+    /// True if a message is the answer to a question of the assistant now. It is not saved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub takes_reply: bool,
     /// The run's request to its model waits for this. It is not saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<RunWaitsFor>,

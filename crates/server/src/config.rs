@@ -357,11 +357,11 @@ settings! {
         /// calls. Other questions wait as long as calls do (expire).
         elicit_timeout: Duration = "5m", "FERMATA_ELICIT_TIMEOUT",
             over "the question is cancelled, the tool goes on without an answer, and the person and the model are told why";
-        /// The words that approve all calls which wait for approval, if a message consists of one of them. If there are none, a message
-        /// never decides about calls.
-        confirm_words: List<String> = "yes,ok,confirm,确认,继续,同意,是", "FERMATA_CONFIRM_WORDS";
-        /// The words that deny them.
-        deny_words: List<String> = "no,cancel,不,取消", "FERMATA_DENY_WORDS";
+        /// More words that approve all calls which wait for approval, if a message is one of them. By default, such words of six languages,
+        /// from yes to はい. An empty list turns this off: no message decides about calls.
+        confirm_words: Option<List<String>>, "FERMATA_CONFIRM_WORDS";
+        /// More words that deny them.
+        deny_words: List<String> = "", "FERMATA_DENY_WORDS";
         /// The number of calls of server and MCP tools that may run at the same time in this instance. Owners take turns. A call that waits for
         /// a person does not count.
         max_running_calls: Option<NonZeroUsize>, "FERMATA_MAX_RUNNING_CALLS",
@@ -528,7 +528,10 @@ impl Config {
             chain: self.chain,
             error_policy: self.error_policy.clone(),
             tools: self.tools.clone(),
-            consent: ConsentWords { confirm: self.confirm_words.to_vec(), deny: self.deny_words.to_vec() },
+            consent: match self.confirm_words.as_deref() {
+                Some([]) => ConsentWords::off(),
+                confirm => ConsentWords::default().with(confirm.unwrap_or_default(), &self.deny_words),
+            },
             never_clear: self.never_clear.clone(),
         }
     }

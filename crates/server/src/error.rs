@@ -16,7 +16,7 @@ use fermata_engine::{
     AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable, memories::MemoryError,
     store::StoreError,
 };
-use fermata_protocol::{InvalidId, RequestError, ToolCallId};
+use fermata_protocol::{ApprovalId, InvalidId, RequestError, ToolCallId};
 use fermata_tools::StateName;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -35,6 +35,7 @@ pub enum Code {
     MethodNotAllowed,
     SlowRequest,
     NothingToContinue,
+    DecisionIsStale,
     NothingToCompact,
     NothingToUndo,
     RunOpen,
@@ -72,6 +73,7 @@ pub struct ApiError {
     detail: String,
     state: Option<StateName>,
     retried_as: Option<ToolCallId>,
+    waiting: Option<Vec<ApprovalId>>,
     /// A header that replaces the code's own.
     header: Option<(HeaderName, HeaderValue)>,
     /// The failure of the database that caused the error, for the log.
@@ -108,6 +110,10 @@ pub struct Problem {
     #[serde(rename = "retriedAs", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     retried_as: Option<ToolCallId>,
+    /// The ids of the approvals that wait now, if a message was refused because its sender was shown others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    waiting: Option<Vec<ApprovalId>>,
 }
 
 // === impl Code ===
@@ -125,6 +131,7 @@ impl Code {
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed"),
             Self::SlowRequest => (StatusCode::REQUEST_TIMEOUT, "slow_request"),
             Self::NothingToContinue => (StatusCode::CONFLICT, "nothing_to_continue"),
+            Self::DecisionIsStale => (StatusCode::CONFLICT, "decision_is_stale"),
             Self::NothingToCompact => (StatusCode::CONFLICT, "nothing_to_compact"),
             Self::NothingToUndo => (StatusCode::CONFLICT, "nothing_to_undo"),
             Self::RunOpen => (StatusCode::CONFLICT, "run_open"),
@@ -174,6 +181,7 @@ impl Code {
             | Self::NotFound
             | Self::MethodNotAllowed
             | Self::NothingToContinue
+            | Self::DecisionIsStale
             | Self::NothingToCompact
             | Self::NothingToUndo
             | Self::TooManyMemories
@@ -209,7 +217,7 @@ impl ApiError {
             detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
             detail.push_str("… and more.");
         }
-        Self { code, detail, state: None, retried_as: None, header: None, cause: None }
+        Self { code, detail, state: None, retried_as: None, waiting: None, header: None, cause: None }
     }
 
     /// Creates the error for an unknown chat. A chat of another owner gets the same one, so that its existence is not revealed.
@@ -253,6 +261,7 @@ impl IntoResponse for ApiError {
             code,
             state: self.state,
             retried_as: self.retried_as,
+            waiting: self.waiting,
         };
         let mut headers = HeaderMap::from_iter(self.header.or_else(|| self.code.hint()));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -362,16 +371,20 @@ impl From<SubmitError> for ApiError {
             }
             other => other,
         };
-        let code = match error {
-            SubmitError::Unavailable(unavailable) => return unavailable.into(),
+        let code = match &error {
+            SubmitError::DecisionIsStale { waiting } => {
+                let waiting = Some(waiting.clone());
+                return Self { waiting, ..Self::new(Code::DecisionIsStale, error.to_string()) };
+            }
+            SubmitError::Unavailable(unavailable) => return unavailable.clone().into(),
             SubmitError::Invalid(_) => Code::InvalidRequest,
             SubmitError::NotFound | SubmitError::NoSuchAssistant(_) | SubmitError::NoSuchCall => {
                 Code::NotFound
             }
             SubmitError::NotFailed(_) => Code::NotFailed,
             SubmitError::AlreadyRetried(retried_as) => {
-                let detail = SubmitError::AlreadyRetried(retried_as.clone()).to_string();
-                return Self { retried_as: Some(retried_as), ..Self::new(Code::AlreadyRetried, detail) };
+                let retried_as = Some(retried_as.clone());
+                return Self { retried_as, ..Self::new(Code::AlreadyRetried, error.to_string()) };
             }
             SubmitError::ToolChanged(_) => Code::ToolChanged,
             SubmitError::RunOpen => Code::RunOpen,

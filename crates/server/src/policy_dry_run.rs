@@ -57,6 +57,8 @@ struct Report<'a> {
     policy_decision: &'a PolicyDecision,
     /// The decision in the approval mode `default`.
     default_decision: &'a PolicyDecision,
+    /// `true` if a message such as "yes" may decide about the call.
+    takes_words: bool,
     /// The way in which the input violates the tool's schema.
     input_error: Option<String>,
 }
@@ -105,6 +107,8 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
         origin,
         policy_decision: &policy_decision,
         default_decision: &default_decision,
+        takes_words: config.confirm_words.as_deref().is_none_or(|words| !words.is_empty())
+            && policy.honors_words(&policy_decision, spec.run_by),
         input_error,
     };
     Ok(report.to_string())
@@ -182,6 +186,11 @@ impl fmt::Display for Report<'_> {
             }
         }
         writeln!(f, "reason: {}", self.policy_decision.reason.as_deref().unwrap_or("none is given"))?;
+        if self.policy_decision.decision == Decision::Ask {
+            let words =
+                if self.takes_words { "a message such as \"yes\" may decide" } else { "no message decides" };
+            writeln!(f, "words: {words}")?;
+        }
         self.write_missed(f)?;
         let provenance = match (self.origin, self.spec.run_by) {
             (Origin::Server, _) => "one of the server's own",

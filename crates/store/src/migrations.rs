@@ -52,6 +52,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0026_owners_of_runs"
     "0027_values_elsewhere"
     "0028_less_to_write"
+    "0029_how_decided"
     "0036_answers_by_result"
 );
 
@@ -81,6 +82,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0022_open_runs_by_owner"
     "0023_values_elsewhere"
     "0024_room_for_updates"
+    "0025_how_decided"
     "0032_answers_by_result"
 );
 

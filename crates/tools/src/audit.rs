@@ -6,7 +6,7 @@ use fermata_protocol::ToolCallId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Call, DecisionSource, Owner, PolicyDecision, tool::sha256};
+use crate::{Call, DecisionChannel, DecisionSource, Owner, PolicyDecision, tool::sha256};
 
 /// A decision about a call, or a change of a chat's grants.
 ///
@@ -17,6 +17,8 @@ pub struct AuditEvent {
     pub action: AuditAction,
     /// The person who decided; `None` if the policy did.
     pub decided_by: Option<Owner>,
+    /// The way in which the decision came, if a person decided.
+    pub how: Option<DecisionChannel>,
     /// The network address that the decision came from, if a person decided and the address is known.
     pub address: Option<IpAddr>,
     /// The call's id; `None` if the event is about a tool in general.
@@ -76,6 +78,7 @@ impl AuditEvent {
         Self {
             action,
             decided_by: None,
+            how: None,
             address: None,
             call: Some(call.id.clone()),
             tool: call.tool.clone(),
@@ -90,12 +93,14 @@ impl AuditEvent {
         action: AuditAction,
         call: &Call,
         by: Owner,
+        how: Option<DecisionChannel>,
         address: Option<IpAddr>,
         reason: Option<String>,
     ) -> Self {
         Self {
             action,
             decided_by: Some(by),
+            how,
             address,
             call: Some(call.id.clone()),
             tool: call.tool.clone(),

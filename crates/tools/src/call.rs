@@ -12,7 +12,8 @@ pub use answer::{Receipt, Refusal, ValidAnswer};
 pub use state::{CallState, Cancelled, StateName, Transition};
 
 use crate::{
-    Decision, DecisionSource, ErrorType, Owner, Permission, PolicyDecision, Presentation, ResourceKey,
+    Decision, DecisionChannel, DecisionSource, ErrorType, Owner, Permission, PolicyDecision, Presentation,
+    ResourceKey,
 };
 
 mod answer;
@@ -154,6 +155,9 @@ pub struct ApprovalDecision {
     /// True if the decision covers later calls of the tool in this chat, too.
     #[serde(default)]
     pub always: bool,
+    /// The way in which the decision came.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub how: Option<DecisionChannel>,
 }
 
 // === impl RunBy ===
@@ -361,6 +365,7 @@ mod tests {
             approved: true,
             reason: Some("fine".into()),
             always: true,
+            how: Some(DecisionChannel::Words),
         };
         let reply = ElicitationRecord {
             to: ElicitationId::new("e"),
@@ -395,7 +400,7 @@ mod tests {
             "edited": {"a": 2},
             "ruling": {"decision": "ask", "reason": "careful", "by": {"rule": 3}},
             "question": {"id": "q", "required": true},
-            "decided": {"by": "bob", "approved": true, "reason": "fine", "always": true},
+            "decided": {"by": "bob", "approved": true, "reason": "fine", "always": true, "how": "words"},
             "answer": {"kind": "output", "output": 1},
             "has_passed": true,
             "replies": [{"to": "e", "by": "bob", "action": "accept", "content": {"size": 1}}],

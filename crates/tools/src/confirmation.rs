@@ -277,8 +277,13 @@ mod tests {
             (false, false, Consent::No),
             (false, true, Consent::No),
         ] {
-            call.approval_decision =
-                Some(ApprovalDecision { by: Owner::anyone(), approved, reason: Some("so".into()), always });
+            call.approval_decision = Some(ApprovalDecision {
+                by: Owner::anyone(),
+                approved,
+                reason: Some("so".into()),
+                always,
+                how: None,
+            });
             let confirmation = Confirmation::of(&call, Owner::anyone(), at, None).unwrap();
             assert_eq!(confirmation.answer, answer);
             assert_eq!(confirmation.at, Timestamp::from_microsecond(1).unwrap());

@@ -49,6 +49,21 @@ pub enum DecisionSource {
     Tool,
 }
 
+/// The way in which a person's decision came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DecisionChannel {
+    /// A button of a page: a request of its own, from a browser.
+    Button,
+    /// A message such as "yes".
+    Words,
+    /// An approval response in a message that was posted again.
+    Message,
+    /// A request of its own, from another program.
+    #[default]
+    Api,
+}
+
 /// How a call was let through, for the tool that runs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -39,7 +39,7 @@ pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
 pub use checker::{AnswerSchema, Check, Checker, InputError};
 pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
 pub use context::{CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
-pub use decision::{Decision, DecisionSource, Permission, PolicyDecision};
+pub use decision::{Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision};
 pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output};
 pub use hosts::HostName;

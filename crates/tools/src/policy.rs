@@ -6,7 +6,7 @@ use serde_json::Value;
 
 pub use rules::{Condition, Rule, RulePolicy};
 
-use crate::{DecisionSource, Owner, PolicyDecision, ToolSpec};
+use crate::{DecisionSource, Owner, PolicyDecision, RunBy, ToolSpec};
 
 mod rules;
 
@@ -55,6 +55,12 @@ pub trait Policy: Send + Sync {
     /// implementation returns true only for a tool's own default.
     fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
         policy_decision.by == DecisionSource::Default
+    }
+
+    /// Returns whether a message such as "yes" may decide about a call of a tool that this party runs, about which the policy has decided
+    /// so. The default implementation returns false for tools of MCP servers only.
+    fn honors_words(&self, _policy_decision: &PolicyDecision, run_by: RunBy) -> bool {
+        run_by != RunBy::Mcp
     }
 
     /// Returns the approval mode, which says whether people are asked at all.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, ToolCallId};
-use fermata_tools::{AnswerSchema, Call, PendingCall, PolicyDecision, Receipt, ValidAnswer};
+use fermata_tools::{AnswerSchema, Call, DecisionChannel, PendingCall, PolicyDecision, Receipt, ValidAnswer};
 use futures::FutureExt;
 
 use super::{ActiveRun, Happening, ParkedGauge, performing::context};
@@ -11,7 +11,7 @@ use crate::{
     AnswerError, Following, Reader, Submission, SubmitError,
     answer_batch::AnswerBatch,
     run::{
-        AnswerSource, Context, Event, Overruled, Rejected, RunHold, Validation, claims_settled_call,
+        Context, Event, Overruled, Rejected, RunHold, Validation, WaitingRun, claims_settled_call,
         client_view,
     },
     run_log::Start,
@@ -71,6 +71,15 @@ impl ActiveRun {
         }
     }
 
+    /// Returns what a message of the user could answer.
+    pub fn waiting(&self) -> WaitingRun {
+        self.run.waiting(&self.context())
+    }
+
+    fn context(&self) -> Context<'_> {
+        context(&self.services, &self.policies, &self.toolbox, &self.record, self.window())
+    }
+
     /// Returns the answers that are to calls and questions of the run.
     pub fn own_answers(&self, answers: &[Answer]) -> Vec<Answer> {
         answers.iter().filter(|answer| self.run.find(&answer.of).is_some()).cloned().collect()
@@ -79,19 +88,18 @@ impl ActiveRun {
     /// Returns whether answers have inputs or contents that have to be checked before they can be accepted.
     pub fn needs_check(&mut self, answers: &[Answer]) -> bool {
         self.use_newest_tools();
-        let context = context(&self.services, &self.policies, &self.toolbox, &self.record, self.window());
-        !self.run.inputs_to_check(answers, &context).is_empty()
+        !self.run.inputs_to_check(answers, &self.context()).is_empty()
     }
 
     /// Accepts answers to calls and questions of the run, all or none.
     pub async fn answer(
         &mut self,
         answers: &[Answer],
-        source: AnswerSource,
+        how: DecisionChannel,
         address: Option<IpAddr>,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        let valid = self.validate(answers, address).await?;
-        if source == AnswerSource::SeparateRequest
+        let valid = self.validate(answers, how, address).await?;
+        if how != DecisionChannel::Message
             && let Some((index, first)) = valid.overruled.first()
         {
             let error = match first {
@@ -112,7 +120,7 @@ impl ActiveRun {
             self.release(&id);
         }
         if !answers.calls.is_empty() || !answers.elicitations.is_empty() {
-            self.apply(Event::Answered(answers, source)).await?;
+            self.apply(Event::Answered(answers)).await?;
         }
         Ok(valid.receipts)
     }
@@ -121,9 +129,10 @@ impl ActiveRun {
     pub async fn repeat(
         &mut self,
         answers: &[Answer],
+        how: DecisionChannel,
         address: Option<IpAddr>,
     ) -> Result<Option<Vec<Receipt>>, AnswerError> {
-        let valid = self.validate(answers, address).await?;
+        let valid = self.validate(answers, how, address).await?;
         let is_new = !valid.answers.calls.is_empty() || !valid.answers.elicitations.is_empty();
         Ok(if is_new { None } else { Some(valid.receipts) })
     }
@@ -172,7 +181,7 @@ impl ActiveRun {
         self.unsaved.extend(self.record.choose(&submission.body.fermata));
         let show = submission.body.fermata.show.clone();
         self.apply(Event::Followed { profile, hold, show }).await?;
-        self.answer(&answers, AnswerSource::InMessage, submission.address).await.map_err(
+        self.answer(&answers, DecisionChannel::Message, submission.address).await.map_err(
             |error| match error {
                 AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
                 AnswerError::TooLarge(text) => SubmitError::TooLarge(text),
@@ -185,11 +194,12 @@ impl ActiveRun {
     pub(super) async fn validate(
         &mut self,
         answers: &[Answer],
+        how: DecisionChannel,
         address: Option<IpAddr>,
     ) -> Result<Validation, AnswerError> {
         self.use_newest_tools();
-        let context = context(&self.services, &self.policies, &self.toolbox, &self.record, self.window());
-        let rejected = match self.run.validate(answers, &Context { address, ..context }) {
+        let context = Context { how: Some(how), address, ..self.context() };
+        let rejected = match self.run.validate(answers, &context) {
             Ok(valid) => return Ok(valid),
             Err(rejected) => rejected,
         };

@@ -1,45 +1,55 @@
-//! A run that goes on in a new message, because the user has decided about its calls in words.
+//! A run that goes on in a new message, because a message of the user has decided about its calls or answered its questions.
 //!
-//! Invariant: the end of the one run, the beginning of the other and the decisions are one commit. So there is never a call without a run, and
-//! a decision is never lost.
+//! Invariant: the end of the one run, the beginning of the other and the answers are one commit. So there is never a call without a run, and
+//! an answer is never lost.
 
 use fermata_protocol::{Assembler, MessageId, Profile, RunId, UiChunk, UiMessage};
+use fermata_tools::DecisionChannel;
 
 use super::{ActiveRun, CallSpans, Ownership, Timers};
 use crate::{
     AnswerError, Following, Submission, SubmitError,
-    run::{Continuation, Event, Overruled},
+    post::Reply,
+    run::{Continuation, Event, Overruled, Said},
     run_log::{Start, Writer},
     services::{OpenRun, Patience},
     store::{Change, StoreError, json_bytes},
 };
 
 impl ActiveRun {
-    /// Approves or denies all calls that wait for a person, as a message of the user says, and goes on in a new message. The readers of the
-    /// message so far are sent away as if the run had been superseded.
-    pub async fn decide_in_words(
+    /// Takes a message of the user as the answer to what the run waits for, and goes on in a new message. The readers of the message so far
+    /// are sent away as if the run had been superseded.
+    pub async fn continue_after(
         &mut self,
         submission: &Submission,
-        approved: bool,
+        reply: &Reply,
         said: UiMessage,
         profile: Profile,
         open_run: OpenRun,
     ) -> Result<Following, SubmitError> {
         let services = self.services.clone();
         let hold = services.holds.of(submission, &*services.store).await?;
-        let decisions = self.run.decisions(approved);
-        let valid = self.validate(&decisions, submission.address).await.map_err(|error| match error {
-            AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
-            other => SubmitError::Invalid(other.to_string()),
-        })?;
-        let changed = valid.overruled.iter().find(|(_, reason)| matches!(reason, Overruled::ToolChanged));
-        if let Some((index, _)) = changed {
-            let call = &self.run.calls[*index];
-            let error = AnswerError::tool_changed(&call.id, &call.tool);
-            self.apply(Event::ApprovalsOverruled(valid.overruled)).await?;
-            return Err(SubmitError::ToolChanged(error.to_string()));
-        }
-        for (index, _) in &valid.answers.calls {
+        let (answers, meaning) = match reply {
+            Reply::Decision { approved, shown } => {
+                let decisions = self.run.decisions(*approved, &shown.iter().collect());
+                let valid = self.validate(&decisions, DecisionChannel::Words, submission.address).await;
+                let valid = valid.map_err(|error| match error {
+                    AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
+                    other => SubmitError::Invalid(other.to_string()),
+                })?;
+                let changed =
+                    valid.overruled.iter().find(|(_, reason)| matches!(reason, Overruled::ToolChanged));
+                if let Some((index, _)) = changed {
+                    let call = &self.run.calls[*index];
+                    let error = AnswerError::tool_changed(&call.id, &call.tool);
+                    self.apply(Event::ApprovalsOverruled(valid.overruled)).await?;
+                    return Err(SubmitError::ToolChanged(error.to_string()));
+                }
+                (valid.answers, if *approved { Said::Approved } else { Said::Denied })
+            }
+            Reply::Answer(message) => (self.run.replies(message, submission.address), Said::Answered),
+        };
+        for (index, _) in &answers.calls {
             let id = self.run.calls[*index].id.clone();
             self.release(&id);
         }
@@ -51,13 +61,14 @@ impl ActiveRun {
             hold,
             show: submission.body.fermata.show.clone(),
             now: services.clock.now(),
-            approved,
+            said: meaning,
         };
-        let message = self.run.snapshot();
         let next = self.run.continued(continuation);
 
         // The end of the message so far.
-        let last = self.decide(Event::HandedOver);
+        let answered = answers.elicitations.iter().map(|reply| reply.index).collect();
+        let last = self.decide(Event::HandedOver(answered));
+        let message = self.run.snapshot();
         self.log.stage(&last.after.publish);
         let from = self.run.id.clone();
         for (first, chunks) in self.log.unsaved() {
@@ -81,7 +92,9 @@ impl ActiveRun {
         let settings = settings.map_err(|error| StoreError::Corrupt(error.to_string()))?;
         self.unsaved.push(Change::PutSettings { run: to.clone(), settings });
         self.run = next;
-        self.earlier = Some(Box::new(message));
+        if self.run.state.earlier.as_ref().is_some_and(|earlier| earlier.id == message.id) {
+            self.earlier = Some(Box::new(message));
+        }
         let mut earlier_log = std::mem::replace(&mut self.log, Writer::new(to));
         self.ownership = Ownership::Claimed(open_run);
         self.attempts = 0;
@@ -91,7 +104,7 @@ impl ActiveRun {
         self.timers = Timers::default();
         self.spans = CallSpans::new(&self.run);
         let following = self.follow(self.log.read(profile, Start::default()));
-        if let Err(error) = self.apply(Event::Continued(valid.answers)).await {
+        if let Err(error) = self.apply(Event::Continued(answers)).await {
             // It is not known what was saved, so the readers look for their run.
             earlier_log.end_moved();
             return Err(error.into());

@@ -326,7 +326,7 @@ impl ActiveRun {
 }
 
 /// Returns what a run may look at now.
-pub(super) fn context<'a>(
+pub(crate) fn context<'a>(
     services: &'a Services,
     policies: &'a PolicySnapshot,
     toolbox: &'a Toolbox,
@@ -344,6 +344,7 @@ pub(super) fn context<'a>(
         owner: &record.owner,
         grants: &record.grants,
         other_bytes: record.bytes,
+        how: None,
         address: None,
         shows_model_errors: services.settings.shows_model_errors,
         window,

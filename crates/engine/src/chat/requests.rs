@@ -11,14 +11,14 @@ use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
 use super::{ChatActor, ChatState, Handle};
 use crate::{
     AnswerError, CallError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
-    active_run::{is_detached, read_run, works_by_itself},
+    active_run::{is_detached, read_run, run_context, works_by_itself},
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     context::context_usage,
     errors::RequestError,
     position::Position,
     record::Record,
     request::{CancelCall, Delete, EditInput, EndGrant, Grants, Rejoin, Resume, Stop, View},
-    run::{AnswerSource, Ending, Event, Rejected, Run, asker_in, detach_chunks},
+    run::{Ending, Event, Rejected, Run, asker_in, detach_chunks},
     run_log::{Writer, read_records},
     services::{Patience, Services},
     store::{Change, Files, StoreError},
@@ -36,7 +36,7 @@ impl Handle for FindAnswered {
         let mut receipts = actor.repeat_settled(&answer.answers).await?;
         if let ChatState::Active(active) = &mut actor.state {
             let live = active.own_answers(&answer.answers);
-            match active.repeat(&live, answer.address).await? {
+            match active.repeat(&live, answer.how, answer.address).await? {
                 Some(repeated) => receipts.extend(repeated),
                 None => {
                     // Another answer to these calls may be on its way, and may be refused.
@@ -239,7 +239,10 @@ impl View {
         let mut status = None;
         if show.contains(&Show::Run) {
             status = Some(match run {
-                Some(run) => run.status_with_words(&policies.rules.consent),
+                Some(run) => {
+                    let toolbox = run.settings.server_tools(&policies);
+                    run.status_with_words(&run_context(services, &policies, &toolbox, record, None))
+                }
                 // A run that another version of the server has ended may have left its status.
                 None => RunStatus { stage: Stage::Idle, requires_confirm: false, ..record.status.clone() },
             });
@@ -278,6 +281,7 @@ impl Handle for EndGrant {
         let event = AuditEvent {
             action: AuditAction::GrantRevoked,
             decided_by: Some(self.owner.clone()),
+            how: None,
             address: self.address,
             call: None,
             tool: self.tool.clone(),
@@ -363,7 +367,7 @@ impl ChatActor {
                 Checked::Unknown => return Ok(None),
             }
         }
-        receipts.extend(active.answer(&live, AnswerSource::SeparateRequest, batch.address).await?);
+        receipts.extend(active.answer(&live, batch.how, batch.address).await?);
         Ok(Some(receipts))
     }
 

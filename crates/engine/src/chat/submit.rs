@@ -69,10 +69,16 @@ impl Handle for Box<Submission> {
         };
         match plan {
             Plan::Continue(posted) => actor.continue_run(self, &posted, &known).await,
-            Plan::Decide { approved, mut said } => {
+            Plan::Reply { reply, mut said } => {
                 said.created_at = Some(settings.started);
+                check_files(Some(&said), &services).await?;
                 let open_run = actor.make_room(&self.owner, Keep::All, json_bytes(&said)).await?.0;
-                actor.decide_in_words(self, approved, said, open_run).await
+                let profile = actor.profile_of(self);
+                // The plan was made for a run that is here.
+                let ChatState::Active(active) = &mut actor.state else {
+                    return Err(StoreError::Fenced.into());
+                };
+                active.continue_after(self, &reply, said, profile, open_run).await
             }
             Plan::Run { keep, mut add } => {
                 for message in &mut add {
@@ -145,10 +151,9 @@ impl ChatActor {
             if !active.run.is_detached() {
                 known.writing = Some(active.run.message.clone());
             }
-            if active.run.can_be_decided_in_words() {
-                known.consent = Some(self.services.policies.current().rules.consent.clone());
-            }
+            known.waiting = active.waiting();
         }
+        known.consent = self.services.policies.current().rules.consent.clone();
         for id in named_messages(body) {
             known.named.extend(store.message(chat, id).await?);
         }
@@ -223,20 +228,6 @@ impl ChatActor {
             )));
         }
         Ok((self.enter(owner, after.saturating_sub(before)).await?, kept))
-    }
-
-    /// Has the open run decide about its calls as the user has said, and go on in a new message.
-    async fn decide_in_words(
-        &mut self,
-        submission: &Submission,
-        approved: bool,
-        said: UiMessage,
-        open_run: OpenRun,
-    ) -> Result<Following, SubmitError> {
-        let profile = self.profile_of(submission);
-        // The plan was made for a run that is here.
-        let ChatState::Active(active) = &mut self.state else { return Err(StoreError::Fenced.into()) };
-        active.decide_in_words(submission, approved, said, profile, open_run).await
     }
 
     /// Returns the words of the last user message, once a post has kept some messages and added others.
@@ -494,6 +485,7 @@ fn noted_retry(submission: &Submission, retried: &RetriedCall) -> Vec<Change> {
     let event = AuditEvent {
         action: AuditAction::Retried,
         decided_by: Some(submission.owner.clone()),
+        how: None,
         address: submission.address,
         call: Some(retried.of.clone()),
         tool: retried.tool.clone(),

@@ -2,35 +2,22 @@
 
 use fermata_protocol::{AnswerKind, ApprovalId, UiChunk};
 use fermata_tools::{
-    ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Decision, DecisionSource, Grant,
-    PolicyDecision, ToolError,
+    ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Decision, DecisionChannel,
+    DecisionSource, Grant, PolicyDecision, ToolError,
 };
 use serde_json::Value;
 
 use super::{Deciding, Phase, ValidAnswers};
 
-/// The way in which an answer came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum AnswerSource {
-    /// The answer came in the run's message, posted again. The client that reads the response shows it already.
-    InMessage,
-    /// The answer came in a request of its own, so every reader has to be shown it.
-    SeparateRequest,
-}
-
 // === impl Deciding ===
 
 impl Deciding<'_> {
     /// Applies answers that were validated.
-    pub(super) fn on_answers(
-        &mut self,
-        ValidAnswers { calls, elicitations, address }: ValidAnswers,
-        source: AnswerSource,
-    ) {
-        self.address = address;
+    pub(super) fn on_answers(&mut self, ValidAnswers { calls, elicitations, how, address }: ValidAnswers) {
+        (self.how, self.address) = (how, address);
         let was_open = self.run.state.phase == Phase::Working;
-        for (index, action, content) in elicitations {
-            self.apply_reply(index, action, content);
+        for reply in elicitations {
+            self.apply_reply(reply);
         }
         let mut denied = Vec::new();
         for (index, answer) in calls {
@@ -43,9 +30,8 @@ impl Deciding<'_> {
                     } else if let Some(input) = input {
                         self.edit(index, input);
                     }
-                    let decided =
-                        ApprovalDecision { by: self.context.owner.clone(), approved, reason, always };
-                    self.note_decision(index, decided, source);
+                    let by = self.context.owner.clone();
+                    self.note_decision(index, ApprovalDecision { by, approved, reason, always, how });
                 }
             }
         }
@@ -81,12 +67,14 @@ impl Deciding<'_> {
         }
     }
 
-    fn note_decision(&mut self, index: usize, decided: ApprovalDecision, source: AnswerSource) {
+    fn note_decision(&mut self, index: usize, decided: ApprovalDecision) {
         let always = decided.approved && decided.always;
         self.effects.commit.decisions.push(index);
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
         self.audit(event, index, decided.reason.clone());
-        self.decide_call(index, decided, source);
+        // A client that has posted the message again shows the decision already.
+        let is_shown = self.how == Some(DecisionChannel::Message);
+        self.decide_call(index, decided, is_shown);
         if !always {
             return;
         }
@@ -105,19 +93,20 @@ impl Deciding<'_> {
             let call = self.run.call(sibling);
             let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
             let (by, address) = (self.context.owner.clone(), self.address);
-            self.effects.commit.audit.push(AuditEvent { decided_by: Some(by.clone()), address, ..event });
-            let decided = ApprovalDecision { by, approved: true, reason: None, always: false };
-            self.decide_call(sibling, decided, AnswerSource::SeparateRequest);
+            let decided_by = Some(by.clone());
+            self.effects.commit.audit.push(AuditEvent { decided_by, how: self.how, address, ..event });
+            let decided = ApprovalDecision { by, approved: true, reason: None, always: false, how: self.how };
+            self.decide_call(sibling, decided, false);
         }
     }
 
     fn audit(&mut self, event: AuditAction, index: usize, reason: Option<String>) {
         let (by, address) = (self.context.owner.clone(), self.address);
-        let event = AuditEvent::by_person(event, self.run.call(index), by, address, reason);
+        let event = AuditEvent::by_person(event, self.run.call(index), by, self.how, address, reason);
         self.effects.commit.audit.push(event);
     }
 
-    fn decide_call(&mut self, index: usize, decided: ApprovalDecision, source: AnswerSource) {
+    fn decide_call(&mut self, index: usize, decided: ApprovalDecision, is_shown: bool) {
         let state = if decided.approved {
             CallState::Scheduled
         } else {
@@ -126,14 +115,11 @@ impl Deciding<'_> {
         if let Some(question) =
             self.run.call(index).approval_request.as_ref().map(|question| question.id.clone())
         {
-            match source {
-                AnswerSource::InMessage => {
-                    self.run.assembler.decide(&question, decided.approved, decided.reason.as_deref());
-                }
+            if is_shown {
+                self.run.assembler.decide(&question, decided.approved, decided.reason.as_deref());
+            } else {
                 // All readers see the decision, even if the gate still waits for others.
-                AnswerSource::SeparateRequest => {
-                    self.show_response(question, decided.approved, decided.reason.clone());
-                }
+                self.show_response(question, decided.approved, decided.reason.clone());
             }
         }
         if !decided.approved {

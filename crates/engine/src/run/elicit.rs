@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Deciding, Ending, Phase, Run,
+    Deciding, Ending, Phase, Run, ValidReply,
     gate::{expiry, too_many_wait},
     is_at_work, later,
 };
@@ -236,7 +236,8 @@ impl Deciding<'_> {
     }
 
     /// Applies a reply that was validated.
-    pub(super) fn apply_reply(&mut self, index: usize, action: ElicitAction, content: Option<Value>) {
+    pub(super) fn apply_reply(&mut self, reply: ValidReply) {
+        let ValidReply { index, action, content, message } = reply;
         let Elicited { id, asker, .. } = &self.run.elicited[index];
         let (to, asker, by) = (id.clone(), *asker, self.context.owner.clone());
         self.call_mut(asker).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
@@ -247,7 +248,10 @@ impl Deciding<'_> {
         };
         self.run.elicited[index].state = ElicitState::Answered(action, content);
         self.effects.after.replies.push((self.run.elicited[index].id.clone(), reply));
-        self.show_elicitation(index);
+        // The message before the user's shows the reply to its question.
+        if message.is_none() {
+            self.show_elicitation(index);
+        }
         let content = match &self.run.elicited[index].state {
             ElicitState::Answered(ElicitAction::Accept, content) => {
                 Some(content.clone().unwrap_or_else(|| json!({})))
@@ -259,7 +263,8 @@ impl Deciding<'_> {
         match self.run.elicited[index].source {
             QuestionSource::Tool => {}
             QuestionSource::AskUser => {
-                let output = questions::output(self.run.call(asker).effective_input(), content.as_ref());
+                let input = self.run.call(asker).effective_input();
+                let output = questions::output(input, content.as_ref(), message.as_deref());
                 self.settle(asker, Ok(output));
             }
             QuestionSource::Failure => self.on_choice(asker, questions::choice(content.as_ref())),
@@ -324,7 +329,17 @@ impl Deciding<'_> {
         self.show_elicitation(index);
     }
 
-    fn show_elicitation(&mut self, index: usize) {
+    /// Shows the question of this index, which a message of the user has answered, or which the next message asks again.
+    pub(super) fn show_handed_over(&mut self, index: usize, is_answered: bool) {
+        self.run.elicited[index].state = if is_answered {
+            ElicitState::Answered(ElicitAction::Accept, None)
+        } else {
+            ElicitState::Withdrawn(Some("It is asked again in the next message.".into()))
+        };
+        self.show_elicitation(index);
+    }
+
+    pub(super) fn show_elicitation(&mut self, index: usize) {
         let Elicited { id, asker, question, state, .. } = &self.run.elicited[index];
         let mut data = json!({
             "elicitationId": id,

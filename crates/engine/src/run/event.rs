@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk, measure};
-use fermata_tools::{Elicitation, InputError, ToolError};
+use fermata_tools::{DecisionChannel, Elicitation, InputError, ToolError};
 use serde_json::Value;
 
 use super::{
-    Activity, AnswerSource, Compaction, Context, Deciding, Effects, Ending, Next, Overruled, Phase, Run,
-    RunHold, RunState, ValidAnswers,
+    Activity, Compaction, Context, Deciding, Effects, Ending, Next, Overruled, Phase, Run, RunHold, RunState,
+    ValidAnswers,
 };
 use crate::{
     memories::Recollection,
@@ -20,9 +20,10 @@ use crate::{
 pub(crate) enum Event {
     /// The run begins.
     Begun,
-    /// Another run takes over the calls, because the user has decided about them in words.
-    HandedOver,
-    /// The run has taken over calls, about which the user has decided so.
+    /// Another run takes over the calls and the questions, because a message of the user has answered some of them. These are the questions
+    /// that it has answered, by their indexes.
+    HandedOver(Vec<usize>),
+    /// The run has taken over calls and questions, which a message of the user has answered so.
     Continued(ValidAnswers),
     /// This process has restored the run from what another one saved.
     Resumed,
@@ -63,7 +64,7 @@ pub(crate) enum Event {
     /// A call of the server or of an MCP server has ended.
     Settled(ToolCallId, Result<Value, ToolError>),
     /// Answers came that [`Run::validate`] has accepted.
-    Answered(ValidAnswers, AnswerSource),
+    Answered(ValidAnswers),
     /// Calls were approved that the newest rules deny, or whose tools have changed since they were shown.
     ApprovalsOverruled(Vec<(usize, Overruled)>),
     /// The set of available tools has changed.
@@ -97,7 +98,8 @@ impl Run {
     pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
         let before = self.state.clone();
         let author = event.author();
-        let mut deciding = Deciding { run: self, context, address: None, effects: Effects::default() };
+        let mut deciding =
+            Deciding { run: self, context, how: None, address: None, effects: Effects::default() };
         deciding.on_event(event);
         deciding.advance();
         let mut effects = deciding.effects;
@@ -135,7 +137,7 @@ impl Event {
     fn author(&self) -> Author {
         match self {
             Self::Begun
-            | Self::HandedOver
+            | Self::HandedOver(_)
             | Self::Continued(_)
             | Self::CallCancelled(_)
             | Self::Answered(..)
@@ -189,7 +191,7 @@ impl Deciding<'_> {
                 self.publish(UiChunk::Start { message_id, message_metadata: None });
                 self.begin_step();
             }
-            Event::HandedOver => self.on_handed_over(),
+            Event::HandedOver(answered) => self.on_handed_over(&answered),
             Event::Continued(answers) => self.on_continued(answers),
             Event::Resumed => self.resume(),
             Event::GivenUp => self.give_up(),
@@ -240,11 +242,11 @@ impl Deciding<'_> {
             Event::InputEdited { index, is_edited } => self.on_input_edited(index, is_edited),
             Event::EditingTimedOut => self.on_editing_timed_out(),
             Event::Settled(call, outcome) => self.on_settled(&call, outcome),
-            Event::Answered(answers, source) => {
-                if source == AnswerSource::SeparateRequest {
+            Event::Answered(answers) => {
+                if answers.how != Some(DecisionChannel::Message) {
                     self.end_trial();
                 }
-                self.on_answers(answers, source);
+                self.on_answers(answers);
             }
             Event::ApprovalsOverruled(overruled) => {
                 for (index, overruled) in overruled {

@@ -127,7 +127,7 @@ impl Run {
         }
         if call.approval_decision.is_none() && !call.awaits_approval() {
             // Nobody was shown the tool, so it is enough that it would be allowed as it is now.
-            let policy_decision = self.policy_decision(index, found, context);
+            let policy_decision = self.policy_decision(index, input, found, context);
             match policy_decision.decision {
                 Decision::Allow => return None,
                 Decision::Deny => return Some(Overruled::Denied(policy_decision)),
@@ -138,10 +138,25 @@ impl Run {
     }
 
     /// Returns the decision of the newest rules about a call with this input, if it is a denial. Nothing else counts, because the step's own
-    /// rules have decided whether a person is asked. If the tool is not available, the rules see no more of it than the call has.
+    /// rules have decided whether a person is asked.
     fn newest_denial(&self, index: usize, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
+        let policy_decision = self.newest_decision(index, input, context)?;
+        if policy_decision.decision == Decision::Deny { Some(policy_decision) } else { None }
+    }
+
+    /// Returns whether the newest rules let a message such as "yes" decide about a call.
+    pub(super) fn takes_words(&self, index: usize, context: &Context<'_>) -> bool {
         let call = self.call(index);
-        let policy_decision = match context.toolbox.find(&call.tool) {
+        let Some(run_by) = call.run_by else { return false };
+        let policy_decision = self.newest_decision(index, call.effective_input(), context);
+        policy_decision.is_some_and(|decision| context.newest.honors_words(&decision, run_by))
+    }
+
+    /// Returns the decision of the newest rules about a call with this input. If the tool is not available, the rules see no more of it than
+    /// the call has. There is no decision about a call without a tool.
+    fn newest_decision(&self, index: usize, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
+        let call = self.call(index);
+        Some(match context.toolbox.find(&call.tool) {
             Some(found) => found.decide(&*context.newest, context.owner, input),
             None => context.newest.decide(
                 context.owner,
@@ -160,8 +175,7 @@ impl Run {
                 },
                 input,
             ),
-        };
-        if policy_decision.decision == Decision::Deny { Some(policy_decision) } else { None }
+        })
     }
 
     /// Returns whether `chain` requires an approval, because the call is not the first one of the turn that runs or may run.

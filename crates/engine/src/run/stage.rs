@@ -8,9 +8,8 @@ use fermata_tools::{Call, CallState};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Deciding, Phase, Run};
+use super::{Context, Deciding, Phase, Run};
 use crate::{
-    consent::ConsentWords,
     content::{failure_text, tool_content},
     model::ModelContent,
 };
@@ -30,11 +29,12 @@ pub(crate) struct LastOutcome {
 
 impl Run {
     /// Returns what the run is doing, with the words in which the user can decide about its calls now.
-    pub fn status_with_words(&self, consent: &ConsentWords) -> RunStatus {
+    pub fn status_with_words(&self, context: &Context<'_>) -> RunStatus {
         let mut status = self.status();
-        if self.can_be_decided_in_words() {
-            status.confirm_words.clone_from(&consent.confirm);
+        if self.can_be_decided_in_words(context) {
+            status.confirm_words = context.rules.consent.confirm().to_vec();
         }
+        status.takes_reply = self.takes_reply();
         status
     }
 
@@ -45,6 +45,7 @@ impl Run {
             stage: self.stage(),
             requires_confirm: self.calls.iter().any(Call::awaits_approval),
             confirm_words: Vec::new(),
+            takes_reply: false,
             waits_for: if self.open_step.is_queued && self.state.phase == Phase::Streaming {
                 Some(RunWaitsFor::Capacity)
             } else {
@@ -116,7 +117,7 @@ impl Deciding<'_> {
         if !self.run.state.show.contains(&Show::Run) {
             return;
         }
-        let status = RunStatus { stage, ..self.run.status_with_words(&self.context.rules.consent) };
+        let status = RunStatus { stage, ..self.run.status_with_words(self.context) };
         if self.run.shown_status.as_ref() != Some(&status) {
             self.publish_transient("data-run", json!(status));
             self.run.shown_status = Some(status);

@@ -37,8 +37,9 @@ use fermata_protocol::{
     UiChunk,
 };
 use fermata_tools::{
-    AuditEvent, CallContext, Check, Checker, Decision, DecisionSource, DefaultPolicy, Elicitation, GateMode,
-    Policy, PolicyDecision, Resource, RunBy, StateName, Tool, ToolError, ToolSpec, Toolbox,
+    AuditEvent, CallContext, Check, Checker, Decision, DecisionChannel, DecisionSource, DefaultPolicy,
+    Elicitation, GateMode, Policy, PolicyDecision, Resource, RunBy, StateName, Tool, ToolError, ToolSpec,
+    Toolbox,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -193,6 +194,7 @@ impl Scene {
             expire: Duration::from_secs(3600),
             grants: &self.grants,
             other_bytes: self.other_bytes,
+            how: Some(DecisionChannel::Api),
             address: None,
             shows_model_errors: self.shows_model_errors,
             window: None,
@@ -267,7 +269,7 @@ impl Play {
     fn answer(&mut self, answers: Vec<Answer>) -> &mut Self {
         let what = format!("answered {}", answers.iter().map(brief).collect::<Vec<_>>().join(", "));
         let valid = self.run.validate(&answers, &self.scene.context(self.now)).unwrap();
-        self.apply(&what, Event::Answered(valid.answers, AnswerSource::SeparateRequest))
+        self.apply(&what, Event::Answered(valid.answers))
     }
 
     fn refusal(&self, answers: &[Answer]) -> Rejected {

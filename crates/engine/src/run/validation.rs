@@ -6,7 +6,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart, measure,
 };
 use fermata_tools::{
-    AnswerSchema, AuditEvent, Call, Check, Decision, Receipt, Refusal, StateName, ValidAnswer,
+    AnswerSchema, AuditEvent, Call, Check, Decision, DecisionChannel, Receipt, Refusal, StateName,
+    ValidAnswer,
 };
 use serde_json::{Map, Value};
 
@@ -31,12 +32,22 @@ pub(crate) struct ValidAnswers {
     /// Each answer to a call, with the call's index in [`Run::calls`].
     pub calls: Vec<(usize, AnswerKind)>,
     pub elicitations: Vec<ValidReply>,
+    /// The way in which the answers came.
+    pub how: Option<DecisionChannel>,
     /// The address that the answers come from, if it is known.
     pub address: Option<IpAddr>,
 }
 
-/// A valid reply to a question of a call's own: the question's index, and the reply.
-pub(crate) type ValidReply = (usize, ElicitAction, Option<Value>);
+/// A valid reply to a question of a call's own.
+#[derive(Debug)]
+pub(crate) struct ValidReply {
+    /// The index of the question.
+    pub index: usize,
+    pub action: ElicitAction,
+    pub content: Option<Value>,
+    /// The message of the user, if the reply is one.
+    pub message: Option<String>,
+}
 
 /// The subject of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,15 +124,16 @@ impl Run {
             let found = context.toolbox.find(&self.call(index).tool)?;
             Some((found.check_of(input), "The edited input does not fit the schema"))
         });
-        let contents = answers.elicitations.into_iter().filter_map(|(index, action, content)| {
-            if action != ElicitAction::Accept {
-                return None;
-            }
-            let content = content.unwrap_or_else(|| Value::Object(Map::new()));
-            let schema = self.elicited[index].question.requested_schema.clone();
-            let check = AnswerSchema::of_elicitation(schema).check(content);
-            Some((check, "The content does not fit what was asked for"))
-        });
+        let contents =
+            answers.elicitations.into_iter().filter_map(|ValidReply { index, action, content, .. }| {
+                if action != ElicitAction::Accept {
+                    return None;
+                }
+                let content = content.unwrap_or_else(|| Value::Object(Map::new()));
+                let schema = self.elicited[index].question.requested_schema.clone();
+                let check = AnswerSchema::of_elicitation(schema).check(content);
+                Some((check, "The content does not fit what was asked for"))
+            });
         edits.chain(contents).collect()
     }
 
@@ -164,7 +176,7 @@ impl Run {
         self.check_room(&calls, context)?;
         let indexes: Vec<usize> = subjects.into_iter().map(|subject| self.call_of(subject)).collect();
         let receipts = self.receipts(&indexes, &calls, context);
-        let answers = ValidAnswers { calls, elicitations, address: context.address };
+        let answers = ValidAnswers { calls, elicitations, how: context.how, address: context.address };
         Ok(Validation { answers, receipts, overruled })
     }
 
@@ -186,7 +198,9 @@ impl Run {
             ElicitState::Withdrawn(_) => Err(refused(Refusal::Gone)),
             ElicitState::Answered(was, with) if was == action && with == content => Ok(None),
             ElicitState::Answered(_, _) => Err(refused(Refusal::AlreadyAnswered)),
-            ElicitState::Pending => Ok(Some((index, *action, content.clone()))),
+            ElicitState::Pending => {
+                Ok(Some(ValidReply { index, action: *action, content: content.clone(), message: None }))
+            }
         }
     }
 
@@ -220,7 +234,7 @@ impl Run {
                 };
                 let event = AuditEvent::by_policy(self.call(index), input, &denial);
                 let (decided_by, address) = (Some(context.owner.clone()), context.address);
-                Err(Rejected::Denied(Box::new(AuditEvent { decided_by, address, ..event })))
+                Err(Rejected::Denied(Box::new(AuditEvent { decided_by, how: context.how, address, ..event })))
             }
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use fermata_engine::{AnswerError, SubmitError};
 use fermata_protocol::{Answer, AnswerTarget, ApprovalId};
-use fermata_tools::{CallContext, Decision, RunBy, Tool, ToolError, ToolSpec};
+use fermata_tools::{CallContext, Decision, DecisionChannel, RunBy, Tool, ToolError, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::world::{World, always, calls, decision, text};
@@ -75,7 +75,8 @@ async fn a_changed_tool_runs_only_after_it_was_shown() {
             decision(&call, true),
             Answer { of: AnswerTarget::Approval(shown), ..decision("", true) },
         ] {
-            let refused = world.engine.answer(&world.owner, &world.chat, None, vec![answer]).await;
+            let (owner, chat) = (&world.owner, &world.chat);
+            let refused = world.engine.answer(owner, chat, DecisionChannel::Api, None, vec![answer]).await;
             assert!(matches!(refused, Err(AnswerError::ToolChanged(_))), "{refused:?}");
         }
         assert!(ran.lock().unwrap().is_empty());

@@ -4,7 +4,7 @@ use std::{sync::atomic::Ordering, time::Duration};
 
 use fermata_engine::{AnswerError, PeerTransport, ReadError, SubmitError, Unavailable, model::ModelEvent};
 use fermata_protocol::{ChatId, EventId};
-use fermata_tools::{AuditAction, Owner};
+use fermata_tools::{AuditAction, DecisionChannel, Owner};
 use futures::FutureExt;
 use serde_json::{Value, json};
 
@@ -58,7 +58,10 @@ async fn after_an_answer_at_another_instance_the_run_goes_on_in_the_same_stream(
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_the_same_at_every_instance() {
     let (here, there, _stream, call) = parked().await;
-    let refused = there.engine.answer(&there.owner, &there.chat, None, vec![decision(&call, true)]).await;
+    let refused = there
+        .engine
+        .answer(&there.owner, &there.chat, DecisionChannel::Api, None, vec![decision(&call, true)])
+        .await;
     assert!(matches!(refused, Err(AnswerError::WrongAnswer { .. })), "{refused:?}");
     let unknown = there.answer(output("call_none", json!(1))).await.unwrap_err();
     assert_eq!(unknown, here.answer(output("call_none", json!(1))).await.unwrap_err());
@@ -73,7 +76,7 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
     let there = here.another();
     let address = Some("192.0.2.7".parse().unwrap());
     let (owner, chat) = (&there.owner, &there.chat);
-    there.engine.answer(owner, chat, address, vec![always(&call)]).await.unwrap();
+    there.engine.answer(owner, chat, DecisionChannel::Button, address, vec![always(&call)]).await.unwrap();
     let granted = there.engine.grants(owner, chat).await.unwrap();
     assert_eq!(granted, here.engine.grants(owner, chat).await.unwrap());
     assert_eq!(granted.iter().map(|grant| grant.tool.as_str()).collect::<Vec<_>>(), ["note"]);
@@ -87,14 +90,14 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
     let by_person: Vec<_> = audit
         .iter()
         .filter(|record| record.event.decided_by.is_some())
-        .map(|record| (record.event.action, record.event.address, record.owner == *owner))
+        .map(|record| (record.event.action, record.event.how, record.event.address, record.owner == *owner))
         .collect();
     assert_eq!(
         by_person,
         [
-            (AuditAction::Approved, address, true),
-            (AuditAction::Granted, address, true),
-            (AuditAction::GrantRevoked, address, true)
+            (AuditAction::Approved, Some(DecisionChannel::Button), address, true),
+            (AuditAction::Granted, Some(DecisionChannel::Button), address, true),
+            (AuditAction::GrantRevoked, None, address, true)
         ]
     );
     assert!(
@@ -273,7 +276,8 @@ async fn who_may_have_been_heard_is_not_told_that_nothing_was_done() {
     here.store.is_blocked.send_replace(true);
     let (engine, owner, chat) = (there.engine.clone(), there.owner.clone(), there.chat.clone());
     let answers = vec![output(&call, json!("Bern"))];
-    let answering = tokio::spawn(async move { engine.answer(&owner, &chat, None, answers).await });
+    let answering =
+        tokio::spawn(async move { engine.answer(&owner, &chat, DecisionChannel::Api, None, answers).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     // The reply is lost, and then nothing can be reached.
     transport.lose_next(1_000);
@@ -462,8 +466,10 @@ async fn without_transport_chats_go_on_at_their_owner_and_the_others_are_unreach
     remote.read_until("tool-input-available").await;
     let transport = here.transport.clone().unwrap();
     transport.set_down(true);
-    let unreachable =
-        there.engine.answer(&there.owner, &there.chat, None, vec![output(&call, json!(1))]).await;
+    let unreachable = there
+        .engine
+        .answer(&there.owner, &there.chat, DecisionChannel::Api, None, vec![output(&call, json!(1))])
+        .await;
     assert!(
         matches!(unreachable, Err(AnswerError::Unavailable(Unavailable::Unreachable))),
         "{unreachable:?}"

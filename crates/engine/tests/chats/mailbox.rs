@@ -29,7 +29,15 @@ async fn request(world: &World, index: usize, call: &str) -> Result<(), String> 
     let (engine, owner, chat) = (&world.engine, &world.owner, &world.chat);
     let is_busy = match index % 4 {
         0 => {
-            let answered = engine.answer(owner, chat, None, vec![output(call, json!("Bern"))]).await;
+            let answered = engine
+                .answer(
+                    owner,
+                    chat,
+                    fermata_tools::DecisionChannel::Api,
+                    None,
+                    vec![output(call, json!("Bern"))],
+                )
+                .await;
             matches!(answered, Err(AnswerError::Unavailable(Unavailable::Busy)))
         }
         1 => {

@@ -67,7 +67,9 @@ async fn a_request_of_another_user_reads_only_the_owner_of_the_chat() {
         assert!(engine.resume(owner, chat, None).await.unwrap().is_none());
         engine.stop(owner, chat).await.unwrap();
         assert!(matches!(engine.delete(owner, chat, false).await, Err(fermata_engine::ReadError::NotFound)));
-        let answered = engine.answer(owner, chat, None, vec![output(&call, json!("Zug"))]).await;
+        let answered = engine
+            .answer(owner, chat, fermata_tools::DecisionChannel::Api, None, vec![output(&call, json!("Zug"))])
+            .await;
         assert_eq!(answered.unwrap_err().to_string(), "There is no chat with this id.");
         let posted =
             stranger.try_post(json!({"id": "c", "message": {"role": "user", "content": "hi"}}), None);

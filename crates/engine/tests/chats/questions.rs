@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use fermata_engine::{Assistants, Hold, Rules, model::ModelTool};
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ElicitAction, ElicitationId};
+use fermata_tools::GateMode;
 use serde_json::{Value, json};
 
 use crate::world::{StreamReader, World, calls, output, text};
@@ -113,17 +114,79 @@ async fn too_many_questions_are_to_be_assumed_and_nobody_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_message_and_a_stop_withdraw_the_question() {
+async fn a_stop_and_an_edit_withdraw_the_question() {
     for stops in [true, false] {
         let world = World::new();
         let (mut stream, id) = asked(&world).await;
         if stops {
             world.engine.stop(&world.owner, &world.chat).await.unwrap();
         } else {
-            world.post_text("never mind").await.read_to_end().await;
+            let first = world.messages().await[0].id.to_string();
+            let body = json!({
+                "id": world.chat.as_str(), "messageId": first, "message": {"role": "user", "content": "a hat"},
+            });
+            world.post(body).await.read_to_end().await;
         }
         stream.read_to_end().await;
         assert!(world.answer(reply(&id, ElicitAction::Accept, Some(json!({"size": "S"})))).await.is_err());
+        assert!(world.pending().await.is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_typed_reply_is_the_answer_and_the_run_goes_on_in_a_new_message() {
+    for (said, told) in [
+        ("l", r#"\"size\":\"L\""#),
+        ("The biggest one, please!", r#"\"reply\":\"The biggest one, please!\""#),
+        ("yes", r#"\"reply\":\"yes\""#),
+    ] {
+        for restarts in [false, true] {
+            let world = World::new();
+            let (mut first, _) = asked(&world).await;
+            let world = if restarts { world.restarted() } else { world };
+            asking(&world);
+            let mut second = world.post_text(said).await;
+            second.read_to_end().await;
+            if !restarts {
+                first.read_to_end().await;
+                assert!(first.types().ends_with("data-elicitation abort"), "{}", first.types());
+            }
+            assert_eq!(second.text(), "Very well.", "{said}");
+            assert!(last_request(&world).contains(told), "{}", last_request(&world));
+            let messages = world.messages().await;
+            assert_eq!(messages.len(), 4);
+            assert_eq!(messages[2].parts.iter().find_map(|part| part.as_text()), Some(said));
+            let asked = format!("{:?}", messages[1]);
+            assert!(asked.contains("accepted") && asked.contains("OutputAvailable"), "{asked}");
+            assert!(!asked.contains("pending"), "{asked}");
+            assert!(world.pending().await.is_empty());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_goes_along_when_words_decide_about_a_call_and_is_answered_then() {
+    for gate in [GateMode::Step, GateMode::Progressive] {
+        let world = World::new();
+        asking(&world);
+        world.engine.set_rules(Rules { gate, ..Rules::default() });
+        world.script([calls(&[("note", json!({})), ("ask_user", size())]), text("Very well.")]);
+        let mut first = world.post_text("a shirt").await;
+        first.read_until("tool-approval-request").await;
+        if gate == GateMode::Progressive {
+            first.read_until("data-elicitation").await;
+        }
+        let mut second = world.say("yes").await;
+        second.read_until("data-elicitation").await;
+        assert_eq!(second.find("data-elicitation")["data"]["state"], "pending");
+        let mut third = world.post_text("S").await;
+        third.read_to_end().await;
+        first.read_to_end().await;
+        second.read_to_end().await;
+        assert_eq!(third.text(), "Very well.", "{gate:?}");
+        assert!(last_request(&world).contains(r#"\"size\":\"S\""#), "{}", last_request(&world));
+        let record = format!("{:?}", world.messages().await);
+        assert!(!record.contains(r#"String("pending")"#), "{record}");
         assert!(world.pending().await.is_empty());
     }
 }

@@ -26,8 +26,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, RunId, ToolCallId, UiMessage,
 };
 use fermata_tools::{
-    CallContext, CallDetails, Capacity, Confirm, Decision, Elicitation, ErrorType, Owner, Resource, RunBy,
-    Tool, ToolError, ToolSpec,
+    CallContext, CallDetails, Capacity, Confirm, Decision, DecisionChannel, Elicitation, ErrorType, Owner,
+    Resource, RunBy, Tool, ToolError, ToolSpec,
 };
 use futures::{
     FutureExt, StreamExt,
@@ -468,6 +468,27 @@ impl World {
         StreamReader::new(self.try_post(body, hold).await.unwrap().reader)
     }
 
+    /// Posts a user message as a page does that shows what waits now, in words that may decide about it.
+    pub async fn say(&self, text: &str) -> StreamReader {
+        let decides = self.waiting_approvals().await;
+        self.post(json!({
+            "id": self.chat.as_str(),
+            "message": { "role": "user", "content": text },
+            "fermata": { "decides": decides },
+        }))
+        .await
+    }
+
+    /// Returns the ids of the approvals that wait.
+    pub async fn waiting_approvals(&self) -> Vec<String> {
+        let view = self.engine.chat(&self.owner, &self.chat).await.unwrap();
+        let id = |pending: &Pending| match pending {
+            Pending::Call(call) => Some(call.approval_request.as_ref()?.id.to_string()),
+            Pending::Elicitation { .. } => None,
+        };
+        view.pending.iter().filter_map(id).collect()
+    }
+
     /// Posts a body.
     pub async fn post(&self, body: Value) -> StreamReader {
         StreamReader::new(self.try_post(body, None).await.unwrap().reader)
@@ -485,7 +506,7 @@ impl World {
     }
 
     pub async fn answer_all(&self, answers: Vec<Answer>) -> Result<String, String> {
-        let receipts = self.engine.answer(&self.owner, &self.chat, None, answers).await;
+        let receipts = self.engine.answer(&self.owner, &self.chat, DecisionChannel::Api, None, answers).await;
         let receipts = receipts.map_err(|error| error.to_string())?;
         Ok(receipts.iter().map(|receipt| receipt.state.as_str()).collect::<Vec<_>>().join(" "))
     }

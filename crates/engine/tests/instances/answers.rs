@@ -4,7 +4,7 @@ use fermata_engine::{AnswerError, Unavailable};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatId, ElicitAction, ElicitationId, Profile, ToolState, UiPart,
 };
-use fermata_tools::{Call, Receipt};
+use fermata_tools::{Call, DecisionChannel, Receipt};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::time::Instant;
@@ -147,6 +147,36 @@ impl World {
         self.submit(&instance, &client.chat, body, None, None, None, follow);
     }
 
+    /// Posts "yes" or "no" as a client that shows a message, which may be an older one. Of clients of version 5 it is not known what they show.
+    pub fn post_words(&mut self, index: usize, instance: usize, approved: bool) {
+        let (Some(client), instance) = (self.client(index), self.instance(instance)) else { return };
+        let client = client.lock().unwrap().fork();
+        let Ok(shown) = client.message() else { return };
+        if client.profile == Profile::V5 {
+            return;
+        }
+        let shown = shown.snapshot();
+        let asked: Vec<_> = shown
+            .parts
+            .iter()
+            .filter_map(UiPart::as_tool)
+            .filter(|call| matches!(call.state, ToolState::ApprovalRequested { .. }))
+            .filter_map(|call| Some(call.approval.as_ref()?.id.clone()))
+            .collect();
+        if asked.is_empty() {
+            // An ordinary message is another operation.
+            return;
+        }
+        self.texts += 1;
+        let text = if approved { "yes" } else { "no" };
+        let message = json!({"id": format!("u{}", self.texts), "role": "user", "content": text});
+        let mut body = body(&client.chat, client.profile.major(), &json!({ "message": message }));
+        body["fermata"]["decides"] = json!(asked);
+        body["fermata"]["exists"] = true.into();
+        self.history().show_to_sender(asked);
+        self.post(&instance, &client.chat, body, None, None, None);
+    }
+
     /// Returns the calls of the open run: all, or those that wait for an answer.
     pub fn calls(&self, chat: &ChatId, all: bool) -> Vec<Call> {
         let run = self.record(chat).and_then(|record| record.open_run);
@@ -171,7 +201,7 @@ impl World {
         let (history, requested_at, sent) = (self.history().clone(), Instant::now(), answers.clone());
         let what = format!("answer {answers:?}");
         let (context, chat) = (what.clone(), chat.clone());
-        let work = async move { engine.answer(&owner, &chat_id, None, sent).await };
+        let work = async move { engine.answer(&owner, &chat_id, DecisionChannel::Api, None, sent).await };
         self.request(instance, what, work, move |done: Option<Result<Vec<Receipt>, AnswerError>>| {
             history.log(format!("{context}: {done:?}"));
             match done {

@@ -13,7 +13,7 @@ use fermata_engine::{
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, MessageId, Profile, ToolState, UiMessage, UiPart,
 };
-use fermata_tools::{Call, ResourceKey};
+use fermata_tools::{Call, DecisionChannel, ResourceKey};
 use futures::FutureExt;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
@@ -143,6 +143,19 @@ impl World {
         parts.filter_map(|part| self.call(chat, &AnswerTarget::Call(part.tool_call_id.clone()))).collect()
     }
 
+    /// Checks that words have decided only about calls that their senders were shown.
+    fn check_words(&self, chat: &ChatId) {
+        for call in self.messages(chat).iter().flat_map(|message| self.calls_of(chat, message)) {
+            let (Some(asked), Some(decided)) = (&call.approval_request, &call.approval_decision) else {
+                continue;
+            };
+            if decided.how == Some(DecisionChannel::Words) && !self.history().was_shown(&asked.id) {
+                self.history()
+                    .violation(format!("words have decided about {}, which nobody was shown", call.id));
+            }
+        }
+    }
+
     fn call(&self, chat: &ChatId, of: &AnswerTarget) -> Option<Call> {
         self.store.call(chat, of).now_or_never().unwrap().unwrap()
     }
@@ -158,6 +171,7 @@ impl World {
                     .violation(format!("{} of {chat} is open, {owner:?}: {calls:?} {}", run.id, run.state));
             }
             self.check_messages(&chat);
+            self.check_words(&chat);
         }
         let active = self.executions.active();
         if !active.is_empty() {

@@ -1,11 +1,11 @@
 //! The effects that instances have acknowledged, the events that clients have read, and the invariants that were violated.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, MutexGuard},
 };
 
-use fermata_protocol::{Answer, ChatId, EventId, Profile};
+use fermata_protocol::{Answer, ApprovalId, ChatId, EventId, Profile};
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -21,6 +21,8 @@ pub struct State {
     pub violations: Vec<String>,
     pub acknowledgments: Vec<Acknowledgment>,
     removals: Vec<Removal>,
+    /// The approvals that the senders of words of consent were shown.
+    shown_to_senders: HashSet<ApprovalId>,
     /// The chunks that were read, by the version of the client and the id of the event.
     events: HashMap<(u8, String), Value>,
     /// Everything that happened, to be printed if the schedule fails.
@@ -75,6 +77,16 @@ impl History {
 
     pub fn acknowledge(&self, chat: &ChatId, requested_at: Instant, effect: Effect) {
         self.lock().acknowledgments.push(Acknowledgment { chat: chat.clone(), requested_at, effect });
+    }
+
+    /// Notes the approvals that the sender of a word of consent was shown.
+    pub fn show_to_sender(&self, approvals: Vec<ApprovalId>) {
+        self.lock().shown_to_senders.extend(approvals);
+    }
+
+    /// Returns whether the sender of a word of consent was shown an approval.
+    pub fn was_shown(&self, approval: &ApprovalId) -> bool {
+        self.lock().shown_to_senders.contains(approval)
     }
 
     /// Notes a request that removes messages. Returns its number, for [`History::end_removal`].

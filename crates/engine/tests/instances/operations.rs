@@ -57,6 +57,12 @@ pub enum Operation {
         instance: usize,
         approved: bool,
     },
+    /// Posts "yes" or "no" as a client does that shows a message, which may be an older one.
+    PostWords {
+        index: usize,
+        instance: usize,
+        approved: bool,
+    },
     Stop {
         chat: usize,
         instance: usize,
@@ -143,6 +149,7 @@ pub fn operations() -> impl Strategy<Value = Operation> {
         2 => (c(), n(), any::<bool>())
             .prop_map(|(chat, instance, accepts)| Operation::AnswerQuestion { chat, instance, accepts }),
         3 => (n(), n(), any::<bool>()).prop_map(|(index, instance, approved)| Operation::PostMessage { index, instance, approved }),
+        4 => (n(), n(), prop::bool::weighted(0.8)).prop_map(|(index, instance, approved)| Operation::PostWords { index, instance, approved }),
         1 => (c(), n()).prop_map(|(chat, instance)| Operation::Stop { chat, instance }),
         1 => (c(), n()).prop_map(|(chat, instance)| Operation::Delete { chat, instance }),
         1 => (c(), n()).prop_map(|(chat, instance)| Operation::View { chat, instance }),
@@ -187,6 +194,7 @@ impl World {
             Operation::PostMessage { index, instance, approved } => {
                 self.post_message(index, instance, approved)
             }
+            Operation::PostWords { index, instance, approved } => self.post_words(index, instance, approved),
             Operation::Stop { chat, instance } => self.stop(chat, instance),
             Operation::Delete { chat, instance } => self.delete(chat, instance),
             Operation::View { chat, instance } => self.view(chat, instance),

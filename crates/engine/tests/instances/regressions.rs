@@ -10,6 +10,7 @@ use fermata_engine::{
     },
 };
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ChatBody, MemoryKind, ToolCallId};
+use fermata_tools::DecisionChannel;
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::json;
@@ -57,7 +58,11 @@ async fn followed() -> (World, Following, ToolCallId) {
 async fn answer(world: &World, instance: &Instance, call: &ToolCallId) {
     let kind = AnswerKind::Output { output: json!("Bern") };
     let answer = Answer { of: AnswerTarget::Call(call.clone()), kind };
-    instance.engine.answer(&world.owner, &world.chat(0), None, vec![answer]).await.unwrap();
+    instance
+        .engine
+        .answer(&world.owner, &world.chat(0), DecisionChannel::Api, None, vec![answer])
+        .await
+        .unwrap();
 }
 
 async fn read(following: &mut Following) -> String {

@@ -10,14 +10,15 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    BodyError, ChatBody, ClientOptions, Posted, PostedMessage, RequestError, Show, ToolChoice, Trigger,
+    BodyError, ChatBody, ClientOptions, MAX_ANSWERS, Posted, PostedMessage, RequestError, Show, ToolChoice,
+    Trigger,
     json::known_fields,
     openai,
     read::{chat_id, message_id, names, read, words, wrong},
     settings::CallSettings,
     tools::ToolsRequest,
 };
-use crate::{ChatId, MessageId, PlanMode, Profile, Role, UiPart, profile::Version};
+use crate::{ApprovalId, ChatId, MessageId, PlanMode, Profile, Role, UiPart, profile::Version};
 
 const MESSAGES: &str = "a list of at least one message";
 /// Ends an error about a body that has no messages.
@@ -161,6 +162,10 @@ pub struct FermataOptions {
     model: Option<String>,
     /// `false` leaves the post out of all memory: nothing that is known of the user is used for it, and nothing of it is remembered.
     memory: Option<bool>,
+    /// The approvals that wait and that the page shows. A message such as "yes" decides about them, if exactly these wait.
+    #[serde(default, deserialize_with = "decides")]
+    #[schema(value_type = Option<Vec<String>>, max_items = 1000)]
+    decides: Option<Vec<ApprovalId>>,
     /// The use of plans for this post, in place of the assistant's: `off`, `auto`, or `ask` (a person is asked about the plan).
     #[serde(default, deserialize_with = "plan_mode")]
     plan: Option<PlanMode>,
@@ -225,6 +230,16 @@ fn show<'de, D: Deserializer<'de>>(json: D) -> Result<Option<BTreeSet<Show>>, D:
         }
         Some(other) => Err(D::Error::custom(wrong(&other, "\"all\" or a list"))),
     }
+}
+
+fn decides<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Vec<ApprovalId>>, D::Error> {
+    let decides = Option::<Vec<String>>::deserialize(json)?;
+    if let Some(ids) = &decides
+        && ids.len() > MAX_ANSWERS
+    {
+        return Err(D::Error::custom(format!(" has {} approvals; send at most {MAX_ANSWERS}.", ids.len())));
+    }
+    Ok(decides.map(|ids| ids.into_iter().map(ApprovalId::new).collect()))
 }
 
 fn plan_mode<'de, D: Deserializer<'de>>(json: D) -> Result<Option<PlanMode>, D::Error> {
@@ -304,6 +319,7 @@ impl ChatBody {
                 assistant: fermata.assistant,
                 model: fermata.model,
                 memory: fermata.memory,
+                decides: fermata.decides,
                 plan: fermata.plan,
                 show: fermata.show.unwrap_or_default(),
             },

@@ -50,6 +50,8 @@ pub(super) struct RuleTable {
     /// A person's "always" answers this rule if it asks.
     #[serde(default)]
     always: bool,
+    /// A message such as "yes" may decide about calls that need approval. The default is true, but false for tools of MCP servers.
+    words: Option<bool>,
 }
 
 /// The conditions of a rule, in the order in which they are written.
@@ -174,7 +176,7 @@ fn ends_with_word(path: &str, wanted: &[&str]) -> bool {
 
 impl From<RuleTable> for Rule {
     fn from(table: RuleTable) -> Self {
-        let RuleTable { tool, from, owner, input: Fields(input), decision, reason, always } = table;
+        let RuleTable { tool, from, owner, input: Fields(input), decision, reason, always, words } = table;
         let pattern = |NonEmpty(glob): NonEmpty| Pattern::new(&glob);
         Self {
             tool: tool.map(pattern),
@@ -184,6 +186,7 @@ impl From<RuleTable> for Rule {
             decision,
             reason: reason.map(|NonEmpty(reason)| reason),
             always,
+            words,
         }
     }
 }

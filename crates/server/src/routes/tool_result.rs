@@ -1,7 +1,14 @@
 //! Answers to pending calls and questions.
 
-use axum::{Json, extract::State};
+use std::convert::Infallible;
+
+use axum::{
+    Json,
+    extract::{FromRequestParts, State},
+    http::{HeaderName, header, request::Parts},
+};
 use fermata_protocol::{ToolResult, ToolResultBody, ToolResultRequest};
+use fermata_tools::DecisionChannel;
 use utoipa::IntoResponses;
 
 use super::schema::{Answered, refusals};
@@ -12,6 +19,10 @@ use crate::{
     error::{ApiError, Problem},
     extract::ApiJson,
 };
+
+/// The kind of sender of an answer. A browser adds `Origin` and `Sec-Fetch-Site` to the requests of a page, and no script can leave them
+/// out; other programs have no reason to send them.
+pub struct Sender(DecisionChannel);
 
 /// The responses that are the same at both paths.
 #[derive(IntoResponses)]
@@ -41,11 +52,14 @@ pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
     client: Client,
+    Sender(how): Sender,
     ApiJson { body, reservation: _reservation }: ApiJson<ToolResultBody>,
 ) -> Result<Json<Answered>, ApiError> {
     let ToolResultBody { chat_id: chat, result } = body;
     let calls = match result {
-        ToolResult::Answers(answers) => app.engine().answer(&owner, &chat, client.address, answers).await?,
+        ToolResult::Answers(answers) => {
+            app.engine().answer(&owner, &chat, how, client.address, answers).await?
+        }
         ToolResult::Editing { of, is_edited } => {
             app.engine().edit_input(&owner, &chat, of, is_edited).await?
         }
@@ -59,7 +73,18 @@ pub async fn post_under_api(
     app: State<App>,
     owner: Identity,
     client: Client,
+    sender: Sender,
     body: ApiJson<ToolResultBody>,
 ) -> Result<Json<Answered>, ApiError> {
-    post(app, owner, client, body).await
+    post(app, owner, client, sender, body).await
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Sender {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let is_page = parts.headers.contains_key(header::ORIGIN)
+            || parts.headers.contains_key(HeaderName::from_static("sec-fetch-site"));
+        Ok(Self(if is_page { DecisionChannel::Button } else { DecisionChannel::Api }))
+    }
 }

@@ -6,6 +6,7 @@ mod assistants;
 mod auth;
 mod chat;
 mod commands;
+mod consent;
 mod demo;
 mod ending;
 mod grants;

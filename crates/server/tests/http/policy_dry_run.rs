@@ -72,11 +72,20 @@ async fn the_party_that_runs_a_tool_follows_from_its_name_or_an_option() {
     let title = r#"{"title": "milk", "body": "b"}"#;
     let default = "by: the tool's own default, as no rule matches\n";
     for (arguments, expected) in [
-        (vec!["write_note", title], vec!["decision: ask\n", default, "server's own"]),
+        (
+            vec!["write_note", title],
+            vec!["decision: ask\n", default, "words: a message such as \"yes\" may decide\n", "server's own"],
+        ),
         (vec!["current_time", "{}"], vec!["decision: allow\n", default, "server's own"]),
         (
             vec!["files__read", "{}"],
-            vec!["decision: ask\n", default, "taken for an MCP server's, whose name", "readOnlyHint"],
+            vec![
+                "decision: ask\n",
+                default,
+                "words: no message decides\n",
+                "taken for an MCP server's, whose name",
+                "readOnlyHint",
+            ],
         ),
         (vec!["files__", "{}"], vec!["decision: allow\n", default, "taken for a browser's"]),
         (vec!["other__read", "{}"], vec!["decision: allow\n", default, "taken for a browser's, as neither"]),

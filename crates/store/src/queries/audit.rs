@@ -36,6 +36,9 @@ pub struct Decision {
     /// The person who decided; `None` if a rule did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
+    /// The way in which the person's decision came: `button`, `words`, `message` or `api`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub how: Option<String>,
     /// The network address from which the person decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
@@ -60,6 +63,7 @@ row! {
         call_id: Option<Text>,
         tool: Text,
         decided_by: Option<Text>,
+        how: Option<String>,
         address: Option<String>,
         rule: Option<String>,
         reason: Option<Text>,
@@ -78,12 +82,13 @@ pub async fn add(
     connection
         .query(
             "insert into audit_events
-                (at, owner, decided_by, address, chat_id, run_id, call_id, tool, event, rule, reason, input_hash)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                (at, owner, decided_by, how, address, chat_id, run_id, call_id, tool, event, rule, reason, input_hash)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
         )
         .bind(time(at))
         .bind(text(owner.as_str()))
         .bind(event.decided_by.as_ref().map(|by| text(by.as_str())))
+        .bind(event.how.as_ref().map(name).transpose()?)
         .bind(event.address.map(|address| address.to_string()))
         .bind(chat.as_str())
         .bind(run.map(|run| text(run.as_str())))
@@ -129,7 +134,7 @@ pub async fn of_owner(
 ) -> Result<Vec<Decision>, Fault> {
     let rows: Vec<Row> = connection
         .query(
-            "select id, at, event, chat_id, run_id, call_id, tool, decided_by, address, rule, reason, input_hash
+            "select id, at, event, chat_id, run_id, call_id, tool, decided_by, how, address, rule, reason, input_hash
              from audit_events where owner = $1 and id > $2 order by id limit $3",
         )
         .bind(text(owner.as_str()))
@@ -149,6 +154,7 @@ pub async fn of_owner(
                 tool_call_id: words(row.call_id),
                 tool: row.tool.0,
                 decided_by: words(row.decided_by),
+                how: row.how,
                 address: row.address,
                 rule: row.rule,
                 reason: words(row.reason),

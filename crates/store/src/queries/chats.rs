@@ -336,6 +336,7 @@ fn status(
 ) -> Result<RunStatus, StoreError> {
     Ok(RunStatus {
         confirm_words: Vec::new(),
+        takes_reply: false,
         waits_for: None,
         stage: stage.map_or(Ok(Stage::Idle), |stage| read_name("the stage of a chat", &stage))?,
         requires_confirm: requires_confirm.unwrap_or_default(),

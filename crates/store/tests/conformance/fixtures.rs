@@ -16,7 +16,7 @@ use fermata_protocol::{
 };
 use fermata_tools::{
     ApprovalDecision, ApprovalRequest, AuditAction, AuditEvent, Call, CallState, Cancelled, Decision,
-    DecisionSource, ErrorType, Owner, PolicyDecision, ResourceKey, RunBy, input_hash,
+    DecisionChannel, DecisionSource, ErrorType, Owner, PolicyDecision, ResourceKey, RunBy, input_hash,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -282,6 +282,7 @@ fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
         approved: !n.is_multiple_of(2),
         reason: Some("so".into()),
         always: n.is_multiple_of(3),
+        how: n.is_multiple_of(2).then_some(DecisionChannel::Button),
     });
     call.answer = Some(AnswerKind::Output { output: json!({"what": "was answered"}) });
     call.resource = Some(ResourceKey {
@@ -317,7 +318,8 @@ pub fn put_call(id: &str, call: &Call) -> Change {
 
 /// A decision for always (or not) about a call of the tool, with an edited input.
 pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
-    let decided = Some(ApprovalDecision { by: alice(), approved, reason: Some("because".into()), always });
+    let decided =
+        Some(ApprovalDecision { by: alice(), approved, reason: Some("because".into()), always, how: None });
     let mut call = call("c", CallState::Scheduled);
     call.tool = tool.into();
     call.approval_decision = decided;
@@ -336,6 +338,7 @@ pub fn audit(reason: &str) -> Change {
     let event = AuditEvent {
         action: AuditAction::Approved,
         decided_by: Some(alice()),
+        how: Some(DecisionChannel::Words),
         address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
         call: Some(ToolCallId::new("c")),
         tool: "tool".into(),

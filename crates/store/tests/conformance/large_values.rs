@@ -189,8 +189,13 @@ async fn a_decision_about_a_large_input_has_its_hash() {
     let store = opened(&folder).await;
     let decided = |id: &str, input: Value, edited: Option<Value>| {
         let call = changed(call(id, CallState::Scheduled), |call| {
-            call.approval_decision =
-                Some(ApprovalDecision { by: alice(), approved: true, reason: None, always: false });
+            call.approval_decision = Some(ApprovalDecision {
+                by: alice(),
+                approved: true,
+                reason: None,
+                always: false,
+                how: None,
+            });
             (call.input, call.edited) = (input, edited);
         });
         Change::Confirm { run: run("r"), call: Box::new(call), by: alice(), fingerprint: None }

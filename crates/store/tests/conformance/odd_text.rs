@@ -30,7 +30,7 @@ fn odd_call(text: &str) -> Call {
     call.approval_request = Some(ApprovalRequest { id: ApprovalId::new(format!("q{text}")), required: true });
     let by = Owner::new(text);
     call.approval_decision =
-        Some(ApprovalDecision { by, approved: true, reason: Some(text.into()), always: true });
+        Some(ApprovalDecision { by, approved: true, reason: Some(text.into()), always: true, how: None });
     call.enter(CallState::Success { output: json!(text) }, at(1));
     call
 }

@@ -4,8 +4,8 @@ use fermata_engine::store::ChatStore;
 use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
 use fermata_store::SqlStore;
 use fermata_tools::{
-    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Decision, DecisionSource, ErrorType,
-    Owner, PolicyDecision, RunBy,
+    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Decision, DecisionChannel, DecisionSource,
+    ErrorType, Owner, PolicyDecision, RunBy,
 };
 use jiff::Timestamp;
 use serde_json::json;
@@ -63,6 +63,7 @@ async fn a_settled_call_stands_there_column_by_column() {
         approved: true,
         reason: Some("fine".into()),
         always: true,
+        how: Some(DecisionChannel::Words),
     });
     let (folder, _store) = stored(&[call]).await;
     for (column, value) in [
@@ -84,6 +85,7 @@ async fn a_settled_call_stands_there_column_by_column() {
         ("for_always", "1"),
         ("decided_by", "bob"),
         ("decided_reason", "fine"),
+        ("decided_how", "words"),
         ("input", r#"{"title":"x"}"#),
         ("edited_input", r#"{"title":"y"}"#),
         ("outcome", r#"{"b":1,"a":"ü"}"#),

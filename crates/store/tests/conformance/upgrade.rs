@@ -169,7 +169,7 @@ async fn old_calls_are_found_and_answered_as_before() {
     let by = Owner::new("alice");
     assert_eq!(
         denied.approval_decision,
-        Some(ApprovalDecision { by, approved: false, reason, always: false })
+        Some(ApprovalDecision { by, approved: false, reason, always: false, how: None })
     );
     assert_eq!(
         denied.approval_request,
@@ -245,7 +245,8 @@ async fn a_history_that_is_there_already_is_kept() {
         reason: Some("why".into()),
         by: DecisionSource::Rule(2),
     });
-    call.approval_decision = Some(ApprovalDecision { by: bob(), approved: true, reason: None, always: true });
+    call.approval_decision =
+        Some(ApprovalDecision { by: bob(), approved: true, reason: None, always: true, how: None });
     let folder = old_file(&[("r", "success", serde_json::to_value(&call).unwrap())]).await;
     let store = opened(&folder).await;
     assert_eq!(found(&store, "c").await, call);

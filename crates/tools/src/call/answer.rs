@@ -162,6 +162,7 @@ mod tests {
             approved,
             reason: None,
             always: false,
+            how: None,
         });
         Call { approval_request, approval_decision, ..call(state, RunBy::Server) }
     }

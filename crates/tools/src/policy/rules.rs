@@ -26,6 +26,8 @@ pub struct Rule {
     pub reason: Option<String>,
     /// True if a person's earlier "always" takes the place of the approval that the rule asks for.
     pub always: bool,
+    /// True if a message such as "yes" may decide about the call. By default, it may unless the tool is one of an MCP server.
+    pub words: Option<bool>,
 }
 
 /// A policy of rules in order. If no rule matches, the tool's own default applies.
@@ -55,7 +57,16 @@ pub struct Condition {
 impl Rule {
     /// Creates a rule without conditions.
     pub fn of_every_call(decision: Decision) -> Self {
-        Self { tool: None, from: None, owner: None, input: Vec::new(), decision, reason: None, always: false }
+        Self {
+            tool: None,
+            from: None,
+            owner: None,
+            input: Vec::new(),
+            decision,
+            reason: None,
+            always: false,
+            words: None,
+        }
     }
 
     /// Returns whether the rule applies to a call of this tool with this input in a chat of this owner.
@@ -164,6 +175,11 @@ impl RulePolicy {
             Decision::Allow => in_doubt.or(certain),
         }
     }
+
+    /// Returns the rule of this number, counted from 1.
+    fn rule(&self, number: usize) -> Option<&Rule> {
+        self.rules.get(number.checked_sub(1)?)
+    }
 }
 
 impl Policy for RulePolicy {
@@ -187,12 +203,24 @@ impl Policy for RulePolicy {
         self.approval
     }
 
+    fn honors_words(&self, policy_decision: &PolicyDecision, run_by: RunBy) -> bool {
+        let words = match policy_decision.by {
+            DecisionSource::Rule(number) => self.rule(number).and_then(|rule| rule.words),
+            DecisionSource::Default
+            | DecisionSource::Auto
+            | DecisionSource::Chain
+            | DecisionSource::Always
+            | DecisionSource::ToolChanged
+            | DecisionSource::Retry
+            | DecisionSource::Tool => None,
+        };
+        words.unwrap_or_else(|| DefaultPolicy.honors_words(policy_decision, run_by))
+    }
+
     fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
         match policy_decision.by {
             DecisionSource::Default => true,
-            DecisionSource::Rule(number) => {
-                number.checked_sub(1).and_then(|index| self.rules.get(index)).is_some_and(|rule| rule.always)
-            }
+            DecisionSource::Rule(number) => self.rule(number).is_some_and(|rule| rule.always),
             DecisionSource::Auto
             | DecisionSource::Chain
             | DecisionSource::Always
@@ -416,6 +444,29 @@ mod tests {
             }
             let folded = RulePolicy { approval, rules }.decide(&alice(), &spec, &input).decision;
             prop_assert!(strictness(folded) >= strictness(exact), "{folded:?} instead of {exact:?}");
+        }
+    }
+
+    #[test]
+    fn words_decide_unless_the_rule_says_otherwise_and_about_mcp_tools_only_if_it_says_so() {
+        for (run_by, words, decides) in [
+            (RunBy::Server, None, true),
+            (RunBy::Server, Some(false), false),
+            (RunBy::Server, Some(true), true),
+            (RunBy::Mcp, None, false),
+            (RunBy::Mcp, Some(false), false),
+            (RunBy::Mcp, Some(true), true),
+        ] {
+            let rules = vec![Rule { words, ..about("x", Decision::Ask) }];
+            let policy = RulePolicy { approval: ApprovalMode::Default, rules };
+            let decided = policy.decide(&alice(), &tool("x", run_by, Decision::Allow), &json!({}));
+            assert_eq!(policy.honors_words(&decided, run_by), decides, "{run_by:?} {words:?}");
+            let by_default = policy.decide(&alice(), &tool("y", run_by, Decision::Ask), &json!({}));
+            assert_eq!(
+                policy.honors_words(&by_default, run_by),
+                run_by == RunBy::Server,
+                "no rule, {run_by:?}"
+            );
         }
     }
 

@@ -1,5 +1,7 @@
 //! A tool that changes while its call waits: nobody was shown what would run, so the call is asked about again.
 
+use std::collections::HashSet;
+
 use fermata_protocol::ApprovalId;
 use fermata_tools::{AuditAction, Grant, Rule, RulePolicy};
 
@@ -247,8 +249,9 @@ fn an_approval_in_a_posted_message_finds_the_new_question_in_its_stream() {
     let mut play = Play::new();
     play.calls(&[("note", "{}")]).describe_tool("note").transcript.clear();
     let answers = [decision("call_1", true)];
-    let valid = play.run.validate(&answers, &play.scene.context(play.now)).unwrap();
-    play.apply("posted", Event::Answered(valid.answers, AnswerSource::InMessage)).check(expect![[r#"
+    let context = Context { how: Some(DecisionChannel::Message), ..play.scene.context(play.now) };
+    let valid = play.run.validate(&answers, &context).unwrap();
+    play.apply("posted", Event::Answered(valid.answers)).check(expect![[r#"
         > posted
         save
         park call_1
@@ -275,8 +278,9 @@ fn a_client_that_shows_the_new_question_is_sent_nothing_from_before_it() {
 fn words_decide_about_the_newest_questions() {
     let mut play = Play::new();
     play.calls(&[("note", "{}")]).describe_tool("note").approve_outdated(decision("call_1", true));
-    let decisions = play.run.decisions(true);
-    assert_eq!(decisions[0].of, AnswerTarget::Approval(play.question(0)));
+    let question = play.question(0);
+    let decisions = play.run.decisions(true, &HashSet::from([&question]));
+    assert_eq!(decisions[0].of, AnswerTarget::Approval(question));
     play.answer(decisions);
     assert_eq!(play.states_of_calls(), ["executing"]);
 }

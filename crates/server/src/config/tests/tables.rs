@@ -154,10 +154,13 @@ fn a_matcher_that_cannot_be_used_is_told_with_its_line() {
 }
 
 #[test]
-fn a_rule_may_name_an_owner_and_say_that_always_answers_it() {
+fn a_rule_may_name_an_owner_and_say_what_answers_it() {
     let config = tables("[[policy]]\nowner = \"al*\"\nalways = true\ndecision = \"deny\"\n");
     assert_eq!(policy_decision(&config, "x", &json!({})).1, DecisionSource::Rule(1));
     assert!(config.policy[0].rule.always);
+    assert_eq!(config.policy[0].rule.words, None);
+    let wordless = tables("[[policy]]\nwords = false\ndecision = \"ask\"\n");
+    assert_eq!(wordless.policy[0].rule.words, Some(false));
     let other = tables("[[policy]]\nowner = \"bob\"\ndecision = \"deny\"\n");
     assert_eq!(policy_decision(&other, "x", &json!({})).1, DecisionSource::Default);
 }

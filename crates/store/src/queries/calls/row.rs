@@ -104,6 +104,7 @@ bound_row! {
         for_always: Option<bool>,
         decided_by: Option<Text>,
         decided_reason: Option<Text>,
+        decided_how: Option<String>,
         input: String,
         edited_input: Option<String>,
         outcome: Option<String>,
@@ -164,6 +165,7 @@ impl Row {
             for_always: decided.map(|decided| decided.always),
             decided_by: decided.map(|decided| decided.by.as_str().into()),
             decided_reason: decided.and_then(|decided| decided.reason.as_deref()).map(Text::from),
+            decided_how: decided.and_then(|decided| decided.how.as_ref()).map(name).transpose()?,
             input: json(&call.input)?,
             edited_input: call.edited.as_ref().map(json).transpose()?,
             outcome: outcome(call.state())?,
@@ -202,7 +204,9 @@ impl Row {
         call.approval_decision = match (self.decided_by, self.approved, self.for_always) {
             (Some(Text(by)), Some(approved), Some(always)) => {
                 let reason = self.decided_reason.map(|Text(reason)| reason);
-                Some(ApprovalDecision { by: Owner::new(by), approved, reason, always })
+                let how = self.decided_how.as_deref();
+                let how = how.map(|how| read_name("how a person decided", how)).transpose()?;
+                Some(ApprovalDecision { by: Owner::new(by), approved, reason, always, how })
             }
             (_, _, _) => None,
         };

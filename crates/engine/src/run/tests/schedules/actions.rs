@@ -53,11 +53,16 @@ impl World {
             AnswerTarget::Elicitation(asked.id.clone()) == of
                 && asked.source == elicit::QuestionSource::Failure
         });
+        let is_of_assistant = self.run.elicited.iter().any(|asked| {
+            AnswerTarget::Elicitation(asked.id.clone()) == of
+                && asked.source == elicit::QuestionSource::AskUser
+        });
         let choice = |choice: &str| (ElicitAction::Accept, Some(json!({ "choice": choice })));
         let (action, content) = match how {
             0 if is_about_failure => choice("go_on"),
             1 if is_about_failure => choice("retry"),
             2 if is_about_failure => choice("stop"),
+            0 if is_of_assistant => (ElicitAction::Accept, Some(json!({"size": "S"}))),
             0 | 1 => (ElicitAction::Accept, Some(json!({"size": 1}))),
             2 => (ElicitAction::Accept, Some(json!({"size": "big"}))),
             3 => (ElicitAction::Decline, None),
@@ -93,7 +98,7 @@ impl World {
             let was_pending = live.pending_calls.remove(&call.id);
             assert_ne!(was_pending, call.can_be_taken_back(), "an answered call was not pending: {call:?}");
         }
-        for (index, _, content) in &valid.elicitations {
+        for ValidReply { index, content, .. } in &valid.elicitations {
             if content.as_ref().is_some_and(|content| content["choice"] == "retry") {
                 self.facts.person_retries(&self.run.calls[self.run.elicited[*index].asker].id);
             }
@@ -103,7 +108,7 @@ impl World {
             .iter()
             .map(|(index, kind)| (self.run.calls[*index].id.clone(), kind.clone()))
             .collect();
-        self.apply(Event::Answered(valid, AnswerSource::SeparateRequest));
+        self.apply(Event::Answered(valid));
         if self.live.is_none() {
             // The process has failed or the run is over, so it is not known whether the answer was acknowledged.
             return;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fermata_protocol::{ApprovalId, Assembler, ElicitationId, ToolChoice, UiPart};
-use fermata_tools::{CallState, Permission, StateName, Transition};
+use fermata_tools::{ApprovalDecision, CallState, Permission, StateName, Transition};
 
 use super::{super::*, world::World};
 use crate::{
@@ -30,6 +30,8 @@ pub(super) struct Facts {
     pub reader: ReconnectingReader,
     /// The steps that had to make a plan.
     planning: BTreeSet<u32>,
+    /// The approvals that the senders of messages were shown which have decided about calls.
+    shown_to_senders: BTreeSet<ApprovalId>,
     /// What the model was told of the user first.
     recollection: Option<Arc<Recollection>>,
 }
@@ -89,7 +91,10 @@ impl Facts {
         }
         let mut shown = shown_status(&live.log).expect("the run has shown its status");
         let has_words = shown.as_object_mut().is_some_and(|shown| shown.remove("confirmWords").is_some());
-        assert_eq!(has_words, run.can_be_decided_in_words(), "the words are told when they count");
+        let takes_reply = shown.as_object_mut().is_some_and(|shown| shown.remove("takesReply").is_some());
+        assert_eq!(takes_reply, run.takes_reply(), "it is told when a message is a reply");
+        let context = world.scene.context(world.now);
+        assert_eq!(has_words, run.can_be_decided_in_words(&context), "the words are told when they count");
         assert_eq!(shown, json!(run.status()));
     }
 
@@ -102,7 +107,7 @@ impl Facts {
             let parked = usize::from(live.pending_calls.contains(&call.id));
             let queued = live.slot_waiters.iter().filter(|id| **id == call.id).count();
             let absent = usize::from(world.run.awaiting_tools.contains_key(&call.id));
-            let asked = usize::from(call.asked_about.is_some());
+            let asked = usize::from(call.asked_about.is_some() || call.awaits_reply());
             assert_eq!(jobs + waiters + queued + parked + absent + asked, 1, "who settles {call:?}?");
         }
         let is_open =
@@ -137,7 +142,17 @@ impl Facts {
                 "a decision about {} has changed",
                 call.id
             );
+            let in_words = |decided: &&ApprovalDecision| decided.how == Some(DecisionChannel::Words);
+            if call.approval_decision.as_ref().filter(in_words).is_some() {
+                let id = &call.approval_request.as_ref().unwrap().id;
+                assert!(self.shown_to_senders.contains(id), "{id} was asked after the words were written");
+            }
         }
+    }
+
+    /// A message decides whose sender was shown these approvals.
+    pub fn words_came(&mut self, shown: impl Iterator<Item = ApprovalId>) {
+        self.shown_to_senders.extend(shown);
     }
 
     pub fn call_is_saved(&mut self, call: &Call) {
@@ -359,7 +374,7 @@ fn shown_status(log: &[(Position, UiChunk)]) -> Option<Value> {
 }
 
 /// Returns the questions that a message shows as pending.
-fn pending_in(message: &UiMessage) -> BTreeSet<ElicitationId> {
+pub(super) fn pending_in(message: &UiMessage) -> BTreeSet<ElicitationId> {
     let pending = message.parts.iter().filter_map(|part| match part {
         UiPart::Data(part) if part.data["state"] == "pending" => part.id.as_deref().map(ElicitationId::new),
         UiPart::Data(_)

@@ -2,7 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use crate::plan::{MAKE_PLAN, UPDATE_PLAN};
+use crate::{
+    plan::{MAKE_PLAN, UPDATE_PLAN},
+    questions::ASK_USER,
+};
 use fermata_tools::{ChainMode, ErrorPolicy, ErrorStrategy, ErrorType, NamedBy, ResourceKey};
 use proptest::prelude::*;
 
@@ -39,9 +42,11 @@ pub(super) enum Move {
     AnswersAll {
         approved: bool,
     },
-    /// A message decides about all calls.
-    DecidesInWords {
-        approved: bool,
+    /// A person begins to write a message, and looks at what a page shows.
+    WritesMessage,
+    /// The person sends the message.
+    SendsMessage {
+        text: &'static str,
     },
     AnswersQuestion {
         index: usize,
@@ -100,8 +105,19 @@ pub(super) enum Move {
     IsSuperseded,
 }
 
-const TOOLS: [&str; 10] =
-    ["time", "note", "file", "again", "ledger", "where", "color", "nothing", MAKE_PLAN, UPDATE_PLAN];
+const TOOLS: [&str; 11] = [
+    "time",
+    "note",
+    "file",
+    "again",
+    "ledger",
+    "where",
+    "color",
+    "nothing",
+    MAKE_PLAN,
+    UPDATE_PLAN,
+    ASK_USER,
+];
 /// The tools that a user may choose, which are the first ones.
 const CHOOSABLE: usize = 7;
 const INPUTS: [&str; 6] = ["{}", r#"{"n":1}"#, r#"{"n":2}"#, r#"{"n":10}"#, r#"{"n":"x"}"#, "{\"n\":"];
@@ -113,6 +129,15 @@ const PLANS: [&str; 3] = [
 ];
 const UPDATES: [&str; 3] =
     [r#"{"id":"s1","state":"done"}"#, r#"{"id":"s2","state":"done"}"#, r#"{"id":"s2","state":"skipped"}"#];
+
+/// Inputs of the tool for questions. The last one asks nothing.
+const QUESTIONS: [&str; 3] = [
+    r#"{"questions":[{"id":"size","question":"Which size?","choices":["S","M"],"guess":"M"}]}"#,
+    r#"{"questions":[{"id":"size","question":"Which size?","guess":"M"},{"id":"color","question":"Which color?","guess":"red"}]}"#,
+    r#"{"questions":[]}"#,
+];
+/// Messages of a person.
+const MESSAGES: [&str; 3] = ["yes", "no", "the blue one"];
 
 /// How a run begins.
 #[derive(Clone, Debug)]
@@ -181,7 +206,8 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         20 => (index.clone(), 0..7usize, any::<bool>())
             .prop_map(|(index, how, by_question)| Move::Answers { index, how, by_question }),
         6 => any::<bool>().prop_map(|approved| Move::AnswersAll { approved }),
-        10 => any::<bool>().prop_map(|approved| Move::DecidesInWords { approved }),
+        10 => Just(Move::WritesMessage),
+        14 => prop::sample::select(MESSAGES.to_vec()).prop_map(|text| Move::SendsMessage { text }),
         8 => (index.clone(), 0..5usize).prop_map(|(index, how)| Move::AnswersQuestion { index, how }),
         18 => (index.clone(), 0..2 * ErrorType::ALL.len()).prop_map(|(index, how)| Move::Settles { index, how }),
         6 => index.clone().prop_map(|index| Move::Reports { index }),
@@ -233,7 +259,8 @@ impl World {
             Move::ModelFails => {}
             Move::Answers { index, how, by_question } => self.answer_call(index, how, by_question),
             Move::AnswersAll { approved } => self.answer_all(approved),
-            Move::DecidesInWords { approved } => self.decide_in_words(approved),
+            Move::WritesMessage => self.write_message(),
+            Move::SendsMessage { text } => self.send_message(text),
             Move::AnswersQuestion { index, how } => self.answer_question(index, how),
             Move::Settles { index, how } => self.settle(index, how),
             Move::Reports { index } => {
@@ -411,8 +438,11 @@ impl World {
                 self.answer_question(index.unwrap(), 0);
             } else if self.job(0).is_some() {
                 self.settle(0, usize::MAX);
-            } else if self.run.can_be_decided_in_words() && self.earlier.is_empty() {
-                self.decide_in_words(true);
+            } else if self.run.can_be_decided_in_words(&self.scene.context(self.now))
+                && self.earlier.is_empty()
+            {
+                self.write_message();
+                self.send_message("yes");
             } else if self.run.pending().next().is_some() {
                 self.answer_all(true);
             } else if !self.grant_lock() {
@@ -429,6 +459,7 @@ fn call(key: usize, (tool, input): (usize, usize)) -> [ModelEvent; 2] {
     let arguments = match TOOLS[tool] {
         MAKE_PLAN => PLANS[[0, 0, 0, 1, 2, 0][input]],
         UPDATE_PLAN => UPDATES[input % UPDATES.len()],
+        ASK_USER => QUESTIONS[input % QUESTIONS.len()],
         _ => INPUTS[input],
     };
     [

@@ -11,12 +11,17 @@ use std::{
 
 use super::{
     super::*,
-    facts::Facts,
+    facts::{Facts, fold, pending_in},
     locks::{RecordedGuard, RecordedLocks, RecordedWaiter},
     moves::Beginning,
 };
-use crate::{memories::MemoryNote, store::memories::MemoryId};
-use fermata_protocol::{Assembler, ElicitationId, MemoryKind};
+use crate::{
+    memories::MemoryNote,
+    post::{KnownMessages, Plan, Reply, plan},
+    questions,
+    store::memories::MemoryId,
+};
+use fermata_protocol::{Assembler, ChatBody, ElicitationId, MemoryKind, PostedMessage, Role};
 use fermata_tools::{Fallback, Pattern, ToolSettings};
 
 /// The tools of the process; one of them may be missing in the next.
@@ -58,6 +63,8 @@ pub(super) struct World {
     saved: Option<Saved>,
     /// The messages whose calls were decided about in words, as they are saved.
     pub earlier: Vec<UiMessage>,
+    /// The message of the assistant as a page showed it when a person began to write.
+    written: Option<PostedMessage>,
     /// What the commit that begins the next message saves besides.
     handover: Option<(Saved, UiMessage)>,
     /// The number of actors that the run has had.
@@ -123,7 +130,7 @@ struct Saved {
 
 impl World {
     pub fn new(beginning: Beginning) -> Self {
-        let mut scene = Scene::new(with_plans(beginning.plan, TOOLBOXES[0].clone()));
+        let mut scene = Scene::new(with_tools_of_run(beginning.plan, TOOLBOXES[0].clone()));
         scene.rules.tools = fallbacks();
         scene.limits.running_calls = beginning.running_calls;
         let next = (scene.rules.clone(), scene.toolbox.clone());
@@ -144,6 +151,7 @@ impl World {
             versions: FIRST_VERSIONS,
             saved: None,
             earlier: Vec::new(),
+            written: None,
             handover: None,
             actor: 0,
             recollections: 0,
@@ -181,7 +189,7 @@ impl World {
         } else {
             toolbox(self.missing.map(|missing| OWN[missing]), &self.versions)
         };
-        with_plans(self.beginning.plan, tools)
+        with_tools_of_run(self.beginning.plan, tools)
     }
 
     /// Uses each tool as it is now, as the active run does before each event.
@@ -195,23 +203,51 @@ impl World {
         Some(found.fingerprint().to_owned())
     }
 
-    /// Has a message of the user decide about all calls, as the active run does.
-    pub fn decide_in_words(&mut self, approved: bool) {
-        if self.live.is_none() || !self.run.can_be_decided_in_words() {
-            return;
+    /// Notes what a page shows now, in which a person begins to write a message.
+    pub fn write_message(&mut self) {
+        let Some(live) = &self.live else { return };
+        let shown = fold(&live.log, &self.run).snapshot();
+        self.written = Some(PostedMessage {
+            id: Some(shown.id),
+            role: Role::Assistant,
+            metadata: None,
+            parts: shown.parts,
+        });
+    }
+
+    /// Posts the message that a person has written. It takes effect if it answers what the run waits for.
+    pub fn send_message(&mut self, text: &str) {
+        let (true, Some(written)) = (self.live.is_some(), self.written.clone()) else { return };
+        let shown = written.shown_approvals();
+        let mut body = ChatBody::parse(json!({ "message": { "role": "user", "content": text } })).unwrap();
+        body.messages.insert(0, written);
+        let context = self.scene.context(self.now);
+        let known = KnownMessages { waiting: self.run.waiting(&context), ..KnownMessages::default() };
+        if let Ok(Plan::Reply { reply, .. }) = plan(&body, &known, context.ids) {
+            self.facts.words_came(shown.into_iter().map(|approval| approval.id));
+            self.continue_after(&reply);
         }
-        let decisions = self.run.decisions(approved);
-        self.use_newest_tools();
-        let valid = self.run.validate(&decisions, &self.scene.context(self.now)).unwrap();
-        if !valid.overruled.is_empty() {
-            return self.apply(Event::ApprovalsOverruled(valid.overruled));
-        }
-        let valid = valid.answers;
+    }
+
+    /// Has the run go on after a message of the user, as the active run does.
+    fn continue_after(&mut self, reply: &Reply) {
+        let (answers, said) = match reply {
+            Reply::Decision { approved, shown } => {
+                let decisions = self.run.decisions(*approved, &shown.iter().collect());
+                self.use_newest_tools();
+                let context = Context { how: Some(DecisionChannel::Words), ..self.scene.context(self.now) };
+                let valid = self.run.validate(&decisions, &context).unwrap();
+                if !valid.overruled.is_empty() {
+                    return self.apply(Event::ApprovalsOverruled(valid.overruled));
+                }
+                (valid.answers, if *approved { Said::Approved } else { Said::Denied })
+            }
+            Reply::Answer(message) => (self.run.replies(message, None), Said::Answered),
+        };
         let live = self.live.as_mut().unwrap();
-        for (index, _) in &valid.calls {
+        for (index, _) in &answers.calls {
             assert!(live.pending_calls.remove(&self.run.calls[*index].id), "a call was not pending");
         }
-        let message = self.run.snapshot();
         let calls = self.saved.as_ref().unwrap().calls.clone();
         let next = self.run.continued(Continuation {
             id: RunId::new("r"),
@@ -220,11 +256,13 @@ impl World {
             hold: RunHold::For(Duration::from_secs(60)),
             show: self.run.state.show.clone(),
             now: self.now,
-            approved,
+            said,
         });
-        let last = self.run.apply(Event::HandedOver, &self.scene.context(self.now));
+        let answered = answers.elicitations.iter().map(|reply| reply.index).collect();
+        let last = self.run.apply(Event::HandedOver(answered), &self.scene.context(self.now));
         assert!(last.commit.calls.is_empty() && last.commit.earlier.is_empty(), "{last:?}");
-        assert_eq!(last.after.publish.len(), 1, "the readers see the end and nothing else");
+        let message = self.run.snapshot();
+        assert!(pending_in(&message).is_empty(), "the questions go along");
         self.run = next;
         (live.log, live.saved) = (Vec::new(), 0);
         self.facts.reader = Default::default();
@@ -237,7 +275,7 @@ impl World {
             is_over: false,
         };
         self.handover = Some((saved, message));
-        self.apply(Event::Continued(valid));
+        self.apply(Event::Continued(answers));
         self.handover = None;
     }
 
@@ -502,11 +540,13 @@ impl World {
             self.earlier.push(message);
         }
         if !effects.commit.earlier.is_empty() {
-            let mut assembler = Assembler::from_message(self.earlier.pop().unwrap());
+            let id = &self.run.state.earlier.as_ref().unwrap().id;
+            let earlier = self.earlier.iter_mut().find(|message| message.id == *id).unwrap();
+            let mut assembler = Assembler::from_message(earlier.clone());
             for chunk in &effects.commit.earlier {
                 assembler.apply(chunk).unwrap();
             }
-            self.earlier.push(assembler.snapshot());
+            *earlier = assembler.snapshot();
         }
         let saved = self.saved.get_or_insert_with(|| Saved {
             message: self.run.message.clone(),
@@ -614,7 +654,7 @@ fn source(event: &Event) -> &'static str {
         | Event::SlotsGranted(_) => "an action",
         Event::QuestionTimedOut | Event::ToolsTimedOut | Event::HoldEnded => "a deadline, in `moves`",
         Event::Retries(_) => "in no schedule; `tests/newest_rules.rs` has it",
-        Event::HandedOver | Event::Continued(_) => "`World` decides in words",
+        Event::HandedOver(_) | Event::Continued(_) => "`World` posts a message",
         Event::Compacts(_) => "in no schedule; `tests/chats/summaries.rs` has it",
         Event::InputEdited { .. } | Event::EditingTimedOut => {
             "in no schedule; `tests/chats/answers.rs` has it"
@@ -645,9 +685,11 @@ fn request(beginning: &Beginning) -> RunRequest {
     request
 }
 
-/// Returns the tools, with those for plans if there are any.
-fn with_plans(mode: PlanMode, toolbox: Toolbox) -> Toolbox {
-    if mode == PlanMode::Off { toolbox } else { toolbox.with_tools_of_run(crate::plan::tools(mode)) }
+/// Returns the tools, with those of the run.
+fn with_tools_of_run(mode: PlanMode, toolbox: Toolbox) -> Toolbox {
+    let mut of_run = crate::plan::tools(mode);
+    of_run.push(questions::tool());
+    toolbox.with_tools_of_run(of_run)
 }
 
 fn toolbox(missing: Option<&str>, versions: &[u32; OWN.len()]) -> Toolbox {
