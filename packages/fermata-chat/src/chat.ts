@@ -59,6 +59,12 @@ export interface ElicitationAnswer {
   content?: Record<string, unknown>;
 }
 
+/** A message that was not taken, and why. */
+export interface GivenBack {
+  message: UIMessage;
+  error: FermataError;
+}
+
 /** What a chat of Fermata can do besides what the AI SDK's can. */
 export interface FermataChat {
   /**
@@ -92,6 +98,11 @@ export interface FermataChat {
   readonly summary: Followed<ChatSummary | undefined>;
   /** The assistant and the model that the chat has chosen. */
   readonly chosen: Followed<Chosen>;
+  /**
+   * A message such as "yes" that the server refused because other calls wait for a decision by now; `undefined` once another message is sent.
+   * It is no longer among the messages. The page puts its words back where they were written, and says why.
+   */
+  readonly givenBack: Followed<GivenBack | undefined>;
   /** Cancels one running call; the run goes on. Rejects if the call does not run. */
   cancelCall: (toolCallId: string) => Promise<void>;
   /**
@@ -142,6 +153,7 @@ export class ChatFollower {
   readonly #run = new FollowedValue<RunStatus | undefined>(undefined);
   readonly #summary: FollowedSummary;
   readonly #chosen = new FollowedValue<Chosen>({});
+  readonly #givenBack = new FollowedValue<GivenBack | undefined>(undefined);
   #chat!: AbstractChat<UIMessage>;
   #stock!: Stock;
   #onError: ((error: Error) => void) | undefined;
@@ -169,6 +181,7 @@ export class ChatFollower {
       {
         begin: () => ++this.#requests,
         on: (request, what) => {
+          if (what.type === 'sent') this.#givenBack.set(undefined);
           this.#dispatch({ type: 'request', request, what });
           // The AI SDK has read the last chunk, and does what it does at an end before anything else.
           if (what.type === 'ended' || what.type === 'refused') this.#settleSoon();
@@ -179,6 +192,10 @@ export class ChatFollower {
         },
         onChosen: (chosen) => {
           this.#chosen.set({ ...this.#chosen.get(), ...chosen });
+        },
+        isDecided: (toolCallId) => {
+          const status = this.#calls.get(toolCallId);
+          return status !== undefined && status.state !== 'awaiting_approval';
         },
         prepared: () => {
           const prepared = this.#prepared;
@@ -252,6 +269,7 @@ export class ChatFollower {
       retryCall: (toolCallId) => this.#retryCall(toolCallId),
       summary: this.#summary,
       chosen: this.#chosen,
+      givenBack: this.#givenBack,
       correctSummary: (summary) =>
         this.#summarized(correctSummary(this.#transport.server, this.#id, summary)),
       compact: async (instructions) => {
@@ -299,6 +317,12 @@ export class ChatFollower {
       case 'showDraft':
         this.#chat.messages = withDraft(this.#chat.messages, action.draft);
         break;
+      case 'giveBack': {
+        const { message, error } = action;
+        this.#chat.messages = this.#chat.messages.filter(({ id }) => id !== message.id);
+        this.#givenBack.set({ message, error });
+        break;
+      }
       case 'fail':
         // The AI SDK shows an error of its own only: it asks for a stream, and gets the error.
         this.#prepared = { type: 'error', error: action.error };

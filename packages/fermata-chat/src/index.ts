@@ -10,7 +10,7 @@ import type { FermataOptions } from './transport.js';
 
 export type { Assistant, Chosen } from './assistants.js';
 export type { CallStatus, FailureStrategy } from './calls.js';
-export type { ApprovalResponse, ElicitationAnswer, FermataChat, ToolOutput } from './chat.js';
+export type { ApprovalResponse, ElicitationAnswer, FermataChat, GivenBack, ToolOutput } from './chat.js';
 export {
   memoryOf,
   type Memories,

@@ -37,3 +37,26 @@ export function lastStepOf(message: UIMessage | undefined): ToolPart[] {
   const start = message.parts.findLastIndex((part) => part.type === 'step-start');
   return parts.slice(start + 1).filter(isToolPart);
 }
+
+/** An approval that waits for a decision, as far as a message shows. */
+export interface ShownApproval {
+  id: string;
+  toolCallId: string;
+}
+
+/** The approvals that the last message of the assistant shows as waiting. */
+export function shownApprovals(messages: readonly UIMessage[]): ShownApproval[] {
+  const parts: object[] = messages.findLast(({ role }) => role === 'assistant')?.parts ?? [];
+  const calls = parts.filter(isToolPart);
+  return parts.flatMap((part) => {
+    if (isToolPart(part)) {
+      if (part.state !== 'approval-requested' || part.approval === undefined) return [];
+      return [{ id: part.approval.id, toolCallId: part.toolCallId }];
+    }
+    // Version 5 has a part beside the call, which stays.
+    const { type, data } = part as { type: string; data?: { approvalId: string; toolCallId: string } };
+    if (type !== 'data-tool-approval' || data === undefined) return [];
+    const call = calls.find(({ toolCallId }) => toolCallId === data.toolCallId);
+    return call !== undefined && isOpen(call) ? [{ id: data.approvalId, toolCallId: data.toolCallId }] : [];
+  });
+}

@@ -16,6 +16,7 @@ import {
   type Fermata,
   type FermataChat,
   type FermataOptions,
+  type GivenBack,
   type Memories,
   type Memory,
   type MemoryFilter,
@@ -134,6 +135,7 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     retryCall: chat.retryCall,
     summary: chat.summary,
     chosen: chat.chosen,
+    givenBack: chat.givenBack,
     correctSummary: chat.correctSummary,
     compact: chat.compact,
   };
@@ -274,6 +276,12 @@ export function useContextUsage(chat: Pick<FermataChat, 'contextUsage'>): Contex
 /** The summary of the earlier messages; `undefined` if the chat has none, or as long as it is not loaded. */
 export function useSummary(chat: Pick<FermataChat, 'summary'>): ChatSummary | undefined {
   const { subscribe, get } = chat.summary;
+  return useSyncExternalStore(subscribe, get, get);
+}
+
+/** A message that the server has not taken because other calls wait by now; its words go back to where they were written. */
+export function useGivenBack(chat: Pick<FermataChat, 'givenBack'>): GivenBack | undefined {
+  const { subscribe, get } = chat.givenBack;
   return useSyncExternalStore(subscribe, get, get);
 }
 

@@ -11,6 +11,8 @@ export interface RunStatus {
   requiresConfirm: boolean;
   /** The words that approve all calls that wait, if a message that is one of them does so now. */
   confirmWords?: string[];
+  /** Whether a message is the answer to a question of the assistant now. */
+  takesReply?: boolean;
   /** What the request to the model waits for: the end of others, because the model may be sent no more at a time. */
   waitsFor?: 'capacity';
   /** The tool of the last call that got its outcome. */

@@ -168,6 +168,10 @@ export async function refusalOf(response: Response): Promise<FermataError> {
 export const isInvalid = (error: unknown): error is FermataError =>
   error instanceof FermataError && [400, 413, 422].includes(error.status);
 
+/** Whether a message was refused because the calls that wait have changed since its sender saw them. */
+export const isStaleDecision = (error: unknown): error is FermataError =>
+  error instanceof FermataError && error.code === 'decision_is_stale';
+
 /** Whether an answer was refused because the page shows what does not wait for it any more. */
 export const isSettledElsewhere = (error: unknown): boolean =>
   error instanceof FermataError &&

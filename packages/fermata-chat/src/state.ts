@@ -20,6 +20,7 @@
 // | any          | sent                     | sending               | what was asked for before is not wanted any more |
 // | sending      | accepted                 | reading (fresh)       | forgets words that were not sent; tools stop    |
 // | sending      | refused                  | idle, or what is read | keeps the words; becomes stale if sth. is read  |
+// | sending      | refused as stale         | idle, or what is read | gives the words back; becomes stale             |
 // | reading      | broke                    | reconnecting          |                                                 |
 // | reconnecting | reconnected              | reading               |                                                 |
 // | reading, …   | ended before its run     | idle, stale           |                                                 |
@@ -36,7 +37,7 @@ import type { ChatStatus, UIMessage } from 'ai';
 import type { ContextUsage } from './context.js';
 import { draftOf, isDelivered, type Draft } from './outbox.js';
 import type { RunStatus } from './runs.js';
-import { FermataError } from './server.js';
+import { FermataError, isStaleDecision } from './server.js';
 import type { Connection, RequestEvent } from './transport.js';
 
 /** A chat as `GET /api/chat/{id}` has it. */
@@ -134,6 +135,8 @@ export type Action =
   | { type: 'openStream'; request: number }
   | { type: 'show'; record: ChatRecord }
   | { type: 'showDraft'; draft: Draft }
+  /** The page takes a message back, because it was refused for what waits by now. */
+  | { type: 'giveBack'; message: UIMessage; error: FermataError }
   | { type: 'fail'; error: Error }
   | { type: 'tellPage'; error: Error }
   | { type: 'abort'; request: number }
@@ -290,6 +293,8 @@ function failing(state: State, error: Error): [State, Action[]] {
 function fail(state: State, error: Error, context: Context): [State, Action[]] {
   const { phase } = state;
   if (phase.name === 'failing') return [state, []];
+  // The page has its words back, and the chat is loaded anyway.
+  if (isStaleDecision(error)) return [state, [{ type: 'tellPage', error }]];
   // What a person sent and the server refused is still to be sent; what only went on with a run may have been
   // overtaken by others.
   const isRefusal =
@@ -324,6 +329,14 @@ function applyRequest(
     }
     case 'refused': {
       const { error, isAborted } = what;
+      const back = isStaleDecision(error) ? draftOf(context.messages) : undefined;
+      if (isStaleDecision(error) && back !== undefined) {
+        const older = isNewest ? streams.at(-1) : undefined;
+        const rest: Phase =
+          older === undefined ? IDLE : { name: 'reading', request: older, isFresh: false };
+        const next = { ...state, phase: isNewest ? rest : phase, isStale: true };
+        return [next, [{ type: 'giveBack', message: back.message, error }]];
+      }
       const draft = draftOf(context.messages, error instanceof Error && !isAborted ? error : undefined);
       const kept = { ...state, draft: draft ?? state.draft };
       if (!isNewest) return [kept, []];

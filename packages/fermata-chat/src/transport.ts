@@ -5,6 +5,7 @@
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 import type { Chosen } from './assistants.js';
+import { shownApprovals } from './parts.js';
 import { FermataError, refusalOf, Server, type ServerOptions } from './server.js';
 import { chunkStream, type StreamEvent } from './stream.js';
 import { AI_VERSION } from './version.js';
@@ -79,6 +80,8 @@ export interface Observer {
   on: (request: number, event: RequestEvent) => void;
   /** The server has accepted a post that chose an assistant or a model. */
   onChosen: (chosen: Chosen) => void;
+  /** Whether a call that the page shows as waiting for a decision is known to wait no longer. */
+  isDecided: (toolCallId: string) => boolean;
   /** What the AI SDK gets when it asks for the stream: one that was opened before, or an error to be shown. */
   prepared: () => Prepared | undefined;
 }
@@ -135,8 +138,13 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     this.#on(request, { type: 'sent' });
     const post = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId };
     const chosen = this.#chosen(chatId);
+    const decides = trigger === 'submit-message' ? this.#decides(messages) : [];
     const send = (messages: MESSAGE[], exists: boolean) => {
-      const fermata = { ...this.#fermata(chosen), ...(exists && { exists }) };
+      const fermata = {
+        ...this.#fermata(chosen),
+        ...(decides.length > 0 && { decides }),
+        ...(exists && { exists }),
+      };
       const headers = plainHeaders(options.headers);
       return this.server.post({ ...post, messages, fermata }, headers, sending.signal);
     };
@@ -265,6 +273,14 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     // Memory is on where nothing is said. What is undefined is not part of the JSON.
     const isLeftOut = (typeof memory === 'function' ? memory() : memory) === false;
     return { client, hold, show, ...chosen, ...(isLeftOut && { memory: false }) };
+  }
+
+  /** The approvals about which a new message may decide: those that the page shows as waiting. */
+  #decides(messages: readonly MESSAGE[]): string[] {
+    if (messages.at(-1)?.role !== 'user') return [];
+    return shownApprovals(messages)
+      .filter(({ toolCallId }) => this.#observer?.isDecided(toolCallId) !== true)
+      .map(({ id }) => id);
   }
 
   /** Who is to answer, as the options say now. */

@@ -306,3 +306,53 @@ test('an answer of a page whose server is away for a moment arrives', async () =
   await tab.reads('So you are Ann.');
   await world.agrees(tab);
 });
+
+test('a "yes" names what the page shows, and decides about it', async () => {
+  world = await World.create();
+  world.model.script(calls({ name: 'write_note', input: NOTE }), says('Written.'));
+  const tab = world.tab();
+  tab.say('write');
+  const id = await tab.isAsked('write_note');
+  tab.say('yes');
+  await tab.reads('Written.');
+  await world.agrees(tab);
+  expect(tab.said.at(-1)).toMatchObject({ decides: [id] });
+  expect(tab.said[0]).not.toHaveProperty('decides');
+  expect(tab.chat.messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'user', 'assistant']);
+  expect(tab.errors).toEqual([]);
+});
+
+test('a "yes" that comes too late gives its words back, and the page shows what waits now', async () => {
+  world = await World.create();
+  world.model.script(
+    calls({ name: 'write_note', input: NOTE }),
+    calls({ name: 'write_note', input: { title: 'Bread', body: 'buy bread' } }),
+    says('Written.'),
+  );
+  const tab = world.tab();
+  tab.say('write');
+  const first = await tab.isAsked('write_note');
+  // Nothing reaches the page while somebody else decides.
+  let release = () => {};
+  tab.before = (request) => (request === post ? new Promise((resolve) => (release = resolve)) : Promise.resolve());
+  tab.say('yes');
+  await tab.tell({ approvalId: first, approved: true });
+  const waiting = async () => {
+    const { pending } = await world.view(tab.id);
+    return pending.map(({ approvalId }) => approvalId).find((id) => id !== undefined && id !== first);
+  };
+  await until(async () => (await waiting()) !== undefined, 'the second question');
+  tab.before = () => Promise.resolve();
+  release();
+  await until(() => tab.chat.givenBack.get() !== undefined, 'the words');
+  const { message, error } = tab.chat.givenBack.get()!;
+  expect(message.parts).toMatchObject([{ type: 'text', text: 'yes' }]);
+  expect(error).toMatchObject({ status: 409, code: 'decision_is_stale' });
+  const second = (await waiting())!;
+  await until(() => JSON.stringify(tab.chat.messages).includes(second), 'the second question on the page');
+  expect(tab.chat.messages.filter(({ role }) => role === 'user')).toHaveLength(1);
+  tab.say('yes');
+  await tab.reads('Written.');
+  expect(tab.chat.givenBack.get()).toBeUndefined();
+  await world.agrees(tab);
+});

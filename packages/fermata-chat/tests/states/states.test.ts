@@ -29,6 +29,7 @@ const WAITING: ChatRecord['pending'] = [
 ];
 const OPEN: ChatRecord = { ...RECORD, open: true };
 const FAILURE = new Error('the server is shutting down');
+const STALE = new FermataError(409, 'decision_is_stale', 'other calls wait by now');
 const REFUSAL = new FermataError(413, 'too_large', 'too long');
 
 /** What the AI SDK's chat says of itself from here on. */
@@ -497,6 +498,55 @@ test('what comes of an overtaken request changes nothing', () => {
       "over 101 → sending stale",
       "retrying 101 → sending stale",
       "accepted 1 → reading (fresh) stale open: stopTools, tellTabs, settleOlder",
+    ]
+  `);
+});
+
+test('a message that was to decide about what waits no longer goes back to the person, and the chat is loaded', () => {
+  const messages = [said('u1', 'hello'), said('u2', 'yes')];
+  expect(
+    play([
+      { type: 'opened', isNew: true },
+      { status: 'submitted', messages },
+      request(1, { type: 'sent' }),
+      request(1, { type: 'refused', error: STALE, isAborted: false }),
+      { type: 'failed', error: STALE },
+      { status: 'error' },
+      { type: 'settled' },
+      { type: 'loaded', request: 101, record: OPEN },
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "opened → idle",
+      "sent 1 → sending",
+      "refused 1 → idle stale: giveBack",
+      "failed → idle stale: tellPage",
+      "settled → loading stale: load 101",
+      "loaded 101 → following stale: openStream 101",
+    ]
+  `);
+});
+
+test('a stream that is still read goes on after such a refusal', () => {
+  const messages = [said('u1', 'hello'), said('u2', 'yes')];
+  expect(
+    play([
+      { type: 'opened', isNew: true },
+      request(1, { type: 'sent' }),
+      request(1, { type: 'accepted' }),
+      { status: 'submitted', messages },
+      request(2, { type: 'sent' }),
+      request(2, { type: 'refused', error: STALE, isAborted: false }),
+      { type: 'failed', error: STALE },
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "opened → idle",
+      "sent 1 → sending",
+      "accepted 1 → reading (fresh) open: stopTools, tellTabs, settleOlder",
+      "sent 2 → sending open",
+      "refused 2 → reading stale open: giveBack",
+      "failed → reading stale open: tellPage",
     ]
   `);
 });
