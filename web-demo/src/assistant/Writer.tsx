@@ -6,12 +6,14 @@ import { useTranslation } from 'react-i18next';
 import { LARGEST, refusalOf } from '../chat/attachments';
 import { AssistantPicker } from '../chat/context/AssistantPicker';
 import { ContextButton } from '../chat/context/ContextButton';
-import { COMPOSER_ID } from '../chat/Composer';
+import { COMPOSER_ID, NotTaken } from '../chat/Composer';
 import { IconButton } from '../chat/IconButton';
-import { isParked, type Message } from '../chat/message';
+import { isParked, textOf, type Message } from '../chat/message';
 import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
 import { ToolChoiceMenu } from '../chat/ToolChoiceMenu';
-import { useFermataThread } from 'fermata-chat/assistant-ui';
+import { useFermataThread, type AssistantChat } from 'fermata-chat/assistant-ui';
+import { useGivenBack } from 'fermata-chat/react';
+import { useEffect } from 'react';
 import { Input } from './Input';
 
 export function Writer({ id }: { id: string }) {
@@ -29,6 +31,7 @@ export function Writer({ id }: { id: string }) {
   return (
     <>
       {chat && <RunLine chatId={id} chat={chat} messages={chat.messages as Message[]} isBusy={isBusy} />}
+      {chat && <GivenBackWords chat={chat} />}
       <ComposerPrimitive.Root className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]">
         <ul aria-label={t('composer.attached')} className="mb-2 flex flex-wrap gap-2 empty:hidden">
           <ComposerPrimitive.Attachments>{() => <Attached />}</ComposerPrimitive.Attachments>
@@ -90,6 +93,21 @@ export function Writer({ id }: { id: string }) {
         </p>
       </ComposerPrimitive.Root>
     </>
+  );
+}
+
+/** Puts the words of a message that was not taken back into the composer, and says why. */
+function GivenBackWords({ chat }: { chat: AssistantChat }) {
+  const aui = useAui();
+  const givenBack = useGivenBack(chat);
+  useEffect(() => {
+    if (givenBack !== undefined) aui.composer.setText(textOf(givenBack.message as Message));
+  }, [aui, givenBack]);
+  if (givenBack === undefined) return null;
+  return (
+    <div className="column">
+      <NotTaken />
+    </div>
   );
 }
 

@@ -6,8 +6,9 @@ import { useTranslation } from 'react-i18next';
 import { AttachedFiles } from './AttachedFiles';
 import { GrowingTextarea } from './GrowingTextarea';
 import { IconButton } from './IconButton';
+import type { GivenBack } from 'fermata-chat';
 import { isSend } from './keys';
-import type { FilePart } from './message';
+import { textOf, type FilePart, type Message } from './message';
 import { useDrop } from './useDrop';
 import { useAttachments } from './useAttachments';
 
@@ -18,6 +19,8 @@ interface Props {
   isBusy: boolean;
   /** The id of what says what a message would do now. */
   advice?: string | undefined;
+  /** What was to be sent and was not taken. */
+  givenBack?: GivenBack | undefined;
   /** What is beside the attachments: the choice of tools. */
   children?: ReactNode;
 }
@@ -29,9 +32,15 @@ export function focusComposer() {
   if (matchMedia('(pointer: fine)').matches) document.getElementById(COMPOSER_ID)?.focus();
 }
 
-export function Composer({ onSend, onStop, isBusy, advice = '', children }: Props) {
+export function Composer({ onSend, onStop, isBusy, advice = '', givenBack, children }: Props) {
   const { t } = useTranslation();
   const [text, setText] = useState('');
+  const [back, setBack] = useState(givenBack);
+  if (back !== givenBack) {
+    setBack(givenBack);
+    // What was written since is not lost either.
+    if (givenBack !== undefined && text === '') setText(textOf(givenBack.message as Message));
+  }
   const { files, refusals, add, remove, clear } = useAttachments();
   const isOver = useDrop(add);
   const picker = useRef<HTMLInputElement>(null);
@@ -57,6 +66,7 @@ export function Composer({ onSend, onStop, isBusy, advice = '', children }: Prop
         send();
       }}
     >
+      {givenBack !== undefined && <NotTaken />}
       <AttachedFiles files={files} refusals={refusals} onRemove={remove} />
       <div
         className={
@@ -128,5 +138,15 @@ export function Composer({ onSend, onStop, isBusy, advice = '', children }: Prop
         {t('composer.hint')}
       </p>
     </form>
+  );
+}
+
+/** Why the words are in the field again. */
+export function NotTaken() {
+  const { t } = useTranslation();
+  return (
+    <p role="alert" className="mb-2 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad">
+      {t('composer.notTaken')}
+    </p>
   );
 }

@@ -48,6 +48,7 @@ const chat: FermataChat = {
   retryCall: answer,
   summary: { get: () => undefined, subscribe: () => () => undefined },
   chosen: { get: () => NOTHING_CHOSEN, subscribe: () => () => undefined },
+  givenBack: { get: () => undefined, subscribe: () => () => undefined },
   correctSummary: answer,
   compact: answer,
 };

@@ -2,6 +2,7 @@
 // `new Chat(…)`.
 
 import { Chat, useChat } from '@ai-sdk/react';
+import { useGivenBack } from 'fermata-chat/react';
 import { useEffect, useMemo } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useCell } from '../chat/cell';
@@ -29,6 +30,7 @@ export function Conversation({ id }: { id: string }) {
     if (isNewChat(id)) focusComposer();
   }, [id]);
   const { messages, status, error } = useChat({ chat, throttle: THROTTLE });
+  const givenBack = useGivenBack(chat);
   const isEmpty = useCell(unknownChats).has(id) || isNewChat(id);
   const { t } = useTranslation();
   const last = messages.at(-1);
@@ -73,7 +75,7 @@ export function Conversation({ id }: { id: string }) {
         )}
       </MessageList>
       <RunLine chatId={id} {...{ chat, messages, isBusy }} />
-      <Composer onSend={send} onStop={stop} isBusy={isBusy} advice={ADVICE_ID}>
+      <Composer onSend={send} onStop={stop} isBusy={isBusy} advice={ADVICE_ID} givenBack={givenBack}>
         <ToolChoiceMenu chatId={id} />
         {messages.length > 0 && <ContextButton chat={chat} />}
         <AssistantPicker chatId={id} chat={chat} />

@@ -40,7 +40,7 @@ export function RunLine({ chatId, chat, messages, isBusy }: Props) {
       </p>
       {going.what === 'waits-for-you' && (
         <p id={ADVICE_ID} className="text-xs text-muted">
-          {word === undefined ? t('answerAbove') : t('answerInWords', { word })}
+          {t(adviceOf(run?.takesReply === true, word !== undefined), { word })}
         </p>
       )}
     </div>
@@ -49,6 +49,12 @@ export function RunLine({ chatId, chat, messages, isBusy }: Props) {
 
 /** What says what a message would do; the composer is described by it. */
 export const ADVICE_ID = 'composer-advice';
+
+/** What a message would do now. */
+function adviceOf(takesReply: boolean, hasWord: boolean) {
+  if (takesReply) return hasWord ? 'answerBoth' : 'answerInMessage';
+  return hasWord ? 'answerInWords' : 'answerAbove';
+}
 
 const LOOKS: Partial<Record<Going['what'], string>> = {
   'waits-for-you': 'font-medium text-wait',

@@ -53,6 +53,7 @@ export function fakeChat() {
     retryCall: vi.fn<FermataChat['retryCall']>(() => Promise.resolve()),
     summary: fixed<ChatSummary | undefined>(undefined),
     chosen: fixed<Chosen>({}),
+    givenBack: fixed(undefined),
     correctSummary: vi.fn<FermataChat['correctSummary']>(() => Promise.resolve()),
     compact: vi.fn<FermataChat['compact']>(() => Promise.resolve()),
   };

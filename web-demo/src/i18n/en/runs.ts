@@ -15,6 +15,8 @@ const runs = {
     elsewhere: 'Waiting for {{resource}} (held by another chat)',
   },
   answerAbove: 'Answer above. Any other message cancels it.',
+  answerInMessage: 'Answer above, or write your answer below.',
+  answerBoth: 'Answer above, or reply “{{word}}”. Any other message answers the question.',
   answerInWords: 'Answer above, or reply “{{word}}”. Any other message cancels it.',
   notification: {
     title: 'Fermata waits for you',

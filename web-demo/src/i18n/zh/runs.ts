@@ -18,6 +18,8 @@ const runs: Translated<typeof english> = {
     elsewhere: '等待 {{resource}}（正被另一个对话占用）',
   },
   answerAbove: '请在上方作答。发送其他消息会取消它。',
+  answerInMessage: '请在上方作答，或在下方写下您的回答。',
+  answerBoth: '请在上方作答，或回复“{{word}}”。其他消息会作为对问题的回答。',
   answerInWords: '请在上方作答，或回复“{{word}}”。发送其他消息会取消它。',
   notification: {
     title: 'Fermata 正在等你',
