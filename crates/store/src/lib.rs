@@ -12,6 +12,7 @@ mod column;
 mod connection;
 mod database;
 mod error;
+mod guessing;
 mod migrations;
 mod notes;
 mod opening;
@@ -29,6 +30,7 @@ pub use self::redis::{
     BadClusterKey, BadRedisUrl, ClusterKey, ConnectError, MailboxLimits, RedisTransport, seal,
 };
 pub use database::{Database, NoClusterKey, migrate, open};
+pub use guessing::is_guessable;
 pub use notes::{NotePage, Notes, WriteNoteError};
 pub use opening::{OpenError, OpenOptions};
 pub use queries::{audit::Decision, notes::Note};

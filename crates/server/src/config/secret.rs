@@ -1,12 +1,12 @@
 //! Settings that nobody may see. Neither a report nor an error nor `Debug` shows them.
 
-use fermata_store::ClusterKey;
+use fermata_store::{ClusterKey, is_guessable};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::value::Value;
 use crate::owner::read_owner;
 
-/// A text of at least this many bytes that is not shown.
+/// A text of at least this many bytes that is not shown. If there is a minimum, it must not be easy to guess.
 #[derive(Clone, Debug)]
 pub struct Secret<const MIN: usize = 0>(pub SecretString);
 
@@ -23,6 +23,8 @@ pub struct Token {
 pub(super) const MIN_TOKEN: usize = 16;
 /// The minimum length of a secret that signs tokens. It must not be easier to guess than the hash that it keys (RFC 7518, 3.2).
 pub(super) const MIN_SIGNING_SECRET: usize = 32;
+/// The least number of different characters in such a secret. A random one of sixteen hexadecimal digits has about ten.
+const MIN_DIFFERENT: usize = 6;
 /// What a report shows instead of a secret.
 const HIDDEN: &str = "(secret)";
 
@@ -42,6 +44,9 @@ impl<const MIN: usize> Value for Secret<MIN> {
             return Err(format!(
                 "it is shorter than {MIN} bytes and could be guessed; make one with: openssl rand -hex 32"
             ));
+        }
+        if MIN > 0 && is_guessable(text.as_bytes(), MIN_DIFFERENT) {
+            return Err("it is too regular and could be guessed; make one with: openssl rand -hex 32".into());
         }
         Ok(Self(text.into()))
     }
@@ -79,7 +84,8 @@ impl Value for Token {
     fn read(text: &str) -> Result<Self, String> {
         match text.split_once(':') {
             Some((owner, secret)) if !owner.trim().is_empty() && !secret.trim().is_empty() => {
-                let (owner, secret) = (owner.trim(), secret.trim());
+                let secret = secret.trim();
+                let named = read_owner(owner).map_err(|fault| format!("the name of an owner {fault}"))?;
                 let length = secret.chars().count();
                 if length < MIN_TOKEN {
                     return Err(format!(
@@ -87,8 +93,12 @@ impl Value for Token {
                          with: openssl rand -hex 24"
                     ));
                 }
-                let owner = read_owner(owner).map_err(|fault| format!("the name of an owner {fault}"))?;
-                Ok(Self { owner: owner.as_str().into(), secret: secret.into() })
+                if is_guessable(secret.as_bytes(), MIN_DIFFERENT) {
+                    return Err(format!(
+                        "the token of {owner} is too regular and could be guessed; make one with: openssl rand -hex 24"
+                    ));
+                }
+                Ok(Self { owner: named.as_str().into(), secret: secret.into() })
             }
             Some(_) | None => Err("each entry must be owner:token".into()),
         }

@@ -71,7 +71,7 @@ fn an_option_outvotes_the_variable_and_the_variable_the_file() {
 #[test]
 fn a_report_is_a_file_without_secrets() {
     let variables = [
-        ("FERMATA_TOKENS", "alice:hush-hush-hush-hush,bob:shh-shh-shh-shh-shh"),
+        ("FERMATA_TOKENS", "alice:hush-this-is-the-first,bob:shh-here-is-another"),
         ("OPENAI_API_KEY", "sk-hush"),
         ("OPENAI_BASE_URL", "https://u:hush@h/v1"),
         ("FERMATA_MODEL", "m"),
@@ -121,7 +121,7 @@ fn of_a_url_only_what_can_be_no_key_is_shown() {
 #[test]
 fn a_debugged_config_shows_no_secret() {
     let variables = [
-        ("FERMATA_TOKENS", "alice:hush-hush-hush-hush"),
+        ("FERMATA_TOKENS", "alice:hush-this-is-the-first"),
         ("FERMATA_AUTH", "token"),
         ("OPENAI_API_KEY", "sk-hush"),
         ("FERMATA_MODEL", "m"),
@@ -164,10 +164,10 @@ fn a_bad_variable_or_option_is_named() {
 #[test]
 fn variables_are_put_into_the_strings_of_the_file() {
     let toml = "tokens = [\"alice:${A}\", \"bob:x${B}y\"]\nauth = \"token\"\n";
-    let (config, _) =
-        read(&[], &[("A", "one-one-one-one-one"), ("B", "two-two-two-two")], toml).expect("good settings");
+    let (config, _) = read(&[], &[("A", "the-first-of-two-tokens"), ("B", "two-two-two-two")], toml)
+        .expect("good settings");
     let secrets: Vec<&str> = config.tokens.iter().map(|token| token.secret.expose_secret()).collect();
-    assert_eq!(secrets, ["one-one-one-one-one", "xtwo-two-two-twoy"]);
+    assert_eq!(secrets, ["the-first-of-two-tokens", "xtwo-two-two-twoy"]);
     assert_eq!(config.runs_per_owner, NonZeroUsize::new(64));
     assert_eq!(config.readers_per_owner, NonZeroUsize::new(256));
     assert_eq!(config.chats_per_owner, NonZeroUsize::new(10_000));
@@ -198,6 +198,42 @@ fn an_owners_token_is_not_short() {
         let words = error(&[("FERMATA_TOKENS", bad)], "");
         assert!(words.ends_with("each entry must be owner:token"), "{words}");
     }
+}
+
+#[test]
+fn a_secret_that_could_be_guessed_is_refused() {
+    for guessable in
+        ["a".repeat(32), "ab".repeat(16), "password".repeat(4), "0123456789abcdef0123456789abcdef".into()]
+    {
+        for (variable, value) in [
+            ("FERMATA_TOKENS", format!("alice:{guessable}")),
+            ("FERMATA_OPERATOR_TOKEN", guessable.clone()),
+            ("FERMATA_JWT_SECRET", guessable.clone()),
+        ] {
+            let words = error(&[(variable, &value)], "");
+            assert!(words.contains("too regular and could be guessed"), "{words}");
+            assert!(!words.contains(&guessable), "{words}");
+        }
+    }
+    assert!(error(&[("FERMATA_CLUSTER_KEY", &"ab".repeat(32))], "").contains("not random"));
+}
+
+#[test]
+fn an_owner_of_the_settings_has_a_name_that_no_other_looks_like() {
+    for (name, reason) in [
+        ("alice ", "white space"),
+        ("\u{202e}alice", "invisible"),
+        ("ａlice", "another form"),
+        ("anyone", "reserved"),
+    ] {
+        let words = error(&[("FERMATA_TOKENS", &format!("{name}:sixteen-letters!"))], "");
+        assert!(words.contains("the name of an owner") && words.contains(reason), "{words}");
+    }
+    let spaced = "alice:sixteen-letters!, bob:sixteen-other-letters";
+    let (config, _) =
+        read(&[], &[("FERMATA_AUTH", "token"), ("FERMATA_TOKENS", spaced)], "").expect("a list");
+    let owners: Vec<&str> = config.tokens.iter().map(|token| token.owner.as_str()).collect();
+    assert_eq!(owners, ["alice", "bob"]);
 }
 
 #[test]

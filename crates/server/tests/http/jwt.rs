@@ -96,6 +96,11 @@ async fn the_refusal_of_a_token_has_the_reason() {
         (json!({"sub": " "}), "sub is empty"),
         (json!({"sub": "a\nb"}), "sub has a control character"),
         (json!({"sub": "a".repeat(256)}), "sub is longer than 255"),
+        (json!({"sub": " alice"}), "sub begins or ends with white space"),
+        (json!({"sub": "alice\u{a0}"}), "sub begins or ends with white space"),
+        (json!({"sub": "\u{202e}alice"}), "sub has an invisible character"),
+        (json!({"sub": "ａlice"}), "sub has a letter or digit in another form"),
+        (json!({"sub": "anyone"}), "sub is the reserved name"),
     ] {
         let detail = refused(&app, &with(claims.clone())).await;
         assert!(detail.contains(reason), "{claims}: {detail}");

@@ -40,7 +40,9 @@ async fn a_request_without_one_valid_name_from_the_proxy_is_refused() {
     let app = TestApp::with(OPTIONS, []).await;
     ask(&app, PROXY, &[]).await.problem(401, "unauthorized");
     let long = "a".repeat(256);
-    for names in [&[""][..], &[" "], &[&long], &["alice", "bob"]] {
+    for names in
+        [&[""][..], &[" "], &[&long], &["alice", "bob"], &["alice\u{200b}"], &["\u{3000}alice"], &["anyone"]]
+    {
         let headers: Vec<_> = names.iter().map(|name| ("x-forwarded-user", *name)).collect();
         ask(&app, PROXY, &headers).await.problem(401, "unauthorized");
     }

@@ -32,6 +32,8 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
+use crate::guessing::is_guessable;
+
 /// The age beyond which a message is dropped. The clocks of two machines may differ by as much.
 pub const MAX_AGE: Duration = Duration::from_secs(300);
 
@@ -132,10 +134,7 @@ impl ClusterKey {
         if bytes.len() < KEY_BYTES {
             return Err(BadClusterKey::TooShort(bytes.len()));
         }
-        let mut different = bytes.clone();
-        different.sort_unstable();
-        different.dedup();
-        if different.len() < MIN_DIFFERENT_BYTES {
+        if is_guessable(&bytes, MIN_DIFFERENT_BYTES) {
             return Err(BadClusterKey::NotRandom);
         }
         let secret = Salt::new(HKDF_SHA256, b"fermata cluster key").extract(&bytes);

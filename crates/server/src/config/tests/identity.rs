@@ -2,7 +2,7 @@
 
 use super::*;
 
-const SECRET: &str = "hush-hush-hush-hush-hush-hush-hush";
+const SECRET: &str = "hush, this is a secret of the tests";
 const ISSUER: (&str, &str) = ("FERMATA_JWKS_URL", "https://issuer.example/jwks");
 const JWT: (&str, &str) = ("FERMATA_AUTH", "jwt");
 const HEADER: (&str, &str) = ("FERMATA_USER_HEADER", "X-Forwarded-User");
