@@ -23,6 +23,7 @@ use crate::{
     },
     store::{ChatPage, InstanceId},
     view::Detail,
+    zero_series,
 };
 
 /// Chats, runs, and the calls that wait in them.
@@ -82,6 +83,7 @@ impl Engine {
         if let Some(error) = unusable.into_iter().next() {
             return Err(error);
         }
+        zero_series::begin(&snapshot);
         let instance = InstanceId::new(parts.ids.next("ins_"));
         let clock = Arc::new(DeploymentClock::new(parts.clock, instance.clone()));
         let shutdown = Shutdown::default();
@@ -369,12 +371,15 @@ impl Engine {
     /// Replaces the assistants, for every step that begins from now on.
     pub fn set_assistants(&self, assistants: Assistants) {
         self.services.policies.set_assistants(assistants);
+        zero_series::begin(&self.services.policies.current());
     }
 
     /// Replaces the tools that come and go, such as those of MCP servers, for every step that begins from now on. Returns the errors of
     /// tools that cannot be used and are left out; the name of a tool that the engine was built with is taken.
     pub fn set_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Vec<ToolboxError> {
-        self.services.policies.set_tools(tools)
+        let errors = self.services.policies.set_tools(tools);
+        zero_series::begin(&self.services.policies.current());
+        errors
     }
 
     /// Looks whether requests can be served.

@@ -45,6 +45,7 @@ mod summarizer;
 pub mod summary;
 pub mod tokens;
 mod view;
+mod zero_series;
 
 pub use assistants::Assistants;
 pub use deployment_clock::Clock;

@@ -372,6 +372,9 @@ pub(crate) fn count_changes(changes: &[MemoryChange]) {
     }
 }
 
-fn count(change: &'static str, number: usize) {
+/// The changes that are counted.
+pub(crate) const CHANGES: [&str; 5] = ["saved", "changed", "forgotten", "undone", "recalled"];
+
+pub(crate) fn count(change: &'static str, number: usize) {
     metrics::counter!("fermata_memories_total", "change" => change).increment(number as u64);
 }

@@ -194,6 +194,8 @@ impl AppBuilder<'_> {
     /// name.
     pub async fn build(self) -> Result<App, BuildError> {
         let Self { config, model, tools: added } = self;
+        // What the other parts record before this is lost.
+        let metrics = Metrics::install()?;
         let assistants = assistants::build(config, model.clone())?;
         let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
         let database = fermata_store::open(config.database_url.as_str(), &options).await?;
@@ -230,7 +232,7 @@ impl AppBuilder<'_> {
             readers: Readers::new(config.readers_per_owner),
             posts: Posts::new(config.posts_per_owner),
             cors_origins: config.cors_origins.to_vec(),
-            metrics: Metrics::install()?,
+            metrics,
             own_model: model,
         };
         Ok(App(Arc::new(parts)))

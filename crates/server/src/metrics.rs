@@ -1,7 +1,9 @@
 //! Metrics for operators, in the format of Prometheus.
 //!
 //! All crates record metrics by the `metrics` facade. Their names follow OpenTelemetry's conventions for HTTP and generative AI and are
-//! described here. Labels never contain text from clients, so that clients cannot increase the number of series.
+//! in the table here, from which `docs/metrics.md` is written. Labels never contain text from clients, so that clients cannot increase the
+//! number of series. Every metric is shown from the start: the series whose labels are known begin at zero, those of the engine in its
+//! `zero_series`.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -14,14 +16,121 @@ use axum::{
     middleware::Next,
     response::Response,
 };
-use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
+use metrics::{Counter, Histogram, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
+use utoipa::openapi::{OpenApi, PathItem, path::Operation};
 
 /// The metrics of this process; `None` if the program has its own recorder.
 #[derive(Clone)]
 pub struct Metrics(Option<PrometheusHandle>);
 
+/// A metric, as operators see it.
+struct Metric {
+    name: &'static str,
+    kind: Kind,
+    #[cfg_attr(not(test), expect(dead_code, reason = "the page of metrics shows them"))]
+    labels: &'static [&'static str],
+    about: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
 const REQUEST_DURATION: &str = "http_server_request_duration_seconds";
+const LOG_LINES_LOST: &str = "fermata_log_lines_lost_total";
+
+/// All metrics.
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "fermata_build_info",
+        kind: Kind::Gauge,
+        labels: &["version"],
+        about: "Always 1. The label is the version of the server.",
+    },
+    Metric {
+        name: "fermata_runs_open",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The runs that work or wait in this process.",
+    },
+    Metric {
+        name: "fermata_calls_parked",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The calls that wait for a browser or a person.",
+    },
+    Metric {
+        name: "fermata_runs_total",
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        about: "The runs that ended.",
+    },
+    Metric {
+        name: "fermata_calls_total",
+        kind: Kind::Counter,
+        labels: &["gen_ai_tool_name", "state", "error_type"],
+        about: "The calls that ended. The tools of pages share the name `browser`, unknown tools the name `unknown`.",
+    },
+    Metric {
+        name: "fermata_compactions_total",
+        kind: Kind::Counter,
+        labels: &["reason", "outcome"],
+        about: "The summaries of chats that were written or failed.",
+    },
+    Metric {
+        name: "fermata_memories_total",
+        kind: Kind::Counter,
+        labels: &["change"],
+        about: "The memories that were saved, changed, forgotten, undone or recalled.",
+    },
+    Metric {
+        name: "fermata_embeddings_total",
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        about: "The calls of the embedding model.",
+    },
+    Metric {
+        name: "gen_ai_client_operation_duration_seconds",
+        kind: Kind::Histogram,
+        labels: &["gen_ai_operation_name", "gen_ai_request_model", "gen_ai_tool_name"],
+        about: "The duration of a model call (`chat`), of embeddings (`embeddings`), or of a tool (`execute_tool`).",
+    },
+    Metric {
+        name: "gen_ai_client_token_usage",
+        kind: Kind::Histogram,
+        labels: &["gen_ai_request_model", "gen_ai_token_type"],
+        about: "The tokens of a model call.",
+    },
+    Metric {
+        name: REQUEST_DURATION,
+        kind: Kind::Histogram,
+        labels: &["http_request_method", "http_route", "http_response_status_code"],
+        about: "The time until a response started.",
+    },
+    Metric {
+        name: "fermata_connections_refused_total",
+        kind: Kind::Counter,
+        labels: &["reason"],
+        about: "The connections that were refused because of a limit: `server` (max_connections) or `address` (max_connections_per_address).",
+    },
+    Metric {
+        name: "fermata_holds_cut_short_total",
+        kind: Kind::Counter,
+        labels: &[],
+        about: "The waiting runs whose streams ended early, because the connections had run out.",
+    },
+    Metric {
+        name: LOG_LINES_LOST,
+        kind: Kind::Counter,
+        labels: &[],
+        about: "The lines of the log that were dropped, because they could not be written or nobody took them.",
+    },
+];
+
 const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
 const TOKENS: &[f64] =
     &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
@@ -45,38 +154,18 @@ impl Metrics {
             .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)?
             .set_buckets_for_metric(Matcher::Full("gen_ai_client_token_usage".into()), TOKENS)?
             .install_recorder();
-        describe_histogram!(REQUEST_DURATION, Unit::Seconds, "The time until a response started.");
-        describe_histogram!(
-            "gen_ai_client_operation_duration_seconds",
-            Unit::Seconds,
-            "The duration of a model call or, by gen_ai_operation_name, of a tool or of embeddings."
-        );
-        describe_histogram!("gen_ai_client_token_usage", "The tokens of a model call, by type.");
-        describe_gauge!("fermata_runs_open", "The runs that work or wait in this process.");
-        describe_gauge!("fermata_calls_parked", "The calls that wait for a browser or a person.");
-        describe_counter!("fermata_runs_total", "The runs that ended, by outcome.");
-        describe_counter!(
-            "fermata_calls_total",
-            "The calls that ended, by tool, final state and type of failure."
-        );
-        describe_counter!(
-            "fermata_compactions_total",
-            "The summaries of chats that were written or failed, by reason and outcome."
-        );
-        describe_counter!(
-            "fermata_memories_total",
-            "The memories that were saved, changed, forgotten, undone or recalled."
-        );
-        describe_counter!("fermata_embeddings_total", "The calls of the embedding model, by outcome.");
-        describe_counter!(
-            "fermata_connections_refused_total",
-            "The connections that were refused, by reason."
-        );
+        describe();
+        begin_at_zero();
         match recorder {
             Ok(handle) => Ok(Self(Some(installed.insert(handle).clone()))),
             Err(BuildError::FailedToSetGlobalRecorder(_)) => Ok(Self(None)),
             Err(error) => Err(error),
         }
+    }
+
+    /// Returns the counter of the lines of the log that were lost.
+    pub fn log_lines_lost(&self) -> Counter {
+        metrics::counter!(LOG_LINES_LOST)
     }
 
     /// Returns all metrics as text.
@@ -90,6 +179,56 @@ impl Metrics {
             handle.run_upkeep();
         }
     }
+}
+
+fn describe() {
+    for Metric { name, kind, about, .. } in METRICS {
+        match kind {
+            Kind::Counter => describe_counter!(*name, *about),
+            Kind::Gauge => describe_gauge!(*name, *about),
+            Kind::Histogram => describe_histogram!(*name, *about),
+        }
+    }
+}
+
+/// Registers the series of the server. Series that exist keep their values.
+fn begin_at_zero() {
+    metrics::gauge!("fermata_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1);
+    metrics::counter!(LOG_LINES_LOST).increment(0);
+    metrics::counter!("fermata_holds_cut_short_total").increment(0);
+    for reason in ["server", "address"] {
+        metrics::counter!("fermata_connections_refused_total", "reason" => reason).increment(0);
+    }
+}
+
+/// Registers a series for each route, with the status of success.
+pub fn begin_routes(description: &OpenApi) {
+    for (path, item) in &description.paths.paths {
+        let PathItem { get, put, post, delete, options, head, patch, .. } = item;
+        for (method, operation) in [
+            ("GET", get),
+            ("PUT", put),
+            ("POST", post),
+            ("DELETE", delete),
+            ("OPTIONS", options),
+            ("HEAD", head),
+            ("PATCH", patch),
+        ] {
+            let Some(Operation { responses, .. }) = operation else { continue };
+            for status in responses.responses.keys().filter(|status| status.starts_with('2')) {
+                // A histogram is shown once it has a handle.
+                let _ = request_duration(method, path.clone(), status.clone());
+            }
+        }
+    }
+}
+
+fn request_duration(method: &'static str, route: String, status: String) -> Histogram {
+    metrics::histogram!(REQUEST_DURATION,
+        "http_request_method" => method,
+        "http_route" => route,
+        "http_response_status_code" => status,
+    )
 }
 
 /// Records the duration of each request, by method, route and status.
@@ -110,11 +249,47 @@ pub async fn observe(request: Request, next: Next) -> Response {
     let route = route.as_ref().map_or("none", MatchedPath::as_str).to_owned();
     let (status, took) = (response.status().as_u16(), started.elapsed());
     tracing::debug!(method, route, status, ?took, "answered a request");
-    metrics::histogram!(REQUEST_DURATION,
-        "http_request_method" => method,
-        "http_route" => route,
-        "http_response_status_code" => status.to_string(),
-    )
-    .record(took);
+    request_duration(method, route, status.to_string()).record(took);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    //! `docs/metrics.md` lists the metrics. It is written from the table: `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib metrics`.
+
+    use super::*;
+
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+
+    const HEAD: &str = "\
+# Metrics
+
+<!-- Written by crates/server/src/metrics.rs; its tests say how. -->
+
+`GET /metrics` shows these metrics in the format of Prometheus. If `auth` is not `none`, it is served only at
+`operator_bind`, or with the `operator_token`. Names follow the conventions of OpenTelemetry for HTTP and generative AI.
+
+Every metric is shown from the start. The series whose labels are known (outcomes, tools, models, routes) begin at zero, so
+that a rate counts their first event.
+
+| metric | type | labels | meaning |
+| --- | --- | --- | --- |
+";
+
+    #[test]
+    fn the_page_of_metrics_is_that_of_the_table() {
+        let row = |metric: &Metric| {
+            let Metric { name, kind, labels, about } = metric;
+            let kind = format!("{kind:?}").to_lowercase();
+            let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+            format!("| `{name}` | {kind} | {} | {about} |\n", labels.join(", "))
+        };
+        let page: String = std::iter::once(HEAD.to_owned()).chain(METRICS.iter().map(row)).collect();
+        if std::env::var("FERMATA_WRITE_DOCS").is_ok_and(|wish| wish == "1") {
+            std::fs::write(PAGE, &page).expect("docs can be written");
+        }
+        let written = std::fs::read_to_string(PAGE).unwrap_or_default();
+        let help = "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib metrics writes docs/metrics.md";
+        assert_eq!(written, page, "{help}");
+    }
 }

@@ -50,6 +50,7 @@ pub fn router(app: App) -> Router {
 /// Returns the router with a web demo. It must be mounted at the root, because the demo's pages use absolute paths.
 pub fn site(app: App, demo: Demo) -> Router {
     let (api, description) = table(&app, &demo).split_for_parts();
+    metrics::begin_routes(&description);
     let own_layers = ServiceBuilder::new()
         .layer(middleware::from_fn(metrics::observe))
         .layer(cors(app.cors_origins()))

@@ -51,6 +51,10 @@ pub(crate) enum Ending {
 // === impl Ending ===
 
 impl Ending {
+    /// All names of endings.
+    pub const NAMES: [&str; 7] =
+        ["finished", "stopped", "superseded", "expired", "step_limit", "failed", "crash_loop"];
+
     /// Returns the name of the ending for the operator and the database.
     pub fn name(&self) -> &'static str {
         match self {

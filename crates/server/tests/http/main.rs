@@ -15,6 +15,7 @@ mod jwt;
 mod limits;
 mod malformed;
 mod memories;
+mod metrics;
 mod operators;
 mod policies;
 mod policy_dry_run;

@@ -9,7 +9,7 @@ use std::{
 use crate::app::{PATIENCE, Settings};
 
 /// The running program, which is killed at the end of the test.
-struct Program {
+pub struct Program {
     child: Child,
     log: Lines<BufReader<ChildStderr>>,
     /// The address on which it listens.
@@ -17,12 +17,12 @@ struct Program {
 }
 
 impl Program {
-    fn start(file: &Settings) -> Self {
+    pub fn start(file: &Settings) -> Self {
         Self::run(Command::new(env!("CARGO_BIN_EXE_fermata")), file)
     }
 
     /// Starts the program with a limit of open files.
-    fn start_with_files(file: &Settings, files: u32) -> Self {
+    pub fn start_with_files(file: &Settings, files: u32) -> Self {
         let mut shell = Command::new("/bin/sh");
         let line = format!("ulimit -n {files} && exec {} \"$@\"", env!("CARGO_BIN_EXE_fermata"));
         shell.args(["-c", &line, "fermata"]);
@@ -51,10 +51,15 @@ impl Program {
     }
 
     /// Opens a connection with a timeout for reads.
-    fn connect(&self) -> TcpStream {
+    pub fn connect(&self) -> TcpStream {
         let connection = TcpStream::connect(&self.address).expect("a connection");
         connection.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         connection
+    }
+
+    /// Returns the address on which it listens.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     fn signal(&self, name: &str) {
