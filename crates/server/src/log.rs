@@ -1,14 +1,18 @@
 //! The log: its filter and its format.
 //!
-//! Invariant: an event is one line without control characters, although it may contain texts of models, tools, MCP servers and clients. They
-//! cannot forge lines or control a terminal.
+//! Invariants: an event is one line without control characters, although it may contain texts of models, tools, MCP servers and clients. They
+//! cannot forge lines or control a terminal. Logging cannot stop the server, even if nobody can read the log.
+
+mod writer;
 
 use std::{
     fmt::{self, Write},
     io::IsTerminal,
+    panic::PanicHookInfo,
 };
 
 use fermata_server::config::LogFormat;
+use serde_json::json;
 use tracing::field::Field;
 use tracing_subscriber::{
     EnvFilter,
@@ -16,23 +20,52 @@ use tracing_subscriber::{
     fmt::{
         FormatFields,
         format::{self, Writer},
+        time::{FormatTime, SystemTime},
     },
 };
+
+pub use writer::LogWriter;
 
 /// The log targets of the libraries that connect to model providers, MCP servers and PostgreSQL.
 const SILENCED: [&str; 4] = ["async_openai", "rmcp", "tokio_postgres", "deadpool.postgres"];
 
-/// Starts logging to the standard error, as lines for people or as JSON objects for programs.
-pub fn begin(format: LogFormat) {
+/// Starts logging to this writer, as lines for people or as JSON objects for programs.
+pub fn begin(format: LogFormat, writer: &LogWriter) {
     let filter = filter(std::env::var("RUST_LOG").ok().as_deref());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // The library reports its own errors with a macro that panics if the standard error fails.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer.clone())
+        .log_internal_errors(false);
     match format {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).fmt_fields(fields()).init(),
         // JSON has escapes of its own.
         LogFormat::Json => log.json().flatten_event(true).with_current_span(false).init(),
     }
-    // The default hook writes panics in a form that log collectors cannot read.
-    std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
+    // The default hook writes panics in a form that log collectors cannot read, and a panic within a hook ends the process. So this one does
+    // not go through the subscriber, within which the panic may have happened.
+    let writer = writer.clone();
+    std::panic::set_hook(Box::new(move |panic| writer.put(panic_line(format, panic).as_bytes())));
+}
+
+/// Returns the line of the log for a panic.
+fn panic_line(format: LogFormat, panic: &PanicHookInfo<'_>) -> String {
+    let (mut time, message) = (String::new(), panic.to_string());
+    // A text takes everything.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    let target = module_path!();
+    match format {
+        LogFormat::Json => {
+            let event = json!({"timestamp": time, "level": "ERROR", "message": message, "target": target});
+            format!("{event}\n")
+        }
+        LogFormat::Text => {
+            let mut line = format!("{time} ERROR {target}: ");
+            let _ = Escaped(&mut line).write_str(&message);
+            line.push('\n');
+            line
+        }
+    }
 }
 
 /// Returns the filter that `RUST_LOG` sets, or `info` if it sets none.

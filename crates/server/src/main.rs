@@ -2,7 +2,12 @@
 
 mod log;
 
-use std::{io::Write, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context;
 use fermata_providers::Provider;
@@ -20,6 +25,8 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::log::LogWriter;
+
 /// The system's allocator keeps the memory that large requests have used; this one returns it within seconds.
 #[cfg(feature = "jemalloc")]
 #[global_allocator]
@@ -29,7 +36,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const GRACE: Duration = Duration::from_secs(10);
 /// The limit on concurrent connections to the operators' address.
 const OPERATOR_CONNECTIONS: usize = 64;
+/// The time that the last lines of the log have to be written. Nobody may be reading them.
+const LAST_LINES: Duration = Duration::from_secs(2);
 const NO_SIGNALS: &str = "cannot listen for signals";
+
+/// Has the last lines of the log written when the program ends, even if it panics.
+struct Flushed<'a>(&'a LogWriter);
 
 /// The signals that shut the server down.
 struct ShutdownSignals {
@@ -38,22 +50,26 @@ struct ShutdownSignals {
 }
 
 fn main() -> ExitCode {
-    match start() {
+    let log = match LogWriter::start(io::stderr()) {
+        Ok(log) => log,
+        Err(error) => {
+            // There is nowhere else to report this.
+            let _ = writeln!(io::stderr(), "fermata: cannot start the thread that writes the log: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let _flushed = Flushed(&log);
+    match start(&log) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            #[expect(
-                clippy::print_stderr,
-                reason = "the reason why the server does not run must be seen with every filter of the log"
-            )]
-            {
-                eprintln!("fermata: {error:#}");
-            }
+            // The reason why the server does not run must be seen with every filter of the log.
+            log.put(format!("fermata: {error:#}\n").as_bytes());
             ExitCode::FAILURE
         }
     }
 }
 
-fn start() -> anyhow::Result<()> {
+fn start(log: &LogWriter) -> anyhow::Result<()> {
     let invocation = match read_settings() {
         Ok(invocation) => invocation,
         Err(ConfigError::Usage(usage)) => usage.exit(),
@@ -61,11 +77,11 @@ fn start() -> anyhow::Result<()> {
     };
     match invocation {
         Invocation::Serve(config) => {
-            log::begin(config.log);
+            log::begin(config.log, log);
             for warning in warnings(&config) {
                 tracing::warn!("{warning}");
             }
-            runtime()?.block_on(serve(*config))
+            runtime()?.block_on(serve(*config, log))
         }
         Invocation::Check(config, mut report) => {
             for warning in warnings(&config) {
@@ -118,13 +134,13 @@ fn warnings(config: &Config) -> Vec<String> {
 
 /// Writes a report to the standard output. It is not an error if the reader closes the pipe.
 fn print(report: &str) -> anyhow::Result<()> {
-    match std::io::stdout().write_all(report.as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+    match io::stdout().write_all(report.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-async fn serve(config: Config) -> anyhow::Result<()> {
+async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
     // This comes first, because the signal ends a process that does not listen for it.
     let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context(NO_SIGNALS)?;
     let listener = listen(config.address()).await?;
@@ -134,6 +150,7 @@ async fn serve(config: Config) -> anyhow::Result<()> {
         None => None,
     };
     let app = App::build(&config).await?;
+    log.count_in(app.metrics().log_lines_lost());
     let mut signals = ShutdownSignals::listen()?;
     tracing::info!("listening on http://{address}, answered by the model {}", app.model());
     if config.model.is_none()
@@ -182,7 +199,10 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     };
     tokio::select! {
         ended = serving => ended,
-        () = signals.shut_down(&app, &shutdown) => std::process::exit(1),
+        () = signals.shut_down(&app, &shutdown) => {
+            log.flush(LAST_LINES);
+            std::process::exit(1)
+        }
     }
 }
 
@@ -207,6 +227,14 @@ async fn tidy_metrics(app: App, shutdown: CancellationToken) {
 async fn grace(shutdown: &CancellationToken) {
     shutdown.cancelled().await;
     tokio::time::sleep(GRACE).await;
+}
+
+// === impl Flushed ===
+
+impl Drop for Flushed<'_> {
+    fn drop(&mut self) {
+        self.0.flush(LAST_LINES);
+    }
 }
 
 // === impl ShutdownSignals ===

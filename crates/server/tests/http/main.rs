@@ -13,6 +13,7 @@ mod grants;
 mod headers;
 mod jwt;
 mod limits;
+mod logging;
 mod malformed;
 mod memories;
 mod metrics;
