@@ -26,6 +26,7 @@ use crate::{quote::shortened, serve::Full};
 /// The kind of an error, which clients can tell apart by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
+    MalformedRequest,
     InvalidJson,
     InvalidRequest,
     Unauthorized,
@@ -122,6 +123,7 @@ impl Code {
     /// Returns the status and the name on the wire.
     fn of(self) -> (StatusCode, &'static str) {
         match self {
+            Self::MalformedRequest => (StatusCode::BAD_REQUEST, "malformed_request"),
             Self::InvalidJson => (StatusCode::BAD_REQUEST, "invalid_json"),
             Self::InvalidRequest => (StatusCode::UNPROCESSABLE_ENTITY, "invalid_request"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "unauthorized"),
@@ -172,8 +174,10 @@ impl Code {
                 Some((header::RETRY_AFTER, HeaderValue::from_static("60")))
             }
             Self::Unavailable => Some((header::RETRY_AFTER, HeaderValue::from_static("2"))),
-            // The rest of the body would be read as the next request.
-            Self::SlowRequest => Some((header::CONNECTION, HeaderValue::from_static("close"))),
+            // What follows on the connection would be read as the next request.
+            Self::SlowRequest | Self::MalformedRequest => {
+                Some((header::CONNECTION, HeaderValue::from_static("close")))
+            }
             Self::InvalidJson
             | Self::InvalidRequest
             | Self::ForeignPage

@@ -5,11 +5,15 @@
 //! a request's body is set by its handler.
 //!
 //! If all slots are taken, a new connection gets the slot of the one that has been idle for the longest. Only if every connection has a
-//! request under way, the new connection is answered by [`Server::when_full`], in one of a few reserved slots, so that health checks are
-//! always answered. Every request has its peer's address as [`ConnectInfo<SocketAddr>`] in its extensions, as with `axum::serve`.
+//! request under way, the new connection is answered by [`Server::when_full`], in one of a few reserved slots, so that health checks and
+//! answers always get through. Every request has its peer's address as [`ConnectInfo<SocketAddr>`] in its extensions, as with `axum::serve`.
+//!
+//! hyper is tolerant where RFC 9112 wants a request to be refused. The modules `conformance` and `line_ends` say what is refused here.
 
+mod conformance;
 mod descriptors;
 mod event_stream;
+mod line_ends;
 mod slots;
 mod socket;
 
@@ -178,6 +182,7 @@ impl Server {
         let service = service_fn(|request: Request<Incoming>| {
             let guard = slot.begin_request();
             let asked = Asked::by(&request);
+            let fault = conformance::fault(&request);
             let mut request = request.map(|body| under_way.request(body));
             request.extensions_mut().insert(ConnectInfo(peer));
             if let Some(full) = slot.full {
@@ -185,7 +190,13 @@ impl Server {
             }
             let response = routes.call(request);
             let under_way = under_way.clone();
-            async move { Ok::<_, Infallible>(under_way.response(&asked, response.await?, guard)) }
+            async move {
+                let response = match fault {
+                    None => response.await?,
+                    Some(fault) => conformance::refusal(fault),
+                };
+                Ok::<_, Infallible>(under_way.response(&asked, response, guard))
+            }
         });
         let mut connection = http1::Builder::new()
             .timer(TokioTimer::new())

@@ -10,7 +10,6 @@ use std::{
     time::Duration,
 };
 
-use axum::body::Bytes;
 use bytes::{Buf, BytesMut};
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
@@ -19,6 +18,7 @@ use tokio::{
 
 use super::{
     event_stream::{EventStream, Rest, UnderWay},
+    line_ends::LineEnds,
     slots::Slot,
 };
 
@@ -29,19 +29,31 @@ pub(super) struct Socket<I> {
     /// The timer of a write that waits for the client.
     stalled: Option<Pin<Box<Sleep>>>,
     /// Bytes that were received and are to be read before any others.
-    received: Bytes,
+    received: BytesMut,
+    /// It is there within a request only, so that a quiet connection is small.
+    line_ends: Option<Box<LineEnds>>,
     under_way: UnderWay,
     slot: Arc<Slot>,
 }
 
-/// The number of bytes that are received at a time from a client that is only expected to disconnect.
-const UNEXPECTED_BYTES: usize = 512;
+/// The number of bytes that are received from a client that is only expected to disconnect. Beyond them, only writing shows that it has.
+const UNEXPECTED_BYTES: usize = 8 << 10;
+/// The number of these that are received at a time.
+const PIECE_BYTES: usize = 512;
 
 // === impl Socket ===
 
 impl<I> Socket<I> {
     pub fn new(io: I, limit: Duration, slot: Arc<Slot>) -> Self {
-        Self { io, limit, stalled: None, received: Bytes::new(), under_way: UnderWay::default(), slot }
+        Self {
+            io,
+            limit,
+            stalled: None,
+            received: BytesMut::new(),
+            line_ends: None,
+            under_way: UnderWay::default(),
+            slot,
+        }
     }
 
     /// Returns the response that is written to the socket.
@@ -52,7 +64,7 @@ impl<I> Socket<I> {
     /// Puts back bytes that were read too early.
     pub fn put_back(&mut self, bytes: &[u8]) {
         // They are copied, because they may be a small part of a large buffer.
-        self.received = Bytes::from([bytes, &self.received].concat());
+        self.received = BytesMut::from([bytes, &self.received].concat().as_slice());
     }
 
     /// Starts the timer if a write waits for the client, and fails when the time is over.
@@ -71,21 +83,32 @@ impl<I> Socket<I> {
 }
 
 impl<I: AsyncRead + Unpin> Socket<I> {
-    /// Waits until the client has disconnected. What it sends is kept for later; from then on, only writing shows that it has disconnected.
+    /// Waits until the client has disconnected. What it sends is kept for later.
     fn poll_disconnected(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
-        if !self.received.is_empty() {
-            return Poll::Pending;
+        while self.received.len() < UNEXPECTED_BYTES {
+            let mut bytes = [MaybeUninit::uninit(); PIECE_BYTES];
+            let mut received = ReadBuf::uninit(&mut bytes);
+            if let Err(error) = ready!(self.poll_receive(cx, &mut received)) {
+                return Poll::Ready(error);
+            }
+            if received.filled().is_empty() {
+                return Poll::Ready(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.received.extend_from_slice(received.filled());
         }
-        let mut bytes = [MaybeUninit::uninit(); UNEXPECTED_BYTES];
-        let mut received = ReadBuf::uninit(&mut bytes);
-        if let Err(error) = ready!(Pin::new(&mut self.io).poll_read(cx, &mut received)) {
-            return Poll::Ready(error);
-        }
-        if received.filled().is_empty() {
-            return Poll::Ready(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.received = Bytes::copy_from_slice(received.filled());
         Poll::Pending
+    }
+
+    /// Receives bytes from the client.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut self.io).poll_read(cx, into))?;
+        let mut line_ends = self.line_ends.take().unwrap_or_default();
+        line_ends.check(&mut into.filled_mut()[before..]);
+        if !line_ends.is_between_requests() {
+            self.line_ends = Some(line_ends);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -133,10 +156,15 @@ impl<I: AsyncRead + Unpin> AsyncRead for Socket<I> {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.received.is_empty() {
-            return Pin::new(&mut self.io).poll_read(cx, into);
+            return self.poll_receive(cx, into);
         }
         let length = self.received.len().min(into.remaining());
-        into.put_slice(&self.received.split_to(length));
+        into.put_slice(&self.received[..length]);
+        self.received.advance(length);
+        if self.received.is_empty() {
+            // Its memory is freed.
+            self.received = BytesMut::new();
+        }
         Poll::Ready(Ok(()))
     }
 }

@@ -378,6 +378,88 @@ async fn an_event_stream_ends_when_its_reader_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_stream_ends_when_its_reader_has_sent_more_and_leaves() {
+    for sent in [1, 100, PIPE, 5 * PIPE] {
+        let (server, said) = streaming();
+        let (mut client, connection) = connect(server).await;
+        let client = async {
+            client.write_all(b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
+            say(&said, "one").await;
+            answer(&mut client, "one\r\n").await;
+            client.write_all(&vec![b'x'; sent]).await.expect("sending");
+            drop(client);
+            // Nothing is said that would show that the reader is gone.
+            said.closed().await;
+        };
+        futures::join!(client, connection);
+    }
+}
+
+#[tokio::test]
+async fn the_slot_of_a_client_that_sends_more_during_an_event_stream_and_resets_is_free_at_once() {
+    let (server, said) = streaming();
+    let address = listening(server).await;
+    let mut client = ask(address, "GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await;
+    say(&said, "one").await;
+    answer(&mut client, "one\r\n").await;
+    client.write_all(&[b'x'; 100]).await.expect("sending");
+    client.set_zero_linger().expect("an option");
+    drop(client);
+    said.closed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_do_not_conform_are_refused_and_end_the_connection() {
+    let post = "POST / HTTP/1.1\r\nhost: h\r\n";
+    for request in [
+        "GET / HTTP/1.1\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n".into(),
+        "GET / HTTP/1.1\r\nhost:\r\n\r\n".into(),
+        "GET / HTTP/1.1\nhost: h\r\n\r\n".into(),
+        "GET / HTTP/1.1\r\nhost: h\n\r\n".into(),
+        "GET / HTTP/1.1\r\nhost: h\r\n\n".into(),
+        "GET / HTTP/1.1\r\nx: y\nhost: h\r\n\r\n".into(),
+        "\nGET / HTTP/1.1\r\nhost: h\r\n\r\n".into(),
+        format!("{post}transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+        format!("{post}transfer-encoding: identity\r\n\r\n"),
+        format!("{post}transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ] {
+        let (mut client, connection) = connect(server()).await;
+        let client = async {
+            client.write_all(request.as_bytes()).await.expect("sending");
+            client.write_all(GET.as_bytes()).await.expect("sending");
+            let mut answers = String::new();
+            client.read_to_string(&mut answers).await.expect("an end");
+            assert!(answers.starts_with("HTTP/1.1 400"), "{request:?}: {answers}");
+            assert_eq!(answers.matches("HTTP/1.1").count(), 1, "{request:?}: {answers}");
+        };
+        futures::join!(client, connection);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_request_with_bare_line_ends_is_refused() {
+    for first in [
+        GET,
+        "POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\na\n\nb",
+        "POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n4\r\na\n\nb\r\n0\r\n\r\n",
+    ] {
+        let routes = Router::new().route("/", get(async || "ok").post(async |_: Bytes| "ok"));
+        let (mut client, connection) = connect(Server { routes, ..server() }).await;
+        let client = async {
+            for request in [first, first, "GET / HTTP/1.1\r\nhost: h\n\r\n"] {
+                client.write_all(request.as_bytes()).await.expect("sending");
+            }
+            let mut answers = String::new();
+            client.read_to_string(&mut answers).await.expect("an end");
+            assert_eq!(answers.matches("HTTP/1.1 200").count(), 2, "{first:?}: {answers}");
+            assert_eq!(answers.matches("HTTP/1.1 400").count(), 1, "{first:?}: {answers}");
+        };
+        futures::join!(client, connection);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reader_that_takes_nothing_of_an_event_stream_is_disconnected() {
     let ask = async |client: &mut DuplexStream| {
         client.write_all(b"GET /endless-stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
