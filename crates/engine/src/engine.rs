@@ -214,6 +214,15 @@ impl Engine {
         self.router.call(chat, request::CancelCall { owner: owner.clone(), call }).await
     }
 
+    /// Ends the hold of a chat's open run before its time: its streams end cleanly, and its calls wait on. Returns `false` if the run does not
+    /// wait, or holds no stream.
+    ///
+    /// # Errors
+    /// Returns an error if the chat cannot be read or changed.
+    pub async fn end_hold(&self, owner: &Owner, chat: &ChatId) -> Result<bool, ReadError> {
+        self.router.call(chat, request::EndHold { owner: owner.clone() }).await
+    }
+
     /// Reads a chat with all of its messages.
     ///
     /// # Errors

@@ -59,6 +59,7 @@ pub(crate) enum Request {
     Stop(Stop),
     CancelCall(CancelCall),
     EditInput(EditInput),
+    EndHold(EndHold),
     View(View),
     Delete(Delete),
     Grants(Grants),
@@ -148,6 +149,12 @@ pub(crate) struct EditInput {
     pub owner: Owner,
     pub of: AnswerTarget,
     pub is_edited: bool,
+}
+
+/// Ends the hold of the open run before its time, because its readers have to make room for others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EndHold {
+    pub owner: Owner,
 }
 
 /// Reads the chat.
@@ -268,6 +275,7 @@ chat_request!(Stop -> (), ReadError, if denied Ok(()); {
         self.run.clone_from(&chat.open_run);
     }
 });
+chat_request!(EndHold -> bool, ReadError, if denied Ok(false));
 chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound); {
     fn note_chat(&mut self, chat: &ChatOwner) {

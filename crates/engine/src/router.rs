@@ -350,6 +350,7 @@ macro_rules! sent_as_it_is {
 
 sent_as_it_is!(
     (),
+    bool,
     Vec<Receipt>,
     Vec<GrantedTool>,
     ChatView,

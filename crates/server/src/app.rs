@@ -55,6 +55,9 @@ pub struct AppBuilder<'a> {
 /// The time that the start waits for MCP servers to list their tools. The tools of slower servers are added later.
 const MCP_START_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The number of quiet streams of which one has to wait for an answer. The others are at work.
+const HOLDS_TRIED: usize = 64;
+
 /// The prefix of all keys in Redis. Deployments that share a Redis are told apart by their cluster keys.
 const REDIS_PREFIX: &str = "fermata";
 
@@ -103,6 +106,24 @@ impl App {
     /// Returns the hub of the MCP servers whose tools the engine uses.
     pub fn mcp(&self) -> &Hub {
         &self.0.mcp
+    }
+
+    /// Ends the hold of the run whose stream has waited for the longest, as if its time were over. Returns `false` if no run that only waits
+    /// has a stream here.
+    pub(crate) async fn end_longest_hold(&self) -> bool {
+        for (owner, chat) in self.readers().quietest(HOLDS_TRIED) {
+            match self.engine().end_hold(&owner, &chat).await {
+                Ok(true) => {
+                    tracing::debug!(%chat, "the connections have run out, so the hold of a run that waits has ended");
+                    metrics::counter!("fermata_holds_cut_short_total").increment(1);
+                    return true;
+                }
+                // Its run is at work, or its stream has ended meanwhile.
+                Ok(false) => {}
+                Err(error) => tracing::debug!(%chat, %error, "a hold cannot be ended"),
+            }
+        }
+        false
     }
 
     /// Shuts the runs down, then the MCP servers, then the database.

@@ -470,15 +470,15 @@ settings! {
             over "the call has failed, and the model is told why; 422 `invalid_request` for an answer";
     }
     "Limits of connections" {
-        /// The number of connections that may be open, within the process's limit of open files. When all are taken, a new one
-        /// replaces the one that has been idle for the longest; if none is idle, the new one is refused. Health checks are always
-        /// answered.
-        max_connections: NonZeroUsize = "4096", "FERMATA_MAX_CONNECTIONS",
-            over "503 `unavailable` with `retry-after`, or, beyond the few that get it, a closed connection";
+        /// The number of connections that may be open. By default, as many as the process's limit of open files allows, and never more.
+        /// When all are taken, a new one replaces the one that has been idle for the longest; if none is idle, the stream that has
+        /// waited for the longest ends cleanly to make room. Answers and health checks always get through.
+        max_connections: Option<NonZeroUsize>, "FERMATA_MAX_CONNECTIONS",
+            over "the stream that has waited for the longest ends cleanly, and its calls wait on; if none waits, 503 `unavailable` with `retry-after`";
         /// The number of connections from one address; for IPv6, from one network of 64 bits. This machine and trusted_proxies
         /// have no limit.
         max_connections_per_address: NonZeroUsize = "1024", "FERMATA_MAX_CONNECTIONS_PER_ADDRESS",
-            over "429 `too_many_connections` with `retry-after`, or, beyond the few that get it, a closed connection";
+            over "429 `too_many_connections` with `retry-after`, except for answers and health checks";
         /// The time for which the head of a request may take to arrive, and for which a connection may be idle.
         header_timeout: Duration = "10s", "FERMATA_HEADER_TIMEOUT",
             over "the connection is closed";

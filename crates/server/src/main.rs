@@ -166,9 +166,10 @@ async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
             "the settings name a model, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
         );
     }
+    let routes = site(app.clone(), Demo::built());
     let server = Server {
-        routes: site(app.clone(), Demo::built()),
-        when_full: when_full(app.clone()),
+        when_full: when_full(app.clone(), routes.clone()),
+        routes,
         limits: ConnectionLimits::of(&config),
         proxies: app.auth().proxies().clone(),
     };
@@ -180,7 +181,9 @@ async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
     if let Some(listener) = operators {
         tracing::info!("listening for operators on http://{}", listener.local_addr()?);
         let limits = ConnectionLimits { connections: OPERATOR_CONNECTIONS, ..server.limits };
-        let server = Server { routes: operators_site(app.clone()), limits, ..server.clone() };
+        // Those beyond the limit are served alike.
+        let routes = operators_site(app.clone());
+        let server = Server { when_full: routes.clone(), routes, limits, ..server.clone() };
         tasks.spawn(serve_operators(server, listener, shutdown.clone()));
     }
     let serving = async {

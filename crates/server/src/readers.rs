@@ -1,28 +1,52 @@
-//! The number of streams that each owner reads at a time.
+//! The streams that are open: how many each owner reads, and which of them have been quiet for the longest.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BinaryHeap, HashMap},
     num::NonZeroUsize,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
+use fermata_protocol::ChatId;
 use fermata_tools::Owner;
+use tokio::time::Instant;
 
 use crate::error::{ApiError, Code};
 
-/// The number of open streams of each owner. Clones share the numbers.
-#[derive(Clone, Debug, Default)]
+/// The open streams. Clones share them.
+#[derive(Clone, Debug)]
 pub struct Readers {
     limit: Option<NonZeroUsize>,
-    // The mutex is held for a few instructions, never across an await.
-    counts: Arc<Mutex<HashMap<Owner, usize>>>,
+    /// The beginning of the time in which [`OpenStream::quiet_since`] is measured.
+    epoch: Instant,
+    // The mutex is held for a few instructions, unless connections have run out, and never across an await.
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    counts: HashMap<Owner, usize>,
+    last: u64,
+    streams: BTreeMap<u64, Arc<OpenStream>>,
+}
+
+#[derive(Debug)]
+struct OpenStream {
+    owner: Owner,
+    /// It is not known before the run has started.
+    chat: OnceLock<ChatId>,
+    /// The time of the last event, in milliseconds. Keep-alive comments do not count.
+    quiet_since: AtomicU64,
 }
 
 /// A guard that counts a stream until it is dropped.
 #[derive(Debug)]
 pub struct ReaderGuard {
     readers: Readers,
-    owner: Owner,
+    number: u64,
+    stream: Arc<OpenStream>,
 }
 
 // === impl Readers ===
@@ -30,7 +54,7 @@ pub struct ReaderGuard {
 impl Readers {
     /// Allows each owner this number of streams; `None` for any number.
     pub fn new(limit: Option<NonZeroUsize>) -> Self {
-        Self { limit, counts: Arc::default() }
+        Self { limit, epoch: Instant::now(), open: Arc::default() }
     }
 
     /// Counts one more stream of an owner.
@@ -38,8 +62,8 @@ impl Readers {
     /// # Errors
     /// Returns 429 if the owner has reached the limit.
     pub fn enter(&self, owner: &Owner) -> Result<ReaderGuard, ApiError> {
-        let mut counts = self.counts();
-        let count = counts.entry(owner.clone()).or_default();
+        let mut open = self.open();
+        let count = open.counts.entry(owner.clone()).or_default();
         if let Some(limit) = self.limit
             && *count >= limit.get()
         {
@@ -49,22 +73,96 @@ impl Readers {
             ));
         }
         *count += 1;
-        Ok(ReaderGuard { readers: self.clone(), owner: owner.clone() })
+        open.last += 1;
+        let number = open.last;
+        let quiet_since = AtomicU64::new(self.millis(Instant::now()));
+        let stream = Arc::new(OpenStream { owner: owner.clone(), chat: OnceLock::new(), quiet_since });
+        open.streams.insert(number, stream.clone());
+        Ok(ReaderGuard { readers: self.clone(), number, stream })
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<Owner, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the owners and chats of the streams that have been quiet for the longest, at most this number, with the quietest first.
+    pub fn quietest(&self, number: usize) -> Vec<(Owner, ChatId)> {
+        let open = self.open();
+        let mut quietest = BinaryHeap::new();
+        for (index, stream) in &open.streams {
+            quietest.push((stream.quiet_since.load(Ordering::Relaxed), *index));
+            if quietest.len() > number {
+                // The one with the latest event.
+                quietest.pop();
+            }
+        }
+        let quietest = quietest.into_sorted_vec().into_iter();
+        let streams = quietest.filter_map(|(_, index)| open.streams.get(&index));
+        streams.filter_map(|stream| Some((stream.owner.clone(), stream.chat.get()?.clone()))).collect()
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        u64::try_from(at.duration_since(self.epoch).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl ReaderGuard ===
+
+impl ReaderGuard {
+    /// Notes the chat of the stream.
+    pub fn note_chat(&self, chat: &ChatId) {
+        // It is noted once.
+        let _ = self.stream.chat.set(chat.clone());
+    }
+
+    /// Notes the time of an event.
+    pub fn note_event(&self, at: Instant) {
+        self.stream.quiet_since.store(self.readers.millis(at), Ordering::Relaxed);
     }
 }
 
 impl Drop for ReaderGuard {
     fn drop(&mut self) {
-        let mut counts = self.readers.counts();
-        if let Some(count) = counts.get_mut(&self.owner) {
+        let mut open = self.readers.open();
+        open.streams.remove(&self.number);
+        let owner = &self.stream.owner;
+        if let Some(count) = open.counts.get_mut(owner) {
             *count -= 1;
             if *count == 0 {
-                counts.remove(&self.owner);
+                open.counts.remove(owner);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_quietest_streams_come_first() {
+        let readers = Readers::new(None);
+        let guards: Vec<_> = ["a", "b", "c", "d"]
+            .into_iter()
+            .map(|chat| {
+                let guard = readers.enter(&Owner::new("ada")).expect("room");
+                if chat != "d" {
+                    guard.note_chat(&ChatId::new(chat));
+                }
+                guard
+            })
+            .collect();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        guards[0].note_event(Instant::now());
+        let chats = |number| {
+            let quietest = readers.quietest(number).into_iter();
+            quietest.map(|(_, chat)| chat.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(chats(10), "b c a");
+        assert_eq!(chats(2), "b c");
+        drop(guards);
+        assert_eq!(chats(10), "");
     }
 }

@@ -17,13 +17,16 @@ mod summaries;
 mod tool_result;
 mod tools;
 
+use std::time::Duration;
+
 use axum::{
     Extension, Router,
+    extract::Request,
     http::{HeaderName, HeaderValue, header},
     middleware,
-    routing::get,
+    routing::{get, post},
 };
-use tower::ServiceBuilder;
+use tower::{ServiceBuilder, ServiceExt};
 use tower_http::{
     catch_panic::CatchPanicLayer,
     cors::{AllowOrigin, Any, CorsLayer},
@@ -38,9 +41,12 @@ use crate::{
     error::{ApiError, Code, log_cause},
     metrics,
     request_id::{self, REQUEST_ID},
-    serve::Full,
+    serve::{Full, Reserved},
     sse,
 };
+
+/// The time in which a stream whose hold was ended has to leave its connection to another.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the router without the web demo, for a program that mounts it at any path.
 pub fn router(app: App) -> Router {
@@ -73,14 +79,42 @@ pub fn operators_site(app: App) -> Router {
         .with_state(app)
 }
 
-/// Returns the router for connections that exceed the limit. It answers health checks and refuses everything else.
-pub fn when_full(app: App) -> Router {
-    let api = Router::new()
+/// Returns the router for connections that have only a reserved slot. Answers and health checks are served there. Everything else waits
+/// until a stream has made room, and is then served by `routes`, the router for regular connections.
+pub fn when_full(app: App, routes: Router) -> Router {
+    let answers = Router::new()
+        .route("/chat/tool-result", post(tool_result::post))
+        .route("/api/chat/tool-result", post(tool_result::post_under_api))
+        .route_layer(middleware::from_fn_with_state(app.auth().clone(), auth::identify));
+    let own_layers = ServiceBuilder::new()
+        .layer(middleware::from_fn(metrics::observe))
+        .layer(cors(app.cors_origins()))
+        .layer(CatchPanicLayer::custom(ApiError::of_panic));
+    let always = answers
         .route("/healthz", get(operators::healthz))
         .route("/readyz", get(operators::readyz))
-        .fallback(async |Extension(full): Extension<Full>| ApiError::from(full))
-        .method_not_allowed_fallback(method_not_allowed);
-    with_common_layers(api.layer(cors(app.cors_origins()))).with_state(app)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(own_layers);
+    let refuse = async |Extension(reserved): Extension<Reserved>| ApiError::from(reserved.refuse());
+    let refusals = with_common_layers(Router::new().fallback(refuse).layer(cors(app.cors_origins())));
+    let refusals = refusals.with_state(app.clone());
+    let others = (app.clone(), routes, refusals);
+    with_common_layers(always).with_state(app).fallback(move |request: Request| {
+        let (app, routes, refusals) = others.clone();
+        async move {
+            let has_room = match request.extensions().get::<Reserved>().cloned() {
+                // One may have become free meanwhile.
+                Some(reserved) => {
+                    reserved.exchange(Duration::ZERO).await
+                        || (reserved.full() == Full::Server
+                            && app.end_longest_hold().await
+                            && reserved.exchange(ROOM_TIMEOUT).await)
+                }
+                None => false,
+            };
+            if has_room { routes.oneshot(request).await } else { refusals.oneshot(request).await }
+        }
+    })
 }
 
 fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {

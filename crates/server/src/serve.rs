@@ -18,8 +18,8 @@ mod slots;
 mod socket;
 
 use std::{
-    convert::Infallible, future::poll_fn, io, net::SocketAddr, pin::Pin, sync::Arc, task::Poll,
-    time::Duration,
+    convert::Infallible, future::poll_fn, io, net::SocketAddr, num::NonZeroUsize, pin::Pin, sync::Arc,
+    task::Poll, time::Duration,
 };
 
 use axum::{Router, extract::ConnectInfo, http::Request};
@@ -39,7 +39,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::slots::Full;
+pub use self::slots::{Full, Reserved};
 use self::{
     event_stream::{Asked, EventStream, UnderWay},
     slots::{Slot, Slots},
@@ -52,7 +52,7 @@ use crate::{client::TrustedProxies, config::Config};
 pub struct Server {
     /// The router for regular connections.
     pub routes: Router,
-    /// The router for connections that exceed a limit. Their only request has the reason, [`Full`], in its extensions.
+    /// The router for connections that exceed a limit. Their only request has their slot, [`Reserved`], in its extensions.
     pub when_full: Router,
     /// The limits on connections.
     pub limits: ConnectionLimits,
@@ -107,7 +107,8 @@ impl Server {
                     if let Err(error) = socket.set_nodelay(true) {
                         tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
                     }
-                    let Some(slot) = slots.take(peer.ip()).await else { continue };
+                    let taken = shutdown.run_until_cancelled(slots.take(peer.ip())).await;
+                    let Some(Ok(slot)) = taken else { continue };
                     connections.spawn(server.clone().connection(socket, peer, slot, shutdown.clone()));
                 }
                 // Such an error concerns only the connection that was to be accepted.
@@ -142,6 +143,7 @@ impl Server {
         let ended = loop {
             // hyper's state is on the heap, and gone when the stream is written.
             let taken = tokio::select! {
+                biased;
                 taken = Box::pin(self.requests(socket, peer, &slot, &shutdown)) => taken,
                 () = slot.evicted() => return,
             };
@@ -151,7 +153,7 @@ impl Server {
                 Err(error) => break io::Error::other(error),
             };
             socket = taken;
-            let keep_alive = stream.keep_alive;
+            let keep_alive = stream.keep_alive && slot.full.is_none();
             if let Err(error) = socket.write_stream(stream).await {
                 break error;
             }
@@ -185,8 +187,8 @@ impl Server {
             let fault = conformance::fault(&request);
             let mut request = request.map(|body| under_way.request(body));
             request.extensions_mut().insert(ConnectInfo(peer));
-            if let Some(full) = slot.full {
-                request.extensions_mut().insert(full);
+            if let Some(reserved) = slot.reserved() {
+                request.extensions_mut().insert(reserved);
             }
             let response = routes.call(request);
             let under_way = under_way.clone();
@@ -223,13 +225,13 @@ impl Server {
 // === impl ConnectionLimits ===
 
 impl ConnectionLimits {
-    /// Returns the limits in the settings. The number of connections is reduced if the process may not open as many files.
+    /// Returns the limits in the settings. The number of connections follows the limit of open files, and never exceeds it.
     pub fn of(config: &Config) -> Self {
         // Each MCP program needs three pipes and a handle, and an idle server has up to 32 other files open.
         let database = usize::try_from(config.database_connections.get()).unwrap_or(usize::MAX);
         let others = database.saturating_add(4 * config.mcp.len() + 32);
         Self {
-            connections: descriptors::connections(config.max_connections.get(), others),
+            connections: descriptors::connections(config.max_connections.map(NonZeroUsize::get), others),
             per_address: config.max_connections_per_address.get(),
             header_timeout: config.header_timeout.0,
             reader_timeout: config.reader_timeout.0,

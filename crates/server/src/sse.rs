@@ -32,7 +32,7 @@ struct Streamed {
     timer: Pin<Box<Sleep>>,
     last_sent: Instant,
     /// Counts the stream until it is dropped.
-    _guard: ReaderGuard,
+    guard: ReaderGuard,
 }
 
 /// Creates the response that streams a run. The guard counts the stream until the body is dropped.
@@ -54,15 +54,17 @@ pub fn stream(following: Following, guard: ReaderGuard) -> Response {
 /// The timer is not reset for each batch, which would cost more than the batch. When it fires, it is compared with the time of the last one.
 fn frames(following: Following, guard: ReaderGuard) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let now = Instant::now();
+    guard.note_chat(&following.chat);
     let timer = Box::pin(sleep_until(now + KEEP_ALIVE_AFTER));
     // On the heap, because it is moved for each batch.
-    let streamed = Box::new(Streamed { following, timer, last_sent: now, _guard: guard });
+    let streamed = Box::new(Streamed { following, timer, last_sent: now, guard });
     futures::stream::unfold(streamed, async |mut streamed| {
         loop {
             tokio::select! {
                 biased;
                 batch = streamed.following.reader.next() => {
                     streamed.last_sent = Instant::now();
+                    streamed.guard.note_event(streamed.last_sent);
                     return batch.map(|batch| (Ok(batch), streamed));
                 }
                 () = streamed.timer.as_mut() => {

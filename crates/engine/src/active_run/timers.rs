@@ -92,10 +92,19 @@ impl ActiveRun {
             return Box::pin(self.apply(Event::EditingTimedOut)).await;
         }
         if hold_is_over {
-            Box::pin(self.apply(Event::HoldEnded)).await?;
-            self.log.detach_readers(detach_chunks());
+            self.end_hold().await?;
         }
         Ok(())
+    }
+
+    /// Detaches the readers if the run waits and holds them. Returns whether it did.
+    pub async fn end_hold(&mut self) -> Result<bool, StoreError> {
+        if self.run.hold_ends().is_none() {
+            return Ok(false);
+        }
+        Box::pin(self.apply(Event::HoldEnded)).await?;
+        self.log.detach_readers(detach_chunks());
+        Ok(true)
     }
 
     /// Returns the time at which the model times out, because it was silent or has answered for too long.

@@ -17,7 +17,7 @@ use crate::{
     errors::RequestError,
     position::Position,
     record::Record,
-    request::{CancelCall, Delete, EditInput, EndGrant, Grants, Rejoin, Resume, Stop, View},
+    request::{CancelCall, Delete, EditInput, EndGrant, EndHold, Grants, Rejoin, Resume, Stop, View},
     run::{Ending, Event, Rejected, Run, asker_in, detach_chunks},
     run_log::{Writer, read_records},
     services::{Patience, Services},
@@ -113,6 +113,14 @@ impl Handle for Stop {
         }
         actor.leave_finished_run();
         Ok(())
+    }
+}
+
+impl Handle for EndHold {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<bool, ReadError> {
+        // A run that is not in memory has no readers.
+        let ChatState::Active(active) = &mut actor.state else { return Ok(false) };
+        Ok(active.end_hold().await?)
     }
 }
 

@@ -39,6 +39,7 @@ impl Router {
             Request::Stop(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::CancelCall(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::EditInput(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::EndHold(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::View(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Delete(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Grants(request) => self.serve_here(&chat, request, &mut reply).await,

@@ -124,6 +124,29 @@ async fn an_answer_to_a_stream_that_is_no_trial_teaches_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_can_be_ended_before_its_time_and_only_while_it_lasts() {
+    let world = World::new();
+    let (engine, owner, chat) = (&world.engine, &world.owner, &world.chat);
+    assert!(!engine.end_hold(owner, chat).await.unwrap(), "there is no chat");
+    let model = world.script_streamed();
+    world.script([text("Here.")]);
+    let mut stream = world.post_text_with_hold("where?", Some(3600)).await;
+    stream.read_until("start-step").await;
+    assert!(!engine.end_hold(owner, chat).await.unwrap(), "the run is at work");
+    for event in calls(&[("where", json!({}))]) {
+        model.send(event).unwrap();
+    }
+    let call = stream.read_until("tool-input-available").await;
+    assert!(!engine.end_hold(&fermata_tools::Owner::new("mallory"), chat).await.unwrap());
+    assert!(engine.end_hold(owner, chat).await.unwrap());
+    assert!(stream.read_to_end().await.ends_with("tool-input-available finish-step finish"));
+    assert!(stream.is_done);
+    assert!(!engine.end_hold(owner, chat).await.unwrap(), "it is over");
+    assert_eq!(world.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
+    assert_eq!(world.pending().await.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hold_that_the_operator_has_set_is_obeyed() {
     let world = World::with_hold(Hold::For(Duration::from_secs(7)));
     for _ in 0..2 {

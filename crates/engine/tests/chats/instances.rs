@@ -149,6 +149,17 @@ async fn a_run_without_readers_can_be_resumed_by_any_instance() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hold_ends_for_all_readers_wherever_that_is_asked_for() {
+    let (_here, there, mut stream, _) = parked().await;
+    let mut remote = there.follow().await.unwrap();
+    assert!(there.engine.end_hold(&there.owner, &there.chat).await.unwrap());
+    for reader in [&mut stream, &mut remote] {
+        let types = reader.read_to_end().await;
+        assert!(types.ends_with("finish-step finish") && reader.is_done, "{types}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_instances_that_resume_a_run_at_once_agree() {
     let (here, there, _stream, call) = parked().await;
     let third = here.another();

@@ -2,13 +2,21 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Returns the number of connections that the process can have, at most `wanted`.
+/// The limit of open files to which this process raises its own if nothing says how many connections are wanted. Some programs that it
+/// starts look at each descriptor below the limit.
+const ENOUGH_FILES: u64 = 1 << 20;
+/// The number of connections where the limit of open files is not known.
+const SOME_CONNECTIONS: usize = 4096;
+
+/// Returns the number of connections that the process can have: at most `wanted`, or as many as the limit of open files allows.
 ///
 /// `others` is the number of file descriptors that are certainly needed for other purposes. A quarter of all descriptors is reserved
 /// besides, for models, MCP servers and files. If the limit of open files is too low, it is raised as far as an ordinary user may.
-pub fn connections(wanted: usize, others: usize) -> usize {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return wanted };
-    let needed = needed(wanted, others).min(hard);
+pub fn connections(wanted: Option<usize>, others: usize) -> usize {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return wanted.unwrap_or(SOME_CONNECTIONS);
+    };
+    let needed = wanted.map_or(ENOUGH_FILES, |wanted| needed(wanted, others)).min(hard);
     if soft < needed
         && let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, needed, hard)
     {
@@ -16,6 +24,7 @@ pub fn connections(wanted: usize, others: usize) -> usize {
     }
     let limit = getrlimit(Resource::RLIMIT_NOFILE).map_or(soft, |(soft, _)| soft);
     let allowed = allowed(limit, others);
+    let Some(wanted) = wanted else { return allowed };
     if allowed < wanted {
         tracing::warn!(
             "max_connections is {wanted}, but this process may open only {limit} files, so it accepts {allowed} connections at a \

@@ -156,7 +156,7 @@ impl TestApp {
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let when_full = fermata_server::when_full(self.app.clone());
+        let when_full = fermata_server::when_full(self.app.clone(), self.router.clone());
         let server = Server {
             routes: self.router.clone(),
             when_full,

@@ -6,6 +6,7 @@ mod assistants;
 mod auth;
 mod chat;
 mod commands;
+mod connections;
 mod consent;
 mod demo;
 mod ending;

@@ -39,7 +39,7 @@ async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
     .expect("an engine");
     let body = ChatBody::parse(says_with_location("c", "where?")).expect("a body");
     let owner = Owner::anyone();
-    let guard = Readers::default().enter(&owner).expect("a guard");
+    let guard = Readers::new(None).enter(&owner).expect("a guard");
     let submission = Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
     let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run"), guard));
     stream.until("tool-input-available").await;
