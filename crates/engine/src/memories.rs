@@ -21,8 +21,8 @@ use crate::{
     store::{
         StoreError,
         memories::{
-            MAX_SLOTS, Memory, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent, MemoryFilter, MemoryId,
-            MemoryOutcome, MemorySource, NewMemory, Undone,
+            MAX_SLOTS, Memory, MemoryAuthor, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent,
+            MemoryFilter, MemoryId, MemoryOutcome, MemorySource, NewMemory, Undone,
         },
     },
 };
@@ -85,8 +85,6 @@ pub struct MemoryDraft {
     pub slot: Option<String>,
     /// `true` if the memory is never deleted to make room.
     pub pinned: bool,
-    /// The chat in which the user has said it, if there is one.
-    pub chat: Option<ChatId>,
 }
 
 /// A page of a list of memories.
@@ -208,8 +206,13 @@ impl MemoryService {
     ///
     /// # Errors
     /// Returns an error if the memory is not valid or there is no room for it.
-    pub async fn save(&self, owner: &Owner, draft: MemoryDraft) -> Result<MemoryOutcome, MemoryError> {
-        let MemoryDraft { id, kind, text, slot, pinned, chat } = draft;
+    pub async fn save(
+        &self,
+        owner: &Owner,
+        draft: MemoryDraft,
+        author: &MemoryAuthor,
+    ) -> Result<MemoryOutcome, MemoryError> {
+        let MemoryDraft { id, kind, text, slot, pinned } = draft;
         let text = self.checked_text(&text)?;
         let slot = slot.map(|slot| checked_slot(&slot)).transpose()?;
         if slot.is_none() {
@@ -222,23 +225,29 @@ impl MemoryService {
                 return Ok(MemoryOutcome::Unchanged(known));
             }
         }
-        let source = match chat {
+        let source = match &author.chat {
             Some(chat) => {
-                let message = self.0.store.last_message(&chat, usize::MAX, Some(Role::User)).await?;
-                Some(MemorySource { chat, message: message.map(|(_, id)| id) })
+                let message = self.0.store.last_message(chat, usize::MAX, Some(Role::User)).await?;
+                Some(MemorySource { chat: chat.clone(), message: message.map(|(_, id)| id) })
             }
             None => None,
         };
         let id = id.unwrap_or_else(|| self.new_id());
         let new = NewMemory { id, kind, text, slot, pinned, source };
-        self.change(owner, MemoryChange::Save(new)).await
+        self.change(owner, MemoryChange::Save(new), author).await
     }
 
     /// Changes parts of a memory.
     ///
     /// # Errors
     /// Returns an error if the memory would not be valid, or does not exist.
-    pub async fn edit(&self, owner: &Owner, id: MemoryId, edit: MemoryEdit) -> Result<Memory, MemoryError> {
+    pub async fn edit(
+        &self,
+        owner: &Owner,
+        id: MemoryId,
+        edit: MemoryEdit,
+        author: &MemoryAuthor,
+    ) -> Result<Memory, MemoryError> {
         let edit = MemoryEdit {
             text: edit.text.map(|text| self.checked_text(&text)).transpose()?,
             slot: match edit.slot {
@@ -247,7 +256,7 @@ impl MemoryService {
             },
             ..edit
         };
-        match self.change(owner, MemoryChange::Edit { id, edit, source: None }).await? {
+        match self.change(owner, MemoryChange::Edit { id, edit, source: None }, author).await? {
             MemoryOutcome::Changed(MemoryEvent { after: Some(memory), .. })
             | MemoryOutcome::Unchanged(memory) => Ok(memory),
             MemoryOutcome::Changed(MemoryEvent { after: None, .. })
@@ -261,8 +270,13 @@ impl MemoryService {
     ///
     /// # Errors
     /// Returns an error if the memory does not exist.
-    pub async fn forget(&self, owner: &Owner, id: MemoryId) -> Result<Memory, MemoryError> {
-        match self.change(owner, MemoryChange::Delete { id }).await? {
+    pub async fn forget(
+        &self,
+        owner: &Owner,
+        id: MemoryId,
+        author: &MemoryAuthor,
+    ) -> Result<Memory, MemoryError> {
+        match self.change(owner, MemoryChange::Delete { id }, author).await? {
             MemoryOutcome::Changed(MemoryEvent { before: Some(memory), .. }) => Ok(memory),
             MemoryOutcome::Changed(MemoryEvent { before: None, .. })
             | MemoryOutcome::Unchanged(_)
@@ -276,8 +290,13 @@ impl MemoryService {
     ///
     /// # Errors
     /// Returns an error if there is no such memory, or nothing is left to be undone.
-    pub async fn undo(&self, owner: &Owner, id: &MemoryId) -> Result<Option<Memory>, MemoryError> {
-        match self.0.store.undo_memory(owner, id, self.0.clock.now()).await? {
+    pub async fn undo(
+        &self,
+        owner: &Owner,
+        id: &MemoryId,
+        author: &MemoryAuthor,
+    ) -> Result<Option<Memory>, MemoryError> {
+        match self.0.store.undo_memory(owner, id, self.0.clock.now(), author).await? {
             Undone::Undone(memory) => {
                 count("undone", 1);
                 self.embed(owner, memory.as_ref()).await;
@@ -292,8 +311,8 @@ impl MemoryService {
     ///
     /// # Errors
     /// Returns an error if the store fails.
-    pub async fn forget_all(&self, owner: &Owner) -> Result<usize, StoreError> {
-        let deleted = self.0.store.delete_memories(owner).await?;
+    pub async fn forget_all(&self, owner: &Owner, author: &MemoryAuthor) -> Result<usize, StoreError> {
+        let deleted = self.0.store.delete_memories(owner, self.0.clock.now(), author).await?;
         count("forgotten", deleted);
         Ok(deleted)
     }
@@ -311,7 +330,8 @@ impl MemoryService {
             of_chat.map(|memory| MemoryChange::Delete { id: memory.id }).collect();
         count("forgotten", changes.len());
         if !changes.is_empty() {
-            self.0.store.change_memories(owner, self.0.clock.now(), changes, self.most()).await?;
+            let author = MemoryAuthor { chat: Some(chat.clone()), ..MemoryAuthor::default() };
+            self.0.store.change_memories(owner, self.0.clock.now(), changes, self.most(), &author).await?;
         }
         Ok(())
     }
@@ -320,10 +340,15 @@ impl MemoryService {
         MemoryId(self.0.ids.next("mem_"))
     }
 
-    async fn change(&self, owner: &Owner, change: MemoryChange) -> Result<MemoryOutcome, MemoryError> {
+    async fn change(
+        &self,
+        owner: &Owner,
+        change: MemoryChange,
+        author: &MemoryAuthor,
+    ) -> Result<MemoryOutcome, MemoryError> {
         let at = self.0.clock.now();
         let changes = vec![change];
-        let outcomes = self.0.store.change_memories(owner, at, changes.clone(), self.most()).await?;
+        let outcomes = self.0.store.change_memories(owner, at, changes.clone(), self.most(), author).await?;
         let outcome = outcomes.into_iter().next().unwrap_or(MemoryOutcome::Unknown);
         match &outcome {
             MemoryOutcome::Changed(event) => {

@@ -3,14 +3,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_protocol::{ChatId, ClientOptions, MessageId, Profile, RunStatus, Show};
-use fermata_tools::{Grants, Owner, grants};
+use fermata_tools::{Grants, MemoryWrites, Owner, grants};
 use jiff::Timestamp;
 
 use crate::{
     context::{ModelContext, Unremembered},
     memories::count_changes,
     services::{Patience, PolicySnapshot, Services},
-    store::{Change, ChatRecord, StoreError, Version},
+    store::{Change, ChatRecord, StoreError, Version, memories::MemoryAuthor},
     summary::{Covered, MemoryPlan, WrittenSummary},
 };
 
@@ -142,7 +142,9 @@ impl Record {
     /// be remembered.
     pub fn memory_plan(&self, policies: &PolicySnapshot) -> Option<MemoryPlan> {
         let Unremembered::Messages(unremembered) = &self.context.unremembered else { return None };
-        if !policies.assistant(self.assistant.as_deref()).remembers {
+        // Nobody is there to be asked.
+        let is_asked = policies.rules.memory_writes == MemoryWrites::Ask;
+        if is_asked || !policies.assistant(self.assistant.as_deref()).remembers {
             return None;
         }
         Some(MemoryPlan { owner: self.owner.clone(), unremembered: unremembered.clone() })
@@ -157,6 +159,7 @@ impl Record {
                 owner: self.owner.clone(),
                 changes: written.memories.clone(),
                 most: services.memories.most(),
+                author: MemoryAuthor::summary_of(&self.chat),
             });
         }
         changes

@@ -37,6 +37,14 @@ pub(crate) trait ChatRequest: Send + Sync + 'static {
 pub(crate) trait RemoteRequest:
     ChatRequest<Error: Serialize + DeserializeOwned> + Clone + Into<Request>
 {
+    /// `true` if the request changes nothing.
+    const READS: bool = false;
+
+    /// Returns the address that the request came from, and the call that it is about, as far as they are known.
+    fn details(&self) -> (Option<IpAddr>, Option<ToolCallId>) {
+        (None, None)
+    }
+
     /// Returns whether the request does no harm if it is made again after it may have been done.
     fn is_idempotent(&self) -> bool {
         true
@@ -267,24 +275,44 @@ macro_rules! chat_request {
     };
 }
 
-chat_request!(AnswerRequest -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
-chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None));
-chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None));
+chat_request!(AnswerRequest -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()); {
+    fn details(&self) -> (Option<IpAddr>, Option<ToolCallId>) {
+        let call = self.answers.first().and_then(|answer| match &answer.of {
+            AnswerTarget::Call(id) => Some(id.clone()),
+            AnswerTarget::Approval(_) | AnswerTarget::Elicitation(_) => None,
+        });
+        (self.address, call)
+    }
+});
+chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None); {
+    const READS: bool = true;
+});
+chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None); {
+    const READS: bool = true;
+});
 chat_request!(Stop -> (), ReadError, if denied Ok(()); {
     fn note_chat(&mut self, chat: &ChatOwner) {
         self.run.clone_from(&chat.open_run);
     }
 });
 chat_request!(EndHold -> bool, ReadError, if denied Ok(false));
-chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound));
+chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound); {
+    const READS: bool = true;
+});
 chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound); {
     fn note_chat(&mut self, chat: &ChatOwner) {
         self.created_at = Some(chat.created_at);
     }
 });
 chat_request!(EditInput -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
-chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound));
-chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound));
+chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound); {
+    const READS: bool = true;
+});
+chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound); {
+    fn details(&self) -> (Option<IpAddr>, Option<ToolCallId>) {
+        (self.address, None)
+    }
+});
 chat_request!(PlanSummary -> Option<(String, SummaryPlan)>, SummaryError, if denied Err(SummaryError::NotFound));
 chat_request!(CorrectSummary -> SummaryView, SummaryError, if denied Err(SummaryError::NotFound));
 
@@ -308,6 +336,10 @@ impl ChatRequest for CancelCall {
 }
 
 impl RemoteRequest for CancelCall {
+    fn details(&self) -> (Option<IpAddr>, Option<ToolCallId>) {
+        (None, Some(self.call.clone()))
+    }
+
     /// The second time, the call does not run any more.
     fn is_idempotent(&self) -> bool {
         false
@@ -355,6 +387,10 @@ impl ChatRequest for Box<Submission> {
 }
 
 impl RemoteRequest for Box<Submission> {
+    fn details(&self) -> (Option<IpAddr>, Option<ToolCallId>) {
+        (self.address, None)
+    }
+
     /// A message without an id would be in the chat twice.
     fn is_idempotent(&self) -> bool {
         self.retries.is_none() && self.body.messages.iter().all(|message| message.id.is_some())

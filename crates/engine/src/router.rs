@@ -5,6 +5,7 @@
 
 mod locator;
 mod recovery;
+mod refusals;
 mod serving;
 mod summaries;
 
@@ -20,6 +21,7 @@ use tokio::{
 
 use locator::ChatLocator;
 use recovery::{OnEnd, Recovery};
+use refusals::Refusals;
 
 use crate::{
     AnswerError, ChatView, Following, GrantedTool, SummaryView, Unavailable,
@@ -47,6 +49,7 @@ pub(crate) struct Router {
     cluster: Arc<Cluster>,
     mailboxes: Mailboxes<ActorMessage>,
     recovery: Recovery,
+    refusals: Refusals,
     rejoining: Semaphore,
 }
 
@@ -56,8 +59,8 @@ enum Location {
     Here,
     /// Another instance, which owns the chat.
     Elsewhere(InstanceId, ChatOwner),
-    /// None: the chat belongs to another user.
-    Denied,
+    /// None: the chat belongs to this user and not to the one who asks.
+    Denied(Owner),
 }
 
 /// A reply in the form in which instances send it to each other.
@@ -85,6 +88,7 @@ impl Router {
             cluster,
             mailboxes: Mailboxes::default(),
             recovery: Recovery::default(),
+            refusals: Refusals::default(),
             rejoining: Semaphore::new(MAX_REJOINING),
         }
     }
@@ -112,7 +116,10 @@ impl Router {
         R::Reply: RemoteReply,
     {
         let mut known_owner = match self.locate(chat, request.owner()).await? {
-            Location::Denied => return R::denied(),
+            Location::Denied(known) => {
+                self.note_refusal(chat, known, &request);
+                return R::denied();
+            }
             Location::Here => None,
             Location::Elsewhere(owner, known) => {
                 request.note_chat(&known);
@@ -158,7 +165,10 @@ impl Router {
         may_be_done: &mut bool,
     ) -> Result<Vec<Receipt>, AnswerError> {
         let mut known_owner = match self.locate(chat, &answer.owner).await? {
-            Location::Denied => return AnswerRequest::denied(),
+            Location::Denied(known) => {
+                self.note_refusal(chat, known, &answer);
+                return AnswerRequest::denied();
+            }
             Location::Here => None,
             Location::Elsewhere(owner, _) => Some(owner),
         };
@@ -319,7 +329,7 @@ impl Router {
         self.services.lease.acquire().await?;
         let Some(known) = self.services.store.owner_of(chat).await? else { return Ok(Location::Here) };
         if known.owner != *owner {
-            return Ok(Location::Denied);
+            return Ok(Location::Denied(known.owner));
         }
         match known.run_owner.clone() {
             Some(instance) if instance != self.services.lease.instance => {

@@ -8,6 +8,7 @@
 //! has passed. An open run also names the instance that owns it, and the other instances leave the run alone for as long as its owner is
 //! alive.
 
+mod audit;
 mod change;
 mod chat_store;
 mod error;
@@ -18,6 +19,7 @@ pub mod memory;
 pub mod page;
 mod record;
 
+pub use audit::AuditEntry;
 pub use change::{AnswerRoute, Change};
 pub use chat_store::ChatStore;
 pub use error::StoreError;

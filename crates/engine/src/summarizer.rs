@@ -151,6 +151,7 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
             service: &services.memories,
             toolbox: &policies.toolbox,
             policy: policies.rules.policy.as_ref(),
+            memory_writes: policies.rules.memory_writes,
             owner,
             known,
             chat,

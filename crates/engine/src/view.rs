@@ -154,9 +154,7 @@ pub struct ChatPages {
 /// Returns a message as a client of this version is shown it, without the data parts that its last post did not ask for.
 pub(crate) fn shown(message: &UiMessage, profile: Profile, show: &BTreeSet<Show>) -> UiMessage {
     let mut shown = profile.message(message);
-    for (kind, asked_for) in
-        [("data-compaction", Show::Context), ("data-memory", Show::Memory), ("data-plan", Show::Plan)]
-    {
+    for (kind, asked_for) in [("data-compaction", Show::Context), ("data-plan", Show::Plan)] {
         if !show.contains(&asked_for) {
             shown.parts.retain(|part| !matches!(part, UiPart::Data(data) if data.kind == kind));
         }

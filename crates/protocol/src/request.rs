@@ -160,7 +160,7 @@ pub struct ClientOptions {
     pub show: BTreeSet<Show>,
 }
 
-/// A kind of data chunk that only clients are sent that ask for it.
+/// A kind of data chunk that a client may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Show {
@@ -168,7 +168,7 @@ pub enum Show {
     Call,
     /// `data-context`, after each step whose tokens the provider has counted.
     Context,
-    /// `data-memory`, if memories were recalled, saved, changed or deleted.
+    /// `data-memory`, if memories were recalled, saved, changed or deleted. Every client is sent it.
     Memory,
     /// `data-plan`, whenever the plan of the run changes.
     Plan,

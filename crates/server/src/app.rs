@@ -5,11 +5,12 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::FromRef;
 use fermata_engine::{
     Assistants, Embedder, Engine, EngineParts, Limits, MemoryService, Model, PeerTransport, Settings,
-    SystemResolver, memories::MemoryLimits,
+    SystemResolver, memories::MemoryLimits, store::AuditEntry,
 };
 use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
-use fermata_tools::{Capacity, Tool};
+use fermata_tools::{AuditAction, AuditEvent, Capacity, Tool};
+use jiff::Timestamp;
 
 use crate::{
     assistants,
@@ -193,6 +194,17 @@ impl App {
     }
 }
 
+impl App {
+    /// Notes in the audit which rules are in force from now on. The server goes on if that cannot be saved.
+    pub(crate) async fn note_rules(&self, action: AuditAction, config: &Config) {
+        let event = AuditEvent { input_hash: Some(config.rules_hash()), ..AuditEvent::new(action) };
+        let entries = vec![AuditEntry::of_server(event)];
+        if let Err(error) = self.database().store.add_audit(Timestamp::now(), entries).await {
+            tracing::warn!(%error, "the rules in force could not be noted in the audit");
+        }
+    }
+}
+
 // === impl AppBuilder ===
 
 impl AppBuilder<'_> {
@@ -256,7 +268,9 @@ impl AppBuilder<'_> {
             metrics,
             own_model: model,
         };
-        Ok(App(Arc::new(parts)))
+        let app = App(Arc::new(parts));
+        app.note_rules(AuditAction::RulesLoaded, config).await;
+        Ok(app)
     }
 }
 

@@ -40,7 +40,10 @@ use fermata_mcp::ServerConfig;
 use fermata_protocol::{PlanMode, Profile};
 use fermata_providers::{BuildError, Provider};
 use fermata_store::ClusterKey;
-use fermata_tools::{ApprovalMode, ChainMode, ErrorPolicy, GateMode, Pattern, RulePolicy, ToolSettings};
+use fermata_tools::{
+    ApprovalMode, ChainMode, ErrorPolicy, GateMode, MemoryWrites, Pattern, RulePolicy, ToolSettings,
+    input_hash,
+};
 use ipnet::IpNet;
 use schemars::Schema;
 
@@ -274,6 +277,9 @@ settings! {
         /// The number of memories that one owner may have.
         memory_max: NonZeroUsize = "1000", "FERMATA_MEMORY_MAX",
             over "those go that were never recalled, then those that were not recalled for longest; if all are pinned or have a slot, 422 `too_many_memories`";
+        /// When a call of remember or forget needs approval: free (if the rules say so), ask_after_reading (besides after something from
+        /// outside was read in the turn, such as a page of the web, and for memories with a slot) or ask (always).
+        memory_writes: MemoryWrites = "ask_after_reading", "FERMATA_MEMORY_WRITES";
         /// The size of one memory.
         max_memory: Size = "2KB", "FERMATA_MAX_MEMORY",
             over "422 `invalid_request`; in a call of `remember`, the call has failed, and the model is told why";
@@ -296,10 +302,10 @@ settings! {
         /// The time after which a chat is deleted if nothing has happened in it. By default, chats are kept.
         keep: Option<NonZeroDuration>, "FERMATA_KEEP",
             over "the chat is deleted: 404 `not_found`";
-        /// The time after which decisions about calls are deleted from the table audit_events. By default they are kept, even if
+        /// The time after which rows of the table audit_events are deleted. By default they are kept, even if
         /// their chat is deleted.
         audit_keep: Option<NonZeroDuration>, "FERMATA_AUDIT_KEEP",
-            over "the record of the decision is deleted";
+            over "the row is deleted";
     }
     "Access" {
         /// The way in which owners are told apart: none (everybody is the same owner), token (a bearer token), jwt (a JSON Web
@@ -519,6 +525,13 @@ impl Config {
             && self.trusted_proxies.is_empty()
     }
 
+    /// Returns a hash of all that decides about calls, a SHA-256 in hexadecimal. Equal rules have equal hashes in one version of the server.
+    pub fn rules_hash(&self) -> String {
+        let rules: Vec<_> = self.policy.iter().map(|written| &written.rule).collect();
+        let modes = (self.approval, self.gate, self.chain, self.memory_writes);
+        input_hash(&serde_json::json!(format!("{:?}", (rules, modes, &self.tools, &self.error_policy))))
+    }
+
     /// Returns what decides about calls.
     pub fn rules(&self) -> Rules {
         let rules = self.policy.iter().map(|written| written.rule.clone()).collect();
@@ -526,6 +539,7 @@ impl Config {
             policy: Arc::new(RulePolicy { approval: self.approval, rules }),
             gate: self.gate,
             chain: self.chain,
+            memory_writes: self.memory_writes,
             error_policy: self.error_policy.clone(),
             tools: self.tools.clone(),
             consent: match self.confirm_words.as_deref() {

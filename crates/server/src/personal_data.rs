@@ -7,13 +7,13 @@ use axum::body::Bytes;
 use fermata_engine::{
     SummaryView,
     store::{
-        ChatSummary, Files, StoreError,
-        memories::{Memory as StoredMemory, MemoryFilter, MemorySource},
+        AuditEntry, ChatSummary, Files, StoreError,
+        memories::{Memory as StoredMemory, MemoryAuthor, MemoryFilter, MemoryOrigin, MemorySource},
     },
 };
 use fermata_protocol::{ChatId, MemoryKind};
 use fermata_store::{Database, OpenOptions};
-use fermata_tools::Owner;
+use fermata_tools::{AuditAction, AuditEvent, Owner};
 use futures::{SinkExt, Stream, StreamExt, channel::mpsc};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -50,8 +50,33 @@ pub struct Memory {
     /// The message in which the user has said it, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
+    /// The party that has written it last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
+}
+
+/// The party that has written a memory.
+#[derive(Serialize, ToSchema)]
+#[serde(tag = "by", rename_all = "camelCase")]
+pub enum Origin {
+    /// A person, on a page or with the API.
+    Person,
+    /// The model, with a call of a tool.
+    #[serde(rename_all = "camelCase")]
+    Tool {
+        /// The tool's name.
+        #[schema(example = "remember")]
+        tool: String,
+        /// The call's id.
+        tool_call_id: String,
+        /// What the model had read from outside in the turn before, such as the URL of a page.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        read: Vec<String>,
+    },
+    /// The job that summarizes a chat.
+    Summary,
 }
 
 /// A note.
@@ -114,6 +139,7 @@ pub enum ExportError {
 /// Returns an error if the database or the output fails; then the document is not complete.
 pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataError> {
     let database = open(config).await?;
+    note(&database, owner, by_operator(AuditAction::DataExported)).await?;
     let mut pieces = std::pin::pin!(document(database.clone(), owner.clone()));
     while let Some(piece) = pieces.next().await {
         match std::io::stdout().write_all(&piece?) {
@@ -133,12 +159,13 @@ pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataEr
 /// Returns an error if the database fails. The deletion can be repeated then.
 pub async fn delete(config: &Config, owner: &Owner) -> Result<String, PersonalDataError> {
     let database = open(config).await?;
-    let Deleted { chats, memories, notes } =
-        delete_all(&database, owner, |chat| delete_stored(&database, chat)).await?;
+    let delete_chat = |chat| delete_stored(&database, owner, chat);
+    let deleted = by_operator(AuditAction::DataDeleted);
+    let Deleted { chats, memories, notes } = delete_all(&database, owner, deleted, delete_chat).await?;
     database.sweep().await;
     database.close().await;
     Ok(format!(
-        "deleted {chats} chats, {memories} memories and {notes} notes; the decisions about calls (audit_events) are kept for audit_keep\n"
+        "deleted {chats} chats, {memories} memories and {notes} notes; the audit (audit_events) is kept for audit_keep\n"
     ))
 }
 
@@ -147,10 +174,22 @@ async fn open(config: &Config) -> Result<Database, PersonalDataError> {
     Ok(fermata_store::open(config.database_url.as_str(), &options).await?)
 }
 
+/// Returns an event that an operator causes with a command.
+fn by_operator(action: AuditAction) -> AuditEvent {
+    AuditEvent { reason: Some("fermata data".into()), ..AuditEvent::new(action) }
+}
+
+/// Notes in the audit what happens to all data of an owner.
+pub(crate) async fn note(database: &Database, owner: &Owner, event: AuditEvent) -> Result<(), StoreError> {
+    database.store.add_audit(Timestamp::now(), vec![AuditEntry::of_owner(owner, event)]).await
+}
+
 /// Deletes a chat without its server. Returns `false` if it is not there.
-async fn delete_stored(database: &Database, chat: ChatId) -> Result<bool, StoreError> {
-    while let Some(version) = database.store.version(&chat).await? {
-        match database.store.delete(&chat, version).await {
+async fn delete_stored(database: &Database, owner: &Owner, chat: ChatId) -> Result<bool, StoreError> {
+    while let Some(record) = database.store.chat(&chat).await? {
+        let open_run = record.open_run.as_ref().map(|run| (&run.id, run.calls.as_slice()));
+        let audit = AuditEntry::of_deletion(owner, &chat, open_run, None);
+        match database.store.delete(&chat, record.version, Timestamp::now(), audit).await {
             Ok(()) => return Ok(true),
             // A server has written to it meanwhile.
             Err(StoreError::Fenced) => tokio::time::sleep(PAUSE).await,
@@ -160,11 +199,12 @@ async fn delete_stored(database: &Database, chat: ChatId) -> Result<bool, StoreE
     Ok(false)
 }
 
-/// Deletes the owner's chats, memories and notes, and what is known of their client. `delete_chat` returns `false` if somebody else has
+/// Deletes the owner's chats, memories and notes, and what is known of their client, and notes the event in the audit. `delete_chat` returns `false` if somebody else has
 /// deleted the chat.
 pub(crate) async fn delete_all<E, W>(
     database: &Database,
     owner: &Owner,
+    event: AuditEvent,
     delete_chat: impl Fn(ChatId) -> W,
 ) -> Result<Deleted, E>
 where
@@ -181,9 +221,11 @@ where
             chats += usize::from(delete_chat(chat.id).await?);
         }
     }
-    let memories = database.store.delete_memories(owner).await?;
+    let author = MemoryAuthor::person(event.address);
+    let memories = database.store.delete_memories(owner, Timestamp::now(), &author).await?;
     let notes = database.notes.delete_all(owner).await?;
     database.forget_client(owner).await?;
+    note(database, owner, event).await?;
     Ok(Deleted { chats, memories, notes })
 }
 
@@ -322,13 +364,28 @@ impl Writer {
 
 impl From<StoredMemory> for Memory {
     fn from(memory: StoredMemory) -> Self {
-        let StoredMemory { id, kind, text, slot, pinned, source, created_at, .. } = memory;
+        let StoredMemory { id, kind, text, slot, pinned, source, origin, created_at, .. } = memory;
         let (mut chat_id, mut message_id) = (None, None);
         if let Some(MemorySource { chat, message }) = source {
             chat_id = Some(chat.to_string());
             message_id = message.map(|message| message.to_string());
         }
-        Self { id: id.0, kind, text, slot, pinned, chat_id, message_id, created_at }
+        let origin = origin.map(Into::into);
+        Self { id: id.0, kind, text, slot, pinned, chat_id, message_id, origin, created_at }
+    }
+}
+
+// === impl Origin ===
+
+impl From<MemoryOrigin> for Origin {
+    fn from(origin: MemoryOrigin) -> Self {
+        match origin {
+            MemoryOrigin::Person => Self::Person,
+            MemoryOrigin::Tool { tool, call, read } => {
+                Self::Tool { tool, tool_call_id: call.to_string(), read }
+            }
+            MemoryOrigin::Summary => Self::Summary,
+        }
     }
 }
 

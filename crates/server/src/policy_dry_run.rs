@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use fermata_engine::memories::{FORGET, REMEMBER};
 use fermata_store::OpenOptions;
 use fermata_tools::{
-    ApprovalMode, Capacity, ChainMode, Checker, Condition, Decision, DecisionSource, Policy, PolicyDecision,
-    RulePolicy, RunBy, ToolSpec, Toolbox,
+    ApprovalMode, Capacity, ChainMode, Checker, Condition, Decision, DecisionSource, MemoryWrites, Policy,
+    PolicyDecision, RulePolicy, RunBy, ToolSpec, Toolbox,
 };
 use serde_json::json;
 
@@ -180,6 +181,7 @@ impl fmt::Display for Report<'_> {
             | DecisionSource::Chain
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
+            | DecisionSource::MemoryWrites
             | DecisionSource::Always
             | DecisionSource::Tool => {
                 self.write_source(f, "by", self.policy_decision)?;
@@ -226,6 +228,7 @@ impl Report<'_> {
             | DecisionSource::Chain
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
+            | DecisionSource::MemoryWrites
             | DecisionSource::Always
             | DecisionSource::Tool => None,
         };
@@ -264,6 +267,7 @@ impl Report<'_> {
             | DecisionSource::Chain
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
+            | DecisionSource::MemoryWrites
             | DecisionSource::Always
             | DecisionSource::Tool => self.config.policy.len(),
         };
@@ -293,13 +297,25 @@ impl Report<'_> {
                     .into(),
             );
         }
-        let asked =
+        let is_allowed =
             self.policy_decision.decision == Decision::Allow && self.config.approval == ApprovalMode::Default;
-        if asked && self.config.chain == ChainMode::Ask {
+        if is_allowed && self.config.chain == ChainMode::Ask {
             notes.push(
                 "chain = \"ask\": if it is not the first call of its turn, it is asked about nevertheless"
                     .into(),
             );
+        }
+        let is_memory_write = [REMEMBER, FORGET].contains(&self.spec.name.as_str());
+        match self.config.memory_writes {
+            MemoryWrites::Ask if is_memory_write && is_allowed => {
+                notes.push("memory_writes = \"ask\": it is asked about nevertheless".into());
+            }
+            MemoryWrites::AskAfterReading if is_memory_write && is_allowed => notes.push(
+                "memory_writes = \"ask_after_reading\": with a slot, or after something from outside was read in the turn, it is asked about \
+                 nevertheless"
+                    .into(),
+            ),
+            MemoryWrites::Free | MemoryWrites::AskAfterReading | MemoryWrites::Ask => {}
         }
         notes
     }

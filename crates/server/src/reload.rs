@@ -3,6 +3,7 @@
 //! Invariant: settings with an error change nothing.
 
 use fermata_providers::BuildError;
+use fermata_tools::AuditAction;
 use tokio::signal::unix::Signal;
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// The settings that can be changed without a restart, besides all tables of the file.
-const RELOADABLE: [&str; 19] = [
+const RELOADABLE: [&str; 20] = [
     "approval",
     "gate",
     "chain",
@@ -32,6 +33,7 @@ const RELOADABLE: [&str; 19] = [
     "plan",
     "plan_over",
     "plan_verbs",
+    "memory_writes",
 ];
 
 /// Reads the settings from their sources.
@@ -103,7 +105,10 @@ impl Reloader {
     pub async fn on_signal(mut self, mut signals: Signal, shutdown: CancellationToken) {
         while let Some(Some(())) = shutdown.run_until_cancelled(signals.recv()).await {
             match self.reload() {
-                Ok(changes) => changes.log(&self.current),
+                Ok(changes) => {
+                    changes.log(&self.current);
+                    self.app.note_rules(AuditAction::RulesReloaded, &self.current).await;
+                }
                 Err(error) => {
                     tracing::error!(
                         "the settings were not reloaded, and the old ones stay in effect: {error}"

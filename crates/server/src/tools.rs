@@ -17,6 +17,7 @@ use fermata_engine::{
     MemoryService,
     memories::{self, MemoryError, MemoryToolOutput},
     questions::ASK_USER,
+    store::memories::{MemoryAuthor, MemoryOrigin},
 };
 use fermata_protocol::MemoryKind;
 use fermata_store::Notes;
@@ -126,6 +127,16 @@ impl From<MemoryKindInput> for MemoryKind {
 /// of its step have saved.
 fn memories_of_owner() -> Resource {
     Resource::per_owner("memory")
+}
+
+/// Returns the party that changes memories with a call of this tool.
+fn author(context: &CallContext, tool: &str) -> MemoryAuthor {
+    let (tool, call, read) = (tool.to_owned(), context.call.clone(), context.read_from.clone());
+    MemoryAuthor {
+        origin: MemoryOrigin::Tool { tool, call, read },
+        chat: Some(context.chat.clone()),
+        address: None,
+    }
 }
 
 /// Returns the error for the model. A failure of the database is logged, and the model does not get its cause.

@@ -53,6 +53,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0027_values_elsewhere"
     "0028_less_to_write"
     "0029_how_decided"
+    "0031_audit_of_outcomes"
     "0036_answers_by_result"
 );
 
@@ -83,6 +84,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0023_values_elsewhere"
     "0024_room_for_updates"
     "0025_how_decided"
+    "0027_audit_of_outcomes"
     "0032_answers_by_result"
 );
 

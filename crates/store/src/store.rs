@@ -7,9 +7,9 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_engine::store::{
-    AnswerRoute, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined,
-    LockStore, Membership, MessageOutline, OwnerUsage, Renewed, STORED_FILE, StoreError, SummaryRecord,
-    Version, WantedUsage, page::Cursor,
+    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files,
+    InstanceId, Joined, LockStore, Membership, MessageOutline, OwnerUsage, Renewed, STORED_FILE, StoreError,
+    SummaryRecord, Version, WantedUsage, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Owner, ResourceKey};
@@ -242,15 +242,33 @@ impl ChatStore for SqlStore {
         self.backend.read((owner.clone(), before), read).await
     }
 
-    async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
+    async fn delete(
+        &self,
+        chat: &ChatId,
+        version: Version,
+        at: Timestamp,
+        audit: Vec<AuditEntry>,
+    ) -> Result<(), StoreError> {
         self.backend
-            .transact(Effect::Repeatable, chat.clone(), |mut transaction, chat| async move {
-                changes::delete(&mut transaction.get(), &chat, version).await?;
+            .transact(Effect::Repeatable, (chat.clone(), audit), move |mut transaction, about| async move {
+                let (chat, audit) = &*about;
+                changes::delete(&mut transaction.get(), chat, version, at, audit).await?;
                 Ok((transaction, ()))
             })
             .await?;
         self.backend.forget_deleted().await;
         Ok(())
+    }
+
+    async fn add_audit(&self, at: Timestamp, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
+        self.backend
+            .transact(Effect::Once, entries, move |mut transaction, entries| async move {
+                for entry in entries.iter() {
+                    audit::add(&mut transaction.get(), entry, at).await?;
+                }
+                Ok((transaction, ()))
+            })
+            .await
     }
 
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {

@@ -1,45 +1,51 @@
-//! The audit log's events: decisions about calls and about grants.
+//! The events of the audit log.
 
 use std::net::IpAddr;
 
 use fermata_protocol::ToolCallId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Call, DecisionChannel, DecisionSource, Owner, PolicyDecision, tool::sha256};
+use crate::{
+    Call, CallState, Cancelled, Decision, DecisionChannel, DecisionSource, Owner, PolicyDecision,
+    tool::sha256,
+};
 
-/// A decision about a call, or a change of a chat's grants.
+/// Something that an operator may have to account for later: a decision, the end of what was decided about, a deletion.
 ///
-/// The store adds the time, the chat, its owner and the run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The store adds the time, and whom and what it is about ([`AuditEntry`](https://docs.rs/fermata-engine)).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEvent {
     /// The kind of event.
     pub action: AuditAction,
-    /// The person who decided; `None` if the policy did.
+    /// The person who did it; `None` if a rule, a tool, a deadline or the operator did.
     pub decided_by: Option<Owner>,
     /// The way in which the decision came, if a person decided.
     pub how: Option<DecisionChannel>,
-    /// The network address that the decision came from, if a person decided and the address is known.
+    /// The network address that it came from, if a person did it and the address is known.
     pub address: Option<IpAddr>,
-    /// The call's id; `None` if the event is about a tool in general.
+    /// The call's id; `None` if the event is not about one call.
     pub call: Option<ToolCallId>,
-    /// The tool's name.
+    /// The tool's name; empty if the event is not about a tool.
     pub tool: String,
     /// The part of the policy that decided; `None` if a person did.
     pub rule: Option<DecisionSource>,
-    /// The reason given by the person or the rule, if there is one.
+    /// The reason given by the person or the rule, or the type of a failure, if there is one.
     pub reason: Option<String>,
-    /// The [`input_hash`] of the input that the decision is about.
+    /// The [`input_hash`] of the input that the event is about, or the hash of the rules.
     pub input_hash: Option<String>,
+    /// The id of what the event is about, if that is neither a call nor a chat: a memory.
+    pub subject: Option<String>,
 }
 
 /// The kind of an [`AuditEvent`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditAction {
     /// A rule, a tool's default or an earlier "always" allowed a call.
     RuleAllowed,
-    /// A rule or a tool's default required a person's approval.
+    /// A rule, a setting or a tool's default required a person's approval.
     RuleAsked,
     /// A rule or a tool's default denied a call, or an edit of its input.
     RuleDenied,
@@ -55,6 +61,44 @@ pub enum AuditAction {
     Granted,
     /// A person revoked such a grant.
     GrantRevoked,
+    /// A call that somebody was asked about began to run, or was handed to its page.
+    Started,
+    /// A call that somebody was asked about has its output.
+    Succeeded,
+    /// A call that somebody was asked about failed; `reason` is the type of the failure.
+    Failed,
+    /// The server ended while a call that somebody was asked about ran: it may or may not have had its effect.
+    OutcomeUnknown,
+    /// A call ended because its run or its chat was stopped or deleted.
+    Stopped,
+    /// A call ended because the conversation went on without it.
+    Superseded,
+    /// A call ended because nobody answered in time.
+    Expired,
+    /// A person cancelled a call while it ran, or the call ended with its run; then `decidedBy` is missing.
+    Cancelled,
+    /// Another user tried to change a chat. That user got 404.
+    RefusedToOther,
+    /// A chat was deleted, with its calls and messages.
+    ChatDeleted,
+    /// A person or the operator exported all data of an owner.
+    DataExported,
+    /// A person or the operator deleted all data of an owner.
+    DataDeleted,
+    /// A memory was saved; `subject` is its id.
+    MemorySaved,
+    /// A memory was changed.
+    MemoryChanged,
+    /// A memory was deleted.
+    MemoryForgotten,
+    /// All memories of an owner were deleted.
+    MemoriesDeleted,
+    /// A person corrected the summary of a chat.
+    SummaryChanged,
+    /// An instance started with rules; `input_hash` is their hash.
+    RulesLoaded,
+    /// The rules were read again; `input_hash` is the hash of those in force since then.
+    RulesReloaded,
 }
 
 /// Returns the SHA-256 of an input in hexadecimal.
@@ -68,23 +112,99 @@ pub fn input_hash(input: &Value) -> String {
 // === impl AuditEvent ===
 
 impl AuditEvent {
-    /// Creates the event for a policy's decision about a call with this input.
-    pub fn by_policy(call: &Call, input: &Value, policy_decision: &PolicyDecision) -> Self {
-        let action = match policy_decision.decision {
-            crate::Decision::Allow => AuditAction::RuleAllowed,
-            crate::Decision::Ask => AuditAction::RuleAsked,
-            crate::Decision::Deny => AuditAction::RuleDenied,
-        };
+    /// Creates an event that is about no call and no tool, and that nobody in particular has done.
+    pub fn new(action: AuditAction) -> Self {
         Self {
             action,
             decided_by: None,
             how: None,
             address: None,
+            call: None,
+            tool: String::new(),
+            rule: None,
+            reason: None,
+            input_hash: None,
+            subject: None,
+        }
+    }
+
+    /// Sets the person who did it, and the address that it came from.
+    #[must_use]
+    pub fn by(self, person: Owner, address: Option<IpAddr>) -> Self {
+        Self { decided_by: Some(person), address, ..self }
+    }
+
+    /// Creates an event about a call, with the input that the call runs with.
+    pub fn about(action: AuditAction, call: &Call) -> Self {
+        Self {
+            call: Some(call.id.clone()),
+            tool: call.tool.clone(),
+            input_hash: Some(input_hash(call.effective_input())),
+            ..Self::new(action)
+        }
+    }
+
+    /// Creates the event for the state that a call has just entered; `None` if nobody has to account for it.
+    ///
+    /// A call that somebody was asked about has one such event when it starts and one when it ends, whatever ends it; a denial is an event of its own.
+    /// Of the others, only the end of one that had no outcome is noted. `owner` is the person in whose name the chat is changed.
+    pub fn of_state(call: &Call, owner: &Owner, address: Option<IpAddr>) -> Option<Self> {
+        let was_asked_about = call.was_asked_about();
+        let mut is_by_person = false;
+        let (action, reason) = match call.state() {
+            CallState::Executing if was_asked_about && call.times_run() == 1 => (AuditAction::Started, None),
+            CallState::Success { .. } if was_asked_about => (AuditAction::Succeeded, None),
+            CallState::Error { error_type, .. } if was_asked_about => {
+                (AuditAction::Failed, Some(error_type.as_str().to_owned()))
+            }
+            CallState::Cancelled { cancelled } => {
+                is_by_person =
+                    matches!(cancelled, Cancelled::Stopped | Cancelled::Superseded | Cancelled::ByPerson);
+                match cancelled {
+                    Cancelled::Stopped => (AuditAction::Stopped, None),
+                    Cancelled::Superseded => (AuditAction::Superseded, None),
+                    Cancelled::Expired => (AuditAction::Expired, None),
+                    Cancelled::ByPerson | Cancelled::RunEnded => (AuditAction::Cancelled, None),
+                    // The decision is an event, and the others have never been asked about.
+                    Cancelled::Denied { .. } | Cancelled::NotFirst | Cancelled::NotChosen => return None,
+                }
+            }
+            CallState::Validating
+            | CallState::AwaitingApproval
+            | CallState::Scheduled
+            | CallState::Executing
+            | CallState::Success { .. }
+            | CallState::Error { .. } => return None,
+        };
+        let event = Self { reason, ..Self::about(action, call) };
+        Some(if is_by_person { event.by(owner.clone(), address) } else { event })
+    }
+
+    /// Creates the event for a call that ran when its process ended; `None` if nobody was asked about it.
+    pub fn of_unknown_outcome(call: &Call) -> Option<Self> {
+        if call.was_asked_about() { Some(Self::about(AuditAction::OutcomeUnknown, call)) } else { None }
+    }
+
+    /// Creates the event for a call whose chat is deleted; `None` if it has ended.
+    pub fn of_deleted(call: &Call) -> Option<Self> {
+        if call.state().is_final() { None } else { Some(Self::about(AuditAction::Stopped, call)) }
+    }
+
+    /// Creates the event for a policy's decision about a call with this input.
+    pub fn by_policy(call: &Call, input: &Value, policy_decision: &PolicyDecision) -> Self {
+        let action = match policy_decision.decision {
+            Decision::Allow => AuditAction::RuleAllowed,
+            Decision::Ask => AuditAction::RuleAsked,
+            Decision::Deny => AuditAction::RuleDenied,
+        };
+        Self {
+            action,
             call: Some(call.id.clone()),
             tool: call.tool.clone(),
             rule: Some(policy_decision.by),
             reason: policy_decision.reason.clone(),
             input_hash: Some(input_hash(input)),
+            ..Self::new(action)
         }
     }
 
@@ -97,16 +217,6 @@ impl AuditEvent {
         address: Option<IpAddr>,
         reason: Option<String>,
     ) -> Self {
-        Self {
-            action,
-            decided_by: Some(by),
-            how,
-            address,
-            call: Some(call.id.clone()),
-            tool: call.tool.clone(),
-            rule: None,
-            reason,
-            input_hash: Some(input_hash(call.effective_input())),
-        }
+        Self { how, reason, ..Self::about(action, call).by(by, address) }
     }
 }

@@ -95,6 +95,9 @@ pub struct Call {
     /// The call with which a person has made this one again.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retried_as: Option<ToolCallId>,
+    /// Where the output comes from, if others than the user and this server have a say in it. It is set when the gate lets the call pass.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reads_from: Option<String>,
     /// The last partial output of a call that was cancelled or has failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_report: Option<Value>,
@@ -201,6 +204,7 @@ impl Call {
             fallback_of: None,
             retry_of: None,
             retried_as: None,
+            reads_from: None,
             last_report: None,
             expires: None,
             state: CallState::Validating,
@@ -309,6 +313,12 @@ impl Call {
             None if by == Some(DecisionSource::Always) => Permission::Always,
             None => Permission::Rule,
         }
+    }
+
+    /// Returns whether a person was, or was to be, asked to approve the call.
+    pub fn was_asked_about(&self) -> bool {
+        let by = self.policy_decision.as_ref().map(|policy_decision| policy_decision.decision);
+        self.approval_request.is_some() || by == Some(Decision::Ask)
     }
 
     /// Returns whether a question that the run itself asks about the call waits for a person's reply. Unlike a question of a tool, it outlives

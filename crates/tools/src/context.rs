@@ -25,6 +25,8 @@ pub struct CallContext {
     pub call: ToolCallId,
     /// How the call was let through.
     pub permission: Permission,
+    /// What the model had read from outside in the turn before it made the call, in the words of [`Tool::reads_from`](crate::Tool::reads_from).
+    pub read_from: Vec<String>,
     /// A token that is cancelled when the run is stopped or the call's time is over. Work in other tasks should watch it.
     pub cancelled: CancellationToken,
     pub(crate) host: Arc<dyn ToolHost>,
@@ -114,6 +116,7 @@ impl CallContext {
             chat,
             call,
             permission: Permission::default(),
+            read_from: Vec::new(),
             cancelled,
             host: Arc::new(NoHost),
             pauses,
@@ -132,6 +135,12 @@ impl CallContext {
     #[must_use]
     pub fn permitted_by(self, permission: Permission) -> Self {
         Self { permission, ..self }
+    }
+
+    /// Sets what the model had read from outside.
+    #[must_use]
+    pub fn after_reading(self, read_from: Vec<String>) -> Self {
+        Self { read_from, ..self }
     }
 
     /// Replaces the cancellation token.
@@ -209,8 +218,18 @@ impl Drop for Waiting {
 
 impl fmt::Debug for CallContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { owner, chat, call, permission, cancelled, host: _, pauses: _, waits_for: _, slot: _ } =
-            self;
+        let Self {
+            owner,
+            chat,
+            call,
+            permission,
+            read_from: _,
+            cancelled,
+            host: _,
+            pauses: _,
+            waits_for: _,
+            slot: _,
+        } = self;
         f.debug_struct("CallContext")
             .field("owner", owner)
             .field("chat", chat)

@@ -39,6 +39,8 @@ pub enum DecisionSource {
     Auto,
     /// The setting `chain = "ask"`, because the model had seen a tool's result in this turn.
     Chain,
+    /// The setting `memory_writes`, because the call changes what is remembered.
+    MemoryWrites,
     /// A person's earlier "always" in the chat.
     Always,
     /// A change of the tool since the decision about the call.

@@ -50,7 +50,9 @@ pub use output::{Audience, Output};
 pub use owner::{Owner, Principal};
 pub use pattern::Pattern;
 pub use pending_calls::{PendingCall, PendingCalls};
-pub use policy::{ApprovalMode, ChainMode, Condition, DefaultPolicy, GateMode, Policy, Rule, RulePolicy};
+pub use policy::{
+    ApprovalMode, ChainMode, Condition, DefaultPolicy, GateMode, MemoryWrites, Policy, Rule, RulePolicy,
+};
 pub use presentation::{CallDetails, Confirm, Presentation};
 pub use reading::is_invisible;
 pub use resource::{NamedBy, Resource, ResourceKey, ResourcePart};

@@ -35,6 +35,19 @@ pub enum ChainMode {
     One,
 }
 
+/// The setting that says when a model needs approval to change what is remembered of a user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemoryWrites {
+    /// The policy decides about these calls like about any other call.
+    Free,
+    /// After the model has read anything from outside in the turn, and for memories with a slot, which are in every prompt.
+    #[default]
+    AskAfterReading,
+    /// Always.
+    Ask,
+}
+
 /// The setting that says whether people are asked for approval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

@@ -101,6 +101,14 @@ pub trait Tool: Send + Sync {
         Confirm::default()
     }
 
+    /// Returns where the output of a call with this input comes from, if others than the user and this server have a say in it, such as the
+    /// URL of a page; `None` if nobody has. A model that has read such an output may follow what it says. The input fits the schema.
+    ///
+    /// The default implementation names the tool: a tool that reads nothing from outside has to say so.
+    fn reads_from(&self, _input: &Value) -> Option<String> {
+        Some(self.spec().name)
+    }
+
     /// Runs one call. The input fits the schema.
     ///
     /// The output may have any form that `fermata_engine` can turn into a prompt: text, JSON, MCP content, or the AI SDK's tool result
@@ -150,6 +158,11 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Returns whether a person has to be asked about a call with this input: see [`Tool::confirm`].
     fn confirm(&self, _input: &Self::Input) -> Confirm {
         Confirm::default()
+    }
+
+    /// Returns where the output comes from, if others have a say in it: see [`Tool::reads_from`].
+    fn reads_from(&self, _input: &Self::Input) -> Option<String> {
+        Some(Self::NAME.into())
     }
 
     /// Runs one call.
@@ -209,6 +222,13 @@ impl<T: TypedTool> Tool for Typed<T> {
     fn confirm(&self, input: &Value) -> Confirm {
         // A call with an input that does not fit fails when it runs.
         T::Input::deserialize(input).map(|input| self.tool.confirm(&input)).unwrap_or_default()
+    }
+
+    fn reads_from(&self, input: &Value) -> Option<String> {
+        match T::Input::deserialize(input) {
+            Ok(input) => self.tool.reads_from(&input),
+            Err(_) => Some(T::NAME.into()),
+        }
     }
 
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {

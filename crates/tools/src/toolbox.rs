@@ -237,6 +237,25 @@ impl<'a> ToolRef<'a> {
         }
     }
 
+    /// Returns where the output of a call with this input comes from, for people, if others than the user and this server have a say in it:
+    /// a page, an MCP server, or what the tool names ([`Tool::reads_from`]).
+    pub fn reads_from(self, input: &Value) -> Option<String> {
+        let mut source = match (self.spec().run_by, self.tool()) {
+            (RunBy::Browser, _) => "the page".into(),
+            (RunBy::Mcp, _) => match &self.spec().server {
+                Some(server) => format!("the MCP server {server}"),
+                None => "an MCP server".into(),
+            },
+            // The run itself settles the calls of such a tool.
+            (RunBy::Server, None) => return None,
+            // A tool that panics is not trusted to say that it reads nothing.
+            (RunBy::Server, Some(tool)) => catch_unwind(AssertUnwindSafe(|| tool.reads_from(input)))
+                .unwrap_or_else(|_| Some(self.spec().name.clone()))?,
+        };
+        presentation::clip(&mut source, presentation::LONGEST_DESCRIPTION);
+        Some(source)
+    }
+
     /// Returns how a call with this input is presented to a person. Texts that are too long are cut.
     pub fn presentation(self, input: &Value) -> Presentation {
         let title = self.spec().title.clone();

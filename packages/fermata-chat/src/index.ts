@@ -18,6 +18,7 @@ export {
   type MemoryChange,
   type MemoryFilter,
   type MemoryKind,
+  type MemoryOrigin,
   type MemoryPage,
   type MemoryUse,
   type MentionedMemory,

@@ -18,8 +18,14 @@ export interface Memory {
   chatId?: string;
   /** The message of that chat. */
   messageId?: string;
+  /** Who has written it last; absent if a server of an earlier version did not note it. */
+  origin?: MemoryOrigin;
   createdAt: string;
 }
+
+/** Who has written a memory. `read` has what the model had read from outside before, such as the URL of a page. */
+export type MemoryOrigin =
+  { by: 'person' } | { by: 'tool'; tool: string; toolCallId: string; read?: string[] } | { by: 'summary' };
 
 /** A memory to be saved. One with a slot replaces the memory that has it. */
 export interface NewMemory {

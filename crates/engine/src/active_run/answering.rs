@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, ToolCallId};
-use fermata_tools::{AnswerSchema, Call, DecisionChannel, PendingCall, PolicyDecision, Receipt, ValidAnswer};
+use fermata_tools::{
+    AnswerSchema, AuditEvent, Call, DecisionChannel, PendingCall, PolicyDecision, Receipt, ValidAnswer,
+};
 use futures::FutureExt;
 
 use super::{ActiveRun, Happening, ParkedGauge, performing::context};
@@ -16,7 +18,7 @@ use crate::{
     },
     run_log::Start,
     services::Patience,
-    store::{AnswerRoute, Change},
+    store::{AnswerRoute, AuditEntry, Change},
 };
 
 impl ActiveRun {
@@ -204,8 +206,9 @@ impl ActiveRun {
             Err(rejected) => rejected,
         };
         if let Rejected::Denied(event) = &rejected {
-            let (owner, run) = (self.record.owner.clone(), Some(self.run.id.clone()));
-            let audit = Change::Audit { owner, run, event: event.clone() };
+            let (owner, chat, run) = (&self.record.owner, &self.record.chat, Some(&self.run.id));
+            let audit = AuditEntry::of_chat(owner, chat, run, AuditEvent::clone(event));
+            let audit = Change::Audit(Box::new(audit));
             self.record.commit(&self.services, Patience::Run, vec![audit]).await?;
         }
         Err(rejected.into())

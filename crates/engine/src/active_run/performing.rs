@@ -233,7 +233,9 @@ impl ActiveRun {
             ..self.call_executor()
         };
         let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
-        let mut context = self.tools.host(context.permitted_by(call.permission()));
+        let context =
+            context.permitted_by(call.permission()).after_reading(self.run.outside_sources(call.step));
+        let mut context = self.tools.host(context);
         if let Some(slot) = self.slots.remove(id) {
             context = context.in_slot(slot);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fermata_protocol::{ToolState, UiChunk, UiMessage, UiPart};
-use fermata_tools::{Call, CallState, Cancelled, PendingCalls};
+use fermata_tools::{AuditEvent, Call, CallState, Cancelled, PendingCalls};
 use jiff::Timestamp;
 
 use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
@@ -14,7 +14,7 @@ use crate::{
     run::{Activity, Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun},
     run_log::{Writer, read_records},
     services::{Patience, Services},
-    store::{Change, RunRecord, StoreError, json_bytes},
+    store::{AuditEntry, Change, RunRecord, StoreError, json_bytes},
 };
 
 /// The outcome of resuming a run.
@@ -150,7 +150,16 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
         if call.state().is_final() {
             continue;
         }
+        let has_begun = *call.state() == CallState::Executing;
         call.enter(CallState::Cancelled { cancelled: Cancelled::RunEnded }, now);
+        let event = match AuditEvent::of_unknown_outcome(&call) {
+            Some(unknown) if has_begun => Some(unknown),
+            _ => AuditEvent::of_state(&call, &record.owner, None),
+        };
+        if let Some(event) = event {
+            let entry = AuditEntry::of_chat(&record.owner, &record.chat, Some(&run), event);
+            changes.push(Change::Audit(Box::new(entry)));
+        }
         changes.push(Change::PutCall { run: run.clone(), call: Box::new(call) });
     }
     changes.push(Change::CloseRun { run, outcome: Ending::CrashLoop.name() });

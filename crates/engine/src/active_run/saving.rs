@@ -1,10 +1,12 @@
 //! Saving what a run has decided: one commit with everything that has to survive before anything is done or shown.
 
+use fermata_tools::MemoryWrites;
+
 use super::{ActiveRun, Ownership};
 use crate::{
     run::{Commit, Effects, Ending, Run},
     services::Patience,
-    store::{Change, InstanceId, StoreError, json_bytes},
+    store::{AuditEntry, Change, InstanceId, StoreError, json_bytes},
 };
 
 impl ActiveRun {
@@ -36,6 +38,9 @@ impl ActiveRun {
             changes.push(Change::PutPlan { run, plan });
         }
         changes.extend(self.changes(commit, ending, owner)?);
+        if ending.is_some() {
+            changes.extend(self.unremembered());
+        }
         let status = self.run.status();
         if status != self.record.status {
             self.record.status = status.clone();
@@ -79,6 +84,18 @@ impl ActiveRun {
         self.record.bytes += message_bytes;
         self.record.grants.extend(commit.grants.iter().cloned());
         Ok(())
+    }
+
+    /// Notes that nothing of the run's message is to be remembered without anybody being asked, because the model had read something from outside
+    /// when it wrote it. Returns the change to save.
+    fn unremembered(&mut self) -> Option<Change> {
+        let remembers =
+            self.run.settings.remembers && self.policies.rules.memory_writes != MemoryWrites::Free;
+        if !remembers || self.run.outside_sources(u32::MAX).is_empty() {
+            return None;
+        }
+        self.record.context.unremembered.add([self.run.message.clone()]);
+        Some(self.record.context.saved())
     }
 
     /// Returns whether a summary of the chat is to be written after the run.
@@ -137,11 +154,9 @@ impl ActiveRun {
             changes.push(Change::Answered { owner: self.record.owner.clone(), route });
         }
         for event in &commit.audit {
-            changes.push(Change::Audit {
-                owner: self.record.owner.clone(),
-                run: Some(run.id.clone()),
-                event: Box::new(event.clone()),
-            });
+            let (owner, chat) = (&self.record.owner, &self.record.chat);
+            let entry = AuditEntry::of_chat(owner, chat, Some(&run.id), event.clone());
+            changes.push(Change::Audit(Box::new(entry)));
         }
         if keeps_message(run, ending) {
             changes.push(Change::PutMessage(Box::new(run.snapshot())));

@@ -21,7 +21,7 @@ use crate::{
     run::{Ending, Event, Rejected, Run, asker_in, detach_chunks},
     run_log::{Writer, read_records},
     services::{Patience, Services},
-    store::{Change, Files, StoreError},
+    store::{AuditEntry, Change, Files, StoreError},
     view::{Detail, Outline, SHORT_CHAT, shown},
 };
 
@@ -286,18 +286,10 @@ impl Handle for EndGrant {
         if !record.grants.contains_key(&self.tool) {
             return Ok(());
         }
-        let event = AuditEvent {
-            action: AuditAction::GrantRevoked,
-            decided_by: Some(self.owner.clone()),
-            how: None,
-            address: self.address,
-            call: None,
-            tool: self.tool.clone(),
-            rule: None,
-            reason: None,
-            input_hash: None,
-        };
-        let audit = Change::Audit { owner: self.owner.clone(), run: None, event: Box::new(event) };
+        let event = AuditEvent { tool: self.tool.clone(), ..AuditEvent::new(AuditAction::GrantRevoked) };
+        let event = event.by(self.owner.clone(), self.address);
+        let entry = AuditEntry::of_chat(&self.owner, &record.chat, None, event);
+        let audit = Change::Audit(Box::new(entry));
         let end = Change::EndGrant { tool: self.tool.clone(), by: self.owner.clone() };
         record.commit(&services, patience, vec![end, audit]).await?;
         record.grants.remove(&self.tool);
@@ -315,7 +307,14 @@ impl Handle for Delete {
             // The chat that was meant is deleted.
             return Ok(());
         }
-        let delete = || store.delete(&record.chat, record.version);
+        let open_run = match &actor.state {
+            ChatState::Active(active) => Some((&active.run.id, active.run.calls.as_slice())),
+            ChatState::Dormant { saved, .. } => Some((&saved.id, saved.calls.as_slice())),
+            ChatState::Unread | ChatState::Absent | ChatState::Elsewhere(_) | ChatState::Idle(_) => None,
+        };
+        let (now, owner) = (actor.services.clock.now(), &record.owner);
+        let audit = AuditEntry::of_deletion(owner, &record.chat, open_run, Some(owner));
+        let delete = || store.delete(&record.chat, record.version, now, audit.clone());
         actor.services.patiently(Patience::Request, delete).await?;
         if let ChatState::Active(active) = std::mem::replace(&mut actor.state, ChatState::Absent) {
             active.end_deleted();

@@ -27,7 +27,7 @@ use crate::{
     },
     run_log::{Start, Writer},
     services::{OpenRun, PolicySnapshot, Services},
-    store::{Change, Files, OwnerUsage, StoreError, WantedUsage, json_bytes},
+    store::{AuditEntry, Change, Files, OwnerUsage, StoreError, WantedUsage, json_bytes},
 };
 
 impl Handle for Box<Submission> {
@@ -483,19 +483,16 @@ fn run_settings(
 /// one finds that the call was made again.
 fn noted_retry(submission: &Submission, retried: &RetriedCall) -> Vec<Change> {
     let event = AuditEvent {
-        action: AuditAction::Retried,
-        decided_by: Some(submission.owner.clone()),
-        how: None,
-        address: submission.address,
         call: Some(retried.of.clone()),
         tool: retried.tool.clone(),
-        rule: None,
-        reason: None,
         input_hash: Some(input_hash(&retried.input)),
+        ..AuditEvent::new(AuditAction::Retried)
     };
+    let event = event.by(submission.owner.clone(), submission.address);
+    let (owner, chat) = (Some(submission.owner.clone()), submission.body.id.clone());
     vec![
         Change::NoteRetry { call: retried.of.clone(), retried_as: retried.id.clone() },
-        Change::Audit { owner: submission.owner.clone(), run: None, event: Box::new(event) },
+        Change::Audit(Box::new(AuditEntry { owner, chat, run: None, event })),
     ]
 }
 

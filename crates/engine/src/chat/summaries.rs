@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use fermata_protocol::SummaryReason;
-use fermata_tools::Principal;
+use fermata_tools::{AuditAction, AuditEvent, Principal};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
     SummaryError, SummaryView,
     context::SummaryJob,
     request::{CorrectSummary, PlanSummary, SaveSummary},
-    store::{Change, SummaryRecord},
+    store::{AuditEntry, Change, SummaryRecord},
     summary::{Covered, SummaryPlan, bounded},
 };
 
@@ -137,7 +137,13 @@ impl Handle for CorrectSummary {
         if !is_open {
             record.context.use_next();
         }
-        let changes = vec![Change::PutSummary(Box::new(corrected.clone())), record.context.saved()];
+        let event = AuditEvent::new(AuditAction::SummaryChanged).by(self.owner.clone(), None);
+        let entry = AuditEntry::of_chat(&self.owner, &record.chat, None, event);
+        let changes = vec![
+            Change::PutSummary(Box::new(corrected.clone())),
+            record.context.saved(),
+            Change::Audit(Box::new(entry)),
+        ];
         record.commit(&services, patience, changes).await?;
         Ok(SummaryView::from(&corrected))
     }

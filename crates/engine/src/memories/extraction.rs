@@ -4,7 +4,7 @@
 //! nobody is there to be asked.
 
 use fermata_protocol::{MemoryKind, MessageId, Role, UiMessage, UiPart};
-use fermata_tools::{Decision, Owner, Policy, Toolbox};
+use fermata_tools::{Decision, MemoryWrites, Owner, Policy, Toolbox};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -53,6 +53,7 @@ pub(crate) struct Extraction<'a> {
     /// The tools, with the settings that the rules have for them.
     pub toolbox: &'a Toolbox,
     pub policy: &'a dyn Policy,
+    pub memory_writes: MemoryWrites,
     pub owner: &'a Owner,
     /// The known memories that the model was shown.
     pub known: &'a [Memory],
@@ -107,12 +108,19 @@ impl Extraction<'_> {
         }
         let text = self.service.checked_text(&text?).ok()?;
         let kind = kind.and_then(|kind| serde_json::from_value::<MemoryKind>(kind).ok());
-        let slot = slot.and_then(|slot| checked_slot(&slot).ok());
+        // A slot puts the words into every prompt, which needs approval, and nobody is there to be asked.
+        let may_have_slot = self.memory_writes == MemoryWrites::Free;
+        let slot = slot.filter(|_| may_have_slot).and_then(|slot| checked_slot(&slot).ok());
         let mut input = json!({"text": text, "kind": kind.unwrap_or_default()});
         if let Some(slot) = &slot {
             input["slot"] = slot.clone().into();
         }
         if !self.is_allowed(REMEMBER, input) {
+            return None;
+        }
+        let is_in_every_prompt =
+            |memory: &Memory| Some(&memory.id) == id.as_ref() && (memory.slot.is_some() || memory.pinned);
+        if !may_have_slot && self.known.iter().any(is_in_every_prompt) {
             return None;
         }
         let source = Some(MemorySource { chat: self.chat.clone(), message: self.message_of(&text) });

@@ -70,6 +70,10 @@ impl Run {
         if is_asked_by_rule {
             return policy_decision;
         }
+        if let Some(reason) = self.memory_write_asks(index, context) {
+            let (decision, by) = (Decision::Ask, DecisionSource::MemoryWrites);
+            return PolicyDecision { decision, reason: Some(reason), by };
+        }
         if self.chain_asks(index, context) {
             return PolicyDecision {
                 decision: Decision::Ask,
@@ -98,11 +102,10 @@ impl Run {
     /// Returns whether a call that waits for a person is decided if its tool is allowed for always.
     pub(super) fn is_answered_by_always(&self, index: usize, context: &Context<'_>) -> bool {
         let call = self.call(index);
-        let is_of_chain = call
-            .policy_decision
-            .as_ref()
-            .is_some_and(|policy_decision| policy_decision.by == DecisionSource::Chain);
-        if !call.awaits_approval() || is_of_chain {
+        let by = call.policy_decision.as_ref().map(|policy_decision| policy_decision.by);
+        let is_for_this_call_alone =
+            matches!(by, Some(DecisionSource::Chain | DecisionSource::MemoryWrites | DecisionSource::Retry));
+        if !call.awaits_approval() || is_for_this_call_alone {
             return false;
         }
         let Some(found) = context.toolbox.find(&call.tool) else { return false };

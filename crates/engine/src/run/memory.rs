@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use fermata_protocol::{DataChunk, Show, UiChunk};
-use fermata_tools::{Call, CallState, RunBy};
+use fermata_protocol::{DataChunk, UiChunk};
+use fermata_tools::{ApprovalMode, Call, CallState, MemoryWrites, RunBy};
 use serde_json::json;
 
-use super::{Deciding, Next, Phase, Run};
+use super::{Context, Deciding, Next, Phase, Run};
 use crate::memories::{FORGET, MemoryNote, MemoryToolOutput, REMEMBER, Recollection};
 
 /// The memories that calls have changed.
@@ -20,6 +20,45 @@ struct ChangedMemories {
 // === impl Run ===
 
 impl Run {
+    /// Returns what the model has read from outside before this step of the turn, in the order of the calls. A run that a person's retry began
+    /// goes on in a turn whose earlier calls it does not know, so it counts as having read.
+    pub fn outside_sources(&self, step: u32) -> Vec<String> {
+        let retried = self.settings.retries.as_ref().map(|retried| retried.tool.clone());
+        let ran = self.calls.iter().filter(|call| call.step < step && call.times_run() > 0);
+        let mut sources: Vec<String> = Vec::new();
+        for source in retried.into_iter().chain(ran.filter_map(|call| call.reads_from.clone())) {
+            if !sources.contains(&source) {
+                sources.push(source);
+            }
+        }
+        sources
+    }
+
+    /// Returns why a person is asked before a call changes what is remembered; `None` if nobody is.
+    pub(super) fn memory_write_asks(&self, index: usize, context: &Context<'_>) -> Option<String> {
+        let call = self.call(index);
+        if !writes_memory(call) || context.rules.policy.approval() != ApprovalMode::Default {
+            return None;
+        }
+        match context.rules.memory_writes {
+            MemoryWrites::Free => None,
+            MemoryWrites::Ask => Some("it changes what is remembered in all chats".into()),
+            MemoryWrites::AskAfterReading => {
+                if let Some(source) = self.outside_sources(call.step).first() {
+                    let text =
+                        "it changes what is remembered in all chats, after something from outside was read";
+                    return Some(format!("{text}: {source}"));
+                }
+                let slot = call.effective_input()["slot"].as_str().unwrap_or_default();
+                if slot.trim().is_empty() {
+                    None
+                } else {
+                    Some("a memory with a slot is in every prompt".into())
+                }
+            }
+        }
+    }
+
     fn changed_memories(&self) -> ChangedMemories {
         let mut changed = ChangedMemories::default();
         for output in self.calls.iter().filter_map(memory_output) {
@@ -57,11 +96,9 @@ impl Deciding<'_> {
         }
     }
 
-    /// Tells the client which memories were used and changed, if it has asked for that. A run has one part for it, which is replaced.
+    /// Tells the client which memories were used and changed, so that a person sees it even on a page that asks for nothing. A run has one
+    /// part for it, which is replaced.
     fn show_memory(&mut self) {
-        if !self.run.state.show.contains(&Show::Memory) {
-            return;
-        }
         let ChangedMemories { saved, changed, forgotten } = self.run.changed_memories();
         let recalled = match &self.run.state.recollection {
             Some(recollection) => recollection.recalled.as_slice(),
@@ -73,12 +110,15 @@ impl Deciding<'_> {
     }
 }
 
+/// Returns whether a call changes what is remembered.
+fn writes_memory(call: &Call) -> bool {
+    call.run_by == Some(RunBy::Server) && [REMEMBER, FORGET].contains(&call.tool.as_str())
+}
+
 /// Returns what a call has changed of what is remembered; `None` if it has changed nothing.
 fn memory_output(call: &Call) -> Option<MemoryToolOutput> {
-    let is_memory_tool =
-        call.run_by == Some(RunBy::Server) && [REMEMBER, FORGET].contains(&call.tool.as_str());
     match call.state() {
-        CallState::Success { output } if is_memory_tool => serde_json::from_value(output.clone()).ok(),
+        CallState::Success { output } if writes_memory(call) => serde_json::from_value(output.clone()).ok(),
         _ => None,
     }
 }

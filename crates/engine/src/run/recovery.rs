@@ -3,7 +3,7 @@
 //! Whatever was not saved is lost, but readers may have seen it. So the positions that it had in the log are never used again.
 
 use fermata_protocol::RunId;
-use fermata_tools::{Call, CallState, RunBy, ToolError};
+use fermata_tools::{Call, CallState, RunBy};
 use jiff::Timestamp;
 
 use super::{Deciding, Ending, Phase, Run, is_at_work};
@@ -87,7 +87,7 @@ impl Deciding<'_> {
                         let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
                         let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));
                         if call.times_run() > retries as usize {
-                            self.fail(index, ToolError::internal(CUT_OFF));
+                            self.settle_as_unknown(index, CUT_OFF);
                         } else {
                             self.run.awaiting_retry.insert(call.id.clone());
                             self.start_or_queue(index);
@@ -107,7 +107,7 @@ impl Deciding<'_> {
         self.withdraw_orphans();
         for index in self.run.step_indexes() {
             if is_at_work(self.run.call(index)) {
-                self.fail(index, ToolError::internal(CUT_OFF));
+                self.settle_as_unknown(index, CUT_OFF);
             }
         }
         self.end_run(Ending::CrashLoop);

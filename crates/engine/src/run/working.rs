@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use fermata_protocol::{ToolCallId, UiChunk};
 use fermata_tools::{
-    CallState, Cancelled, ErrorStrategy, ErrorType, Presentation, RunBy, ToolError, ToolRef, is_empty_output,
+    AuditEvent, CallState, Cancelled, ErrorStrategy, ErrorType, Presentation, RunBy, ToolError, ToolRef,
+    is_empty_output,
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -99,7 +100,12 @@ impl Run {
 impl Deciding<'_> {
     /// Starts a call, which may still have to wait for its resource or its tool.
     pub(super) fn start(&mut self, index: usize) {
-        self.call_mut(index).has_passed = true;
+        let call = self.run.call(index);
+        let found = self.context.toolbox.find(&call.tool);
+        let reads_from = found.and_then(|found| found.reads_from(call.effective_input()));
+        let call = self.call_mut(index);
+        call.has_passed = true;
+        call.reads_from = reads_from;
         match self.run.call(index).run_by {
             Some(RunBy::Server | RunBy::Mcp) => {
                 if self.run.call(index).edited.is_some() {
@@ -366,8 +372,26 @@ impl Deciding<'_> {
         self.begin_step();
     }
 
-    /// Changes the state of a call.
+    /// Changes the state of a call, and notes for the audit what somebody may have to account for.
     pub(super) fn change(&mut self, index: usize, state: CallState) {
+        self.enter(index, state);
+        let event = AuditEvent::of_state(self.run.call(index), self.context.owner, self.address);
+        self.effects.commit.audit.extend(event);
+    }
+
+    /// Settles a call that ran when its process ended and does not run again.
+    pub(super) fn settle_as_unknown(&mut self, index: usize, text: &str) {
+        self.keep_last_report(index);
+        let error_text = text.to_owned();
+        self.enter(
+            index,
+            CallState::Error { error_type: ErrorType::Internal, error_text: error_text.clone() },
+        );
+        self.effects.commit.audit.extend(AuditEvent::of_unknown_outcome(self.run.call(index)));
+        self.show_error(index, error_text);
+    }
+
+    fn enter(&mut self, index: usize, state: CallState) {
         let now = self.context.now;
         self.call_mut(index).enter(state, now);
         self.note_last_outcome(index);

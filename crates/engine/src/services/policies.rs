@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use fermata_protocol::{PlanMode, PostedTool};
 use fermata_tools::{
-    ChainMode, DefaultPolicy, ErrorPolicy, Fallback, GateMode, MAX_RETRIES, Pattern, Policy, Tool,
-    ToolSettings, ToolSpec, Toolbox, ToolboxError,
+    ChainMode, DefaultPolicy, ErrorPolicy, Fallback, GateMode, MAX_RETRIES, MemoryWrites, Pattern, Policy,
+    Tool, ToolSettings, ToolSpec, Toolbox, ToolboxError,
 };
 use tokio::sync::watch;
 
@@ -28,6 +28,8 @@ pub struct Rules {
     pub gate: GateMode,
     /// The treatment of calls after the first tool result of a turn.
     pub chain: ChainMode,
+    /// When a model needs approval to change what is remembered.
+    pub memory_writes: MemoryWrites,
     /// The consequence of a failure, by its type.
     pub error_policy: ErrorPolicy,
     /// The settings of tools by name. If several patterns match a name, the later settings win.
@@ -113,6 +115,7 @@ impl Default for Rules {
             policy: Arc::new(DefaultPolicy),
             gate: GateMode::default(),
             chain: ChainMode::default(),
+            memory_writes: MemoryWrites::default(),
             error_policy: ErrorPolicy::default(),
             tools: Vec::new(),
             consent: ConsentWords::default(),

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 
 use fermata_protocol::{MessageId, Plan, Profile, RunId, RunStatus, Show, ToolCallId, UiMessage};
-use fermata_tools::{AuditEvent, Call, Owner};
+use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{InstanceId, SummaryRecord, memories::MemoryChange};
+use super::{
+    AuditEntry, InstanceId, SummaryRecord,
+    memories::{MemoryAuthor, MemoryChange},
+};
 
 /// A change to one chat.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,15 +164,8 @@ pub enum Change {
         /// The person who took the permission back.
         by: Owner,
     },
-    /// A decision for the audit, which outlives the chat.
-    Audit {
-        /// The owner of the chat.
-        owner: Owner,
-        /// The run in which the decision was made, if any.
-        run: Option<RunId>,
-        /// The decision.
-        event: Box<AuditEvent>,
-    },
+    /// A row for the audit, which outlives the chat.
+    Audit(Box<AuditEntry>),
     /// Changes of the owner's memories, as [`Memories::change_memories`](super::Memories::change_memories) makes them. One that cannot be made
     /// changes nothing.
     ChangeMemories {
@@ -179,6 +175,8 @@ pub enum Change {
         changes: Vec<MemoryChange>,
         /// The number of memories that the owner may have.
         most: usize,
+        /// The party that changes them.
+        author: MemoryAuthor,
     },
     /// A stock page of the owner has shown how it answers.
     Answered {
@@ -234,7 +232,7 @@ impl Change {
             | Self::PutCall { .. }
             | Self::Confirm { .. }
             | Self::NoteRetry { .. }
-            | Self::Audit { .. }
+            | Self::Audit(_)
             | Self::ChangeMemories { .. }
             | Self::Answered { .. }
             | Self::CloseRun { .. } => false,

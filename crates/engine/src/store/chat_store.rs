@@ -11,8 +11,8 @@ use fermata_tools::{Call, Owner};
 use jiff::Timestamp;
 
 use super::{
-    AnswerRoute, Change, ChatOwner, ChatPage, ChatRecord, Files, InstanceId, MessageOutline, OwnerUsage,
-    StoreError, SummaryRecord, Version, WantedUsage,
+    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, Files, InstanceId, MessageOutline,
+    OwnerUsage, StoreError, SummaryRecord, Version, WantedUsage,
 };
 
 /// The store of chats and everything that belongs to them.
@@ -83,9 +83,18 @@ pub trait ChatStore: Send + Sync {
     /// Returns a page of the owner's chats, newest first by last change; `before` is the `next` of the page before.
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError>;
 
-    /// Deletes a chat and everything that belongs to it, unless its version is another one by now. If there is no such chat, nothing
-    /// happens.
-    async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError>;
+    /// Deletes a chat and everything that belongs to it, unless its version is another one by now, and adds these rows to the audit. If there
+    /// is no such chat, nothing happens.
+    async fn delete(
+        &self,
+        chat: &ChatId,
+        version: Version,
+        at: Timestamp,
+        audit: Vec<AuditEntry>,
+    ) -> Result<(), StoreError>;
+
+    /// Adds rows to the audit that belong to no commit of a chat.
+    async fn add_audit(&self, at: Timestamp, entries: Vec<AuditEntry>) -> Result<(), StoreError>;
 
     /// Returns the chats with an open run that no instance alive owns and that has a call which expires at or before `now`: the earliest
     /// first, at most `limit`.
@@ -123,8 +132,8 @@ pub trait ChatStore: Send + Sync {
     /// Deletes the logs of runs that ended before `before`, at most `limit`. Returns the number of logs deleted.
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
-    /// Deletes the decisions of the audit that were made before `before`, at most `limit`. Returns the number of decisions deleted. No other
-    /// operation deletes any.
+    /// Deletes the rows of the audit that were added before `before`, at most `limit`. Returns the number of rows deleted. No other operation
+    /// deletes any.
     async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 
     /// Checks that the store can be used at all.

@@ -4,15 +4,15 @@
 //! that all stores decide alike: a store reads the memories of an owner, has a change decided, and writes the [`MemoryEvent`]s that follow.
 //! Invariants: an owner has one memory of a slot at most; each change of a memory can be undone, the newest first, until it is forgotten.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use async_trait::async_trait;
-use fermata_protocol::{ChatId, MemoryKind, MessageId};
-use fermata_tools::Owner;
+use fermata_protocol::{ChatId, MemoryKind, MessageId, ToolCallId};
+use fermata_tools::{AuditAction, AuditEvent, Owner};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{StoreError, page::whole_microseconds};
+use super::{AuditEntry, StoreError, page::whole_microseconds};
 
 /// The number of slots that an owner may have, because the memories that have one are in every prompt.
 pub const MAX_SLOTS: usize = 50;
@@ -40,6 +40,9 @@ pub struct Memory {
     pub pinned: bool,
     /// The place where the user has said it, if that is known.
     pub source: Option<MemorySource>,
+    /// The party that has written it last; `None` if that was not noted.
+    #[serde(default)]
+    pub origin: Option<MemoryOrigin>,
     /// The time at which it was saved, or replaced the one that had its slot.
     pub created_at: Timestamp,
     /// The time at which it was last recalled; `None` if it never was.
@@ -56,6 +59,38 @@ pub struct MemorySource {
     pub chat: ChatId,
     /// The message in it, if it is known.
     pub message: Option<MessageId>,
+}
+
+/// The party that has written a memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "by", rename_all = "camelCase")]
+pub enum MemoryOrigin {
+    /// A person, on a page or with the API.
+    #[default]
+    Person,
+    /// The model, with a call of a tool.
+    Tool {
+        /// The tool's name.
+        tool: String,
+        /// The call's id.
+        call: ToolCallId,
+        /// What the model had read from outside in the turn before, such as the URL of a page.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        read: Vec<String>,
+    },
+    /// The job that summarizes a chat.
+    Summary,
+}
+
+/// The party that changes memories, for the memories and for the audit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryAuthor {
+    /// The party.
+    pub origin: MemoryOrigin,
+    /// The chat in which it happens, if it happens in one.
+    pub chat: Option<ChatId>,
+    /// The address that the person's request came from, if it is known.
+    pub address: Option<IpAddr>,
 }
 
 /// A change that somebody wants to make to an owner's memories.
@@ -201,19 +236,33 @@ pub trait Memories: Send + Sync {
     async fn memories(&self, owner: &Owner, filter: &MemoryFilter) -> Result<Vec<Memory>, StoreError>;
 
     /// Makes changes in one transaction, each decided by [`OwnedMemories::change`]. `most` is the number of memories that an owner may have.
+    ///
+    /// This and the next two operations add a row to the audit for each memory that changes ([`MemoryAuthor::entry`]).
     async fn change_memories(
         &self,
         owner: &Owner,
         at: Timestamp,
         changes: Vec<MemoryChange>,
         most: usize,
+        author: &MemoryAuthor,
     ) -> Result<Vec<MemoryOutcome>, StoreError>;
 
     /// Undoes the newest change of a memory that was not undone.
-    async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError>;
+    async fn undo_memory(
+        &self,
+        owner: &Owner,
+        id: &MemoryId,
+        at: Timestamp,
+        author: &MemoryAuthor,
+    ) -> Result<Undone, StoreError>;
 
     /// Deletes all memories of an owner, and what could bring one back. Returns the number of memories.
-    async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError>;
+    async fn delete_memories(
+        &self,
+        owner: &Owner,
+        at: Timestamp,
+        author: &MemoryAuthor,
+    ) -> Result<usize, StoreError>;
 
     /// Notes that memories were recalled.
     async fn note_recalled(&self, owner: &Owner, ids: &[MemoryId], at: Timestamp) -> Result<(), StoreError>;
@@ -249,6 +298,48 @@ pub trait Memories: Send + Sync {
 pub struct OwnedMemories {
     /// The memories, in any order.
     pub memories: Vec<Memory>,
+}
+
+// === impl MemoryAuthor ===
+
+impl MemoryAuthor {
+    /// Returns a person whose request came from this address.
+    pub fn person(address: Option<IpAddr>) -> Self {
+        Self { address, ..Self::default() }
+    }
+
+    /// Returns the job that summarizes this chat.
+    pub fn summary_of(chat: &ChatId) -> Self {
+        Self { origin: MemoryOrigin::Summary, chat: Some(chat.clone()), address: None }
+    }
+
+    /// Returns the entry of the audit for a change that was made to a memory.
+    pub fn entry(&self, owner: &Owner, event: &MemoryEvent) -> AuditEntry {
+        let action = match (&event.before, &event.after) {
+            (None, _) => AuditAction::MemorySaved,
+            (Some(_), Some(_)) => AuditAction::MemoryChanged,
+            (Some(_), None) => AuditAction::MemoryForgotten,
+        };
+        self.entry_of(owner, action, event.id())
+    }
+
+    /// Returns the entry of the audit for the deletion of all memories.
+    pub fn entry_of_all(&self, owner: &Owner) -> AuditEntry {
+        self.entry_of(owner, AuditAction::MemoriesDeleted, None)
+    }
+
+    fn entry_of(&self, owner: &Owner, action: AuditAction, memory: Option<&MemoryId>) -> AuditEntry {
+        let subject = memory.map(|MemoryId(id)| id.clone());
+        let event = AuditEvent { subject, ..AuditEvent::new(action) };
+        let event = match &self.origin {
+            MemoryOrigin::Person => event.by(owner.clone(), self.address),
+            MemoryOrigin::Tool { tool, call, .. } => {
+                AuditEvent { tool: tool.clone(), call: Some(call.clone()), ..event }
+            }
+            MemoryOrigin::Summary => AuditEvent { reason: Some("summary".into()), ..event },
+        };
+        AuditEntry { owner: Some(owner.clone()), chat: self.chat.clone(), run: None, event }
+    }
 }
 
 // === impl MemoryEvent ===
@@ -315,6 +406,7 @@ impl OwnedMemories {
         changes: Vec<MemoryChange>,
         at: Timestamp,
         most: usize,
+        origin: &MemoryOrigin,
         events: &mut Vec<MemoryEvent>,
     ) -> Vec<MemoryOutcome> {
         let at = whole_microseconds(at);
@@ -324,9 +416,11 @@ impl OwnedMemories {
             let outcome = match change {
                 MemoryChange::Save(new) => {
                     just_saved.insert(new.id.clone());
-                    self.save(new, at, most, &just_saved, events)
+                    self.save((new, origin.clone()), at, most, &just_saved, events)
                 }
-                MemoryChange::Edit { id, edit, source } => self.edit(&id, edit, source, events),
+                MemoryChange::Edit { id, edit, source } => {
+                    self.edit(&id, edit, (source, origin.clone()), events)
+                }
                 MemoryChange::Delete { id } => match self.find(&id).cloned() {
                     Some(memory) => self.put(MemoryEvent { before: Some(memory), after: None }, events),
                     None => MemoryOutcome::Unknown,
@@ -354,7 +448,7 @@ impl OwnedMemories {
 
     fn save(
         &mut self,
-        new: NewMemory,
+        (new, origin): (NewMemory, MemoryOrigin),
         at: Timestamp,
         most: usize,
         just_saved: &BTreeSet<MemoryId>,
@@ -364,8 +458,9 @@ impl OwnedMemories {
         if let Some(known) = self.find(&id) {
             return MemoryOutcome::Unchanged(known.clone());
         }
+        let (origin, recalled_at, version) = (Some(origin), None, 0);
         let saved =
-            Memory { id, kind, text, slot, pinned, source, created_at: at, recalled_at: None, version: 0 };
+            Memory { id, kind, text, slot, pinned, source, origin, created_at: at, recalled_at, version };
         if let Some(slot) = &saved.slot {
             if let Some(taken) = self.memories.iter().find(|memory| memory.slot.as_ref() == Some(slot)) {
                 if taken.text == saved.text && taken.kind == saved.kind {
@@ -396,7 +491,7 @@ impl OwnedMemories {
         &mut self,
         id: &MemoryId,
         edit: MemoryEdit,
-        source: Option<MemorySource>,
+        (source, origin): (Option<MemorySource>, MemoryOrigin),
         events: &mut Vec<MemoryEvent>,
     ) -> MemoryOutcome {
         let Some(before) = self.find(id).cloned() else { return MemoryOutcome::Unknown };
@@ -420,6 +515,7 @@ impl OwnedMemories {
             self.vacate(slot, id, events);
         }
         after.source = source.or(after.source);
+        after.origin = Some(origin);
         after.version += 1;
         self.put(MemoryEvent { before: Some(before), after: Some(after) }, events)
     }

@@ -10,13 +10,13 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
-use fermata_tools::{AuditEvent, Call, Owner, ResourceKey};
+use fermata_tools::{Call, Owner, ResourceKey};
 use jiff::Timestamp;
 
 use super::{
-    AnswerRoute, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId, Joined,
-    LockStore, Membership, MessageOutline, OwnerUsage, Renewed, StoreError, SummaryRecord, Version,
-    WantedUsage, json_bytes,
+    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files,
+    InstanceId, Joined, LockStore, Membership, MessageOutline, OwnerUsage, Renewed, StoreError,
+    SummaryRecord, Version, WantedUsage, json_bytes,
     page::{self, Cursor},
 };
 use chat::{StoredChat, StoredRun};
@@ -48,25 +48,25 @@ struct Contents {
     timelines: HashMap<InstanceId, u64>,
 }
 
-/// A decision of the audit.
+/// A row of the audit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditRecord {
     /// The time of the commit.
     pub at: Timestamp,
-    /// The owner of the chat.
-    pub owner: Owner,
-    /// The chat in which the decision was made.
-    pub chat: ChatId,
-    /// The run in which the decision was made, if any.
-    pub run: Option<RunId>,
-    /// The decision.
-    pub event: AuditEvent,
+    /// What was noted.
+    pub entry: AuditEntry,
+}
+
+impl AuditRecord {
+    fn new(at: Timestamp, entry: AuditEntry) -> Self {
+        Self { at: page::whole_microseconds(at), entry }
+    }
 }
 
 // === impl MemoryStore ===
 
 impl MemoryStore {
-    /// Returns the decisions of the audit that were not deleted, in order.
+    /// Returns the rows of the audit that were not deleted, in order.
     pub fn audit(&self) -> Vec<AuditRecord> {
         self.lock().audit.clone()
     }
@@ -209,20 +209,14 @@ impl ChatStore for MemoryStore {
         let mut answering = Vec::new();
         let mut remembered = Vec::new();
         for change in changes.iter() {
-            if let Change::Audit { owner, run, event } = change {
-                decisions.push(AuditRecord {
-                    at: page::whole_microseconds(at),
-                    owner: owner.clone(),
-                    chat: chat.clone(),
-                    run: run.clone(),
-                    event: AuditEvent::clone(event),
-                });
+            if let Change::Audit(entry) = change {
+                decisions.push(AuditRecord::new(at, AuditEntry::clone(entry)));
             }
             if let Change::Answered { owner, route } = change {
                 answering.push((owner.clone(), *route));
             }
-            if let Change::ChangeMemories { owner, changes, most } = change {
-                remembered.push((owner.clone(), changes.clone(), *most));
+            if let Change::ChangeMemories { owner, changes, most, author } = change {
+                remembered.push((owner.clone(), changes.clone(), *most, author.clone()));
             }
             changed = Some(chat::apply(changed, change.clone(), at)?);
         }
@@ -235,8 +229,9 @@ impl ChatStore for MemoryStore {
         }
         audit.extend(decisions);
         answer_routes.extend(answering);
-        for (owner, changes, most) in remembered {
-            memories.entry(owner.clone()).or_default().change(&owner, at, changes, most, chats);
+        for (owner, changes, most, author) in remembered {
+            let stored = memories.entry(owner.clone()).or_default();
+            stored.change(&owner, at, changes, most, &author, (chats, audit));
         }
         Ok(())
     }
@@ -262,8 +257,14 @@ impl ChatStore for MemoryStore {
         Ok(ChatPage { chats: summaries, next: next.map(|cursor| cursor.encode()) })
     }
 
-    async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
-        let Contents { chats, memories, .. } = &mut *self.lock();
+    async fn delete(
+        &self,
+        chat: &ChatId,
+        version: Version,
+        at: Timestamp,
+        entries: Vec<AuditEntry>,
+    ) -> Result<(), StoreError> {
+        let Contents { chats, memories, audit, .. } = &mut *self.lock();
         if !chats.contains_key(chat) {
             return Ok(());
         }
@@ -273,6 +274,12 @@ impl ChatStore for MemoryStore {
         {
             stored.forget_chat(chat);
         }
+        audit.extend(entries.into_iter().map(|entry| AuditRecord::new(at, entry)));
+        Ok(())
+    }
+
+    async fn add_audit(&self, at: Timestamp, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
+        self.lock().audit.extend(entries.into_iter().map(|entry| AuditRecord::new(at, entry)));
         Ok(())
     }
 

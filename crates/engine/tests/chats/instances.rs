@@ -89,8 +89,15 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
     let audit = here.store.store.audit();
     let by_person: Vec<_> = audit
         .iter()
-        .filter(|record| record.event.decided_by.is_some())
-        .map(|record| (record.event.action, record.event.how, record.event.address, record.owner == *owner))
+        .filter(|record| record.entry.event.decided_by.is_some())
+        .map(|record| {
+            (
+                record.entry.event.action,
+                record.entry.event.how,
+                record.entry.event.address,
+                record.entry.owner.as_ref() == Some(owner),
+            )
+        })
         .collect();
     assert_eq!(
         by_person,
@@ -101,9 +108,8 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
         ]
     );
     assert!(
-        audit
-            .iter()
-            .any(|record| record.event.action == AuditAction::RuleAsked && record.event.address.is_none())
+        audit.iter().any(|record| record.entry.event.action == AuditAction::RuleAsked
+            && record.entry.event.address.is_none())
     );
 }
 

@@ -3,6 +3,7 @@
 mod answers;
 mod assistants;
 mod attempts;
+mod audit;
 mod capacity;
 mod changed_tools;
 mod clocks;

@@ -6,7 +6,7 @@ use fermata_engine::{
     Following, Submission,
     store::{
         Memories,
-        memories::{MemoryChange, MemoryId, NewMemory},
+        memories::{MemoryAuthor, MemoryChange, MemoryId, NewMemory},
     },
 };
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ChatBody, MemoryKind, ToolCallId};
@@ -114,7 +114,12 @@ async fn a_memory_that_comes_between_resumptions_gives_the_run_no_more_of_them()
                 source: None,
             };
             let changes = vec![MemoryChange::Save(memory)];
-            world.store.change_memories(&world.owner, Timestamp::UNIX_EPOCH, changes, 10).await.unwrap();
+            let author = MemoryAuthor::default();
+            world
+                .store
+                .change_memories(&world.owner, Timestamp::UNIX_EPOCH, changes, 10, &author)
+                .await
+                .unwrap();
         }
     }
     assert!(knows);

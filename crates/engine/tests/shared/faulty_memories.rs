@@ -5,7 +5,10 @@ use std::sync::atomic::Ordering;
 use async_trait::async_trait;
 use fermata_engine::store::{
     StoreError,
-    memories::{Memories, Memory, MemoryChange, MemoryFilter, MemoryId, MemoryOutcome, MemoryVector, Undone},
+    memories::{
+        Memories, Memory, MemoryAuthor, MemoryChange, MemoryFilter, MemoryId, MemoryOutcome, MemoryVector,
+        Undone,
+    },
 };
 use fermata_tools::Owner;
 use jiff::Timestamp;
@@ -33,19 +36,31 @@ impl Memories for FaultyStore {
         at: Timestamp,
         changes: Vec<MemoryChange>,
         most: usize,
+        author: &MemoryAuthor,
     ) -> Result<Vec<MemoryOutcome>, StoreError> {
         self.before_memories(true).await?;
-        let outcomes = self.store.change_memories(owner, at, changes, most).await?;
+        let outcomes = self.store.change_memories(owner, at, changes, most, author).await?;
         self.after_write().await?;
         Ok(outcomes)
     }
-    async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError> {
+    async fn undo_memory(
+        &self,
+        owner: &Owner,
+        id: &MemoryId,
+        at: Timestamp,
+        author: &MemoryAuthor,
+    ) -> Result<Undone, StoreError> {
         self.before_memories(true).await?;
-        self.store.undo_memory(owner, id, at).await
+        self.store.undo_memory(owner, id, at, author).await
     }
-    async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
+    async fn delete_memories(
+        &self,
+        owner: &Owner,
+        at: Timestamp,
+        author: &MemoryAuthor,
+    ) -> Result<usize, StoreError> {
         self.before_memories(true).await?;
-        self.store.delete_memories(owner).await
+        self.store.delete_memories(owner, at, author).await
     }
     async fn note_recalled(&self, owner: &Owner, ids: &[MemoryId], at: Timestamp) -> Result<(), StoreError> {
         self.before_memories(true).await?;

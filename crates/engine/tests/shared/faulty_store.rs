@@ -14,9 +14,9 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        AnswerRoute, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files, InstanceId,
-        Joined, LockStore, Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed, StoreError,
-        SummaryRecord, Version, WantedUsage,
+        AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files,
+        InstanceId, Joined, LockStore, Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed,
+        StoreError, SummaryRecord, Version, WantedUsage,
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
@@ -257,10 +257,20 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.chats(owner, limit, before).await
     }
-    async fn delete(&self, chat: &ChatId, version: Version) -> Result<(), StoreError> {
+    async fn delete(
+        &self,
+        chat: &ChatId,
+        version: Version,
+        at: Timestamp,
+        audit: Vec<AuditEntry>,
+    ) -> Result<(), StoreError> {
         self.before_operation(true).await?;
-        self.store.delete(chat, version).await?;
+        self.store.delete(chat, version, at, audit).await?;
         self.after_write().await
+    }
+    async fn add_audit(&self, at: Timestamp, entries: Vec<AuditEntry>) -> Result<(), StoreError> {
+        self.before_operation(true).await?;
+        self.store.add_audit(at, entries).await
     }
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<ChatId>, StoreError> {
         self.before_read().await?;

@@ -2,7 +2,7 @@
 
 use fermata_engine::assistants::ClientSystem;
 use fermata_protocol::PlanMode;
-use fermata_tools::{ApprovalMode, ChainMode, GateMode, RunBy};
+use fermata_tools::{ApprovalMode, ChainMode, GateMode, MemoryWrites, RunBy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,7 @@ impl Word for AuthKind {}
 impl Word for ApprovalMode {}
 impl Word for GateMode {}
 impl Word for ChainMode {}
+impl Word for MemoryWrites {}
 impl Word for RunBy {}
 impl Word for ClientSystem {}
 impl Word for Builtin {}

@@ -7,7 +7,7 @@ use axum::{
 };
 use fermata_engine::{
     memories::{MemoryDraft, MemoryError},
-    store::memories::{MemoryEdit, MemoryEvent, MemoryId, MemoryOutcome},
+    store::memories::{MemoryAuthor, MemoryEdit, MemoryEvent, MemoryId, MemoryOutcome},
 };
 use fermata_protocol::{MemoryEditRequest, MemoryKind, MemoryRequest};
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use super::schema::refusals;
 use crate::{
     App,
     auth::Identity,
+    client::Client,
     error::{ApiError, Code, Problem},
     extract::{ApiJson, ApiQuery},
     personal_data::Memory,
@@ -92,6 +93,7 @@ pub async fn list(
 pub async fn post(
     State(app): State<App>,
     Identity(owner): Identity,
+    client: Client,
     ApiJson { body, reservation: _reservation }: ApiJson<MemoryRequest>,
 ) -> Result<(StatusCode, Json<Memory>), ApiError> {
     let MemoryRequest { text, kind, slot, pinned } = body;
@@ -101,9 +103,9 @@ pub async fn post(
         text,
         slot,
         pinned: pinned.unwrap_or_default(),
-        chat: None,
     };
-    match app.engine().memories().save(&owner, draft).await? {
+    let author = MemoryAuthor::person(client.address);
+    match app.engine().memories().save(&owner, draft, &author).await? {
         MemoryOutcome::Changed(MemoryEvent { after: Some(memory), .. })
         | MemoryOutcome::Unchanged(memory) => Ok((StatusCode::CREATED, Json(memory.into()))),
         MemoryOutcome::Changed(MemoryEvent { after: None, .. })
@@ -122,12 +124,14 @@ pub async fn post(
 pub async fn patch(
     State(app): State<App>,
     Identity(owner): Identity,
+    client: Client,
     path: Result<Path<String>, PathRejection>,
     ApiJson { body, reservation: _reservation }: ApiJson<MemoryEditRequest>,
 ) -> Result<Json<Memory>, ApiError> {
     let MemoryEditRequest { text, kind, slot, pinned } = body;
     let edit = MemoryEdit { kind, text, slot, pinned };
-    Ok(Json(app.engine().memories().edit(&owner, id_in(path)?, edit).await?.into()))
+    let author = MemoryAuthor::person(client.address);
+    Ok(Json(app.engine().memories().edit(&owner, id_in(path)?, edit, &author).await?.into()))
 }
 
 /// Deletes a memory. `POST …/undo` brings it back.
@@ -138,9 +142,11 @@ pub async fn patch(
 pub async fn delete(
     State(app): State<App>,
     Identity(owner): Identity,
+    client: Client,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<StatusCode, ApiError> {
-    app.engine().memories().forget(&owner, id_in(path)?).await?;
+    let author = MemoryAuthor::person(client.address);
+    app.engine().memories().forget(&owner, id_in(path)?, &author).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -156,9 +162,11 @@ pub async fn delete(
 pub async fn undo(
     State(app): State<App>,
     Identity(owner): Identity,
+    client: Client,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<UndoneMemory>, ApiError> {
-    let memory = app.engine().memories().undo(&owner, &id_in(path)?).await?;
+    let author = MemoryAuthor::person(client.address);
+    let memory = app.engine().memories().undo(&owner, &id_in(path)?, &author).await?;
     Ok(Json(UndoneMemory { memory: memory.map(Into::into) }))
 }
 
@@ -169,8 +177,10 @@ pub async fn undo(
 pub async fn delete_all(
     State(app): State<App>,
     Identity(owner): Identity,
+    client: Client,
 ) -> Result<Json<DeletedMemories>, ApiError> {
-    let deleted = app.engine().memories().forget_all(&owner).await.map_err(MemoryError::from)?;
+    let author = MemoryAuthor::person(client.address);
+    let deleted = app.engine().memories().forget_all(&owner, &author).await.map_err(MemoryError::from)?;
     Ok(Json(DeletedMemories { deleted }))
 }
 

@@ -9,6 +9,7 @@ use axum::{
 };
 use fermata_engine::ReadError;
 use fermata_protocol::ChatId;
+use fermata_tools::{AuditAction, AuditEvent};
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -17,6 +18,7 @@ use super::schema::refusals;
 use crate::{
     App,
     auth::Identity,
+    client::Client,
     error::ApiError,
     personal_data::{self, Deleted, Memory, Note},
 };
@@ -33,7 +35,7 @@ pub struct PersonalData {
     chats: Vec<ExportedChat>,
     memories: Vec<Memory>,
     notes: Vec<Note>,
-    /// The decisions about the owner's calls, by people and by rules, the oldest first. They outlive their chats.
+    /// The audit of the owner's data: decisions about calls, their outcomes, deletions and changes of memories, the oldest first.
     decisions: Vec<Decision>,
 }
 
@@ -59,19 +61,20 @@ pub struct ExportedChat {
     messages: Vec<fermata_protocol::UiMessage>,
 }
 
-/// A decision about a call.
+/// An event of the audit.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
-    /// `rule_allowed`, `rule_asked`, `rule_denied`, `approved`, `denied`, `edited`, `granted` or `grant_revoked`.
+    /// What happened, such as `approved`, `started` or `chat_deleted`.
     event: String,
-    chat_id: String,
+    /// The chat, if the event is about one.
+    chat_id: Option<String>,
     run_id: Option<String>,
     tool_call_id: Option<String>,
-    tool: String,
-    /// The person who decided, if one did.
+    tool: Option<String>,
+    /// The person who did it, if one did.
     decided_by: Option<String>,
     /// The network address from which the person decided.
     address: Option<String>,
@@ -81,6 +84,8 @@ pub struct Decision {
     reason: Option<String>,
     /// The SHA-256 of the input.
     input_hash: Option<String>,
+    /// The id of the memory that the event is about.
+    subject: Option<String>,
 }
 
 /// Returns all that is stored for the owner: chats, memories, notes, and the decisions about their calls.
@@ -89,28 +94,39 @@ pub struct Decision {
 #[utoipa::path(get, path = "/api/me/data", operation_id = "exportData", tag = "personal data",
     responses((status = 200, description = "All that is stored for the owner", body = PersonalData), refusals::Any)
 )]
-pub async fn export(State(app): State<App>, Identity(owner): Identity) -> Response {
+pub async fn export(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    client: Client,
+) -> Result<Response, ApiError> {
+    let event = AuditEvent::new(AuditAction::DataExported).by(owner.clone(), client.address);
+    personal_data::note(app.database(), &owner, event).await.map_err(ReadError::from)?;
     let headers = [
         (header::CONTENT_TYPE, "application/json"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"fermata-data.json\""),
     ];
     let document = personal_data::document(app.database().clone(), owner);
-    (headers, Body::from_stream(document)).into_response()
+    Ok((headers, Body::from_stream(document)).into_response())
 }
 
 /// Deletes all that is stored for the owner: chats with all that belongs to them, memories and notes. Open runs are stopped.
 ///
-/// This cannot be undone. If it fails, it can be repeated. The decisions about calls are kept for the time that the operator has set
-/// (`audit_keep`), because they say who has allowed what; they have neither inputs nor messages. A chat that begins meanwhile may stay.
+/// This cannot be undone. If it fails, it can be repeated. The audit is kept for the time that the operator has set
+/// (`audit_keep`), because it says who has allowed what; it has neither inputs nor messages. A chat that begins meanwhile may stay.
 #[utoipa::path(delete, path = "/api/me/data", operation_id = "deleteData", tag = "personal data",
     responses((status = 200, description = "The numbers of what was deleted", body = Deleted), refusals::Any)
 )]
-pub async fn delete(State(app): State<App>, Identity(owner): Identity) -> Result<Json<Deleted>, ApiError> {
+pub async fn delete(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    client: Client,
+) -> Result<Json<Deleted>, ApiError> {
+    let event = AuditEvent::new(AuditAction::DataDeleted).by(owner.clone(), client.address);
     let engine = app.engine();
     let delete_chat = async |chat: ChatId| match engine.delete(&owner, &chat, false).await {
         Ok(()) => Ok(true),
         Err(ReadError::NotFound) => Ok(false),
         Err(error) => Err(error),
     };
-    Ok(Json(personal_data::delete_all(app.database(), &owner, delete_chat).await?))
+    Ok(Json(personal_data::delete_all(app.database(), &owner, event, delete_chat).await?))
 }

@@ -29,6 +29,10 @@ impl TypedTool for CurrentTime {
     const REPEATABLE: bool = true;
     type Input = Input;
 
+    fn reads_from(&self, _: &Self::Input) -> Option<String> {
+        None
+    }
+
     async fn call(&self, input: Input, _: CallContext) -> Result<Value, ToolError> {
         time_in(Timestamp::now(), input.timezone.as_deref())
     }

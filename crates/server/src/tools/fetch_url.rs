@@ -63,6 +63,10 @@ impl TypedTool for FetchUrl {
         }
     }
 
+    fn reads_from(&self, input: &Input) -> Option<String> {
+        Some(input.url.clone())
+    }
+
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {
         let url = Url::parse(&input.url).map_err(|error| {
             ToolError::new(ErrorType::InvalidFormat, format!("{:?} is not a URL: {error}.", input.url))

@@ -39,8 +39,13 @@ impl TypedTool for Forget {
         Some(super::memories_of_owner())
     }
 
+    fn reads_from(&self, _: &Input) -> Option<String> {
+        None
+    }
+
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {
-        let forgotten = self.memories.forget(&context.owner, MemoryId(input.id)).await;
+        let author = super::author(&context, Self::NAME);
+        let forgotten = self.memories.forget(&context.owner, MemoryId(input.id), &author).await;
         let memory = forgotten.map_err(|error| super::memory_failed(&context, error))?;
         super::output(&MemoryToolOutput::Forgotten((&memory).into()))
     }

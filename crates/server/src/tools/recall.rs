@@ -42,6 +42,10 @@ impl TypedTool for Recall {
         Some(super::memories_of_owner())
     }
 
+    fn reads_from(&self, _: &Self::Input) -> Option<String> {
+        None
+    }
+
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {
         let query = input.query.trim();
         let found = if query.is_empty() {

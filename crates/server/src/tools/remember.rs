@@ -49,6 +49,10 @@ impl TypedTool for Remember {
         Some(super::memories_of_owner())
     }
 
+    fn reads_from(&self, _: &Input) -> Option<String> {
+        None
+    }
+
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {
         let Input { text, kind, slot } = input;
         let call = context.call.as_str();
@@ -58,9 +62,8 @@ impl TypedTool for Remember {
             text,
             slot: slot.filter(|slot| !slot.trim().is_empty()),
             pinned: false,
-            chat: Some(context.chat.clone()),
         };
-        let saved = self.memories.save(&context.owner, draft).await;
+        let saved = self.memories.save(&context.owner, draft, &super::author(&context, Self::NAME)).await;
         let output = match saved.map_err(|error| super::memory_failed(&context, error))? {
             MemoryOutcome::Changed(MemoryEvent { before: Some(_), after: Some(memory) }) => {
                 MemoryToolOutput::Changed((&memory).into())

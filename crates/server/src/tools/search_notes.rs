@@ -49,6 +49,10 @@ impl TypedTool for SearchNotes {
         Some(format!("Search the notes for “{}”", input.query))
     }
 
+    fn reads_from(&self, _: &Self::Input) -> Option<String> {
+        Some("notes".into())
+    }
+
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {
         let bytes = input.query.len();
         if bytes > LONGEST_QUERY {

@@ -68,6 +68,10 @@ impl TypedTool for WebSearch {
         Some(format!("Search the web for “{}”", input.query))
     }
 
+    fn reads_from(&self, _: &Self::Input) -> Option<String> {
+        Some("a search of the web".into())
+    }
+
     async fn call(&self, input: Input, _context: CallContext) -> Result<Value, ToolError> {
         let query = input.query.trim();
         if query.is_empty() || query.len() > LONGEST_QUERY {

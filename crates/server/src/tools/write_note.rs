@@ -50,6 +50,10 @@ impl TypedTool for WriteNote {
         Confirm::ByPolicy(Some(CallDetails::Edit { text, before: String::new(), after }))
     }
 
+    fn reads_from(&self, _: &Self::Input) -> Option<String> {
+        None
+    }
+
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {
         let Input { title, body } = input;
         let NoteLimits { bytes: limit, per_owner } = self.limits;

@@ -3,11 +3,13 @@
 mod answers;
 mod app;
 mod assistants;
+mod audit;
 mod auth;
 mod chat;
 mod commands;
 mod connections;
 mod consent;
+mod database;
 mod demo;
 mod ending;
 mod grants;

@@ -1,56 +1,13 @@
 //! Reading never writes: no `GET` request changes a row, whatever waits in a chat.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::{Value, json};
 
 use crate::{
     TestApp,
     app::{says, says_with_location},
+    database::Database,
     scripted,
 };
-
-/// A database file, which is deleted at the end of the test.
-struct Database(PathBuf);
-
-impl Database {
-    fn new() -> Self {
-        Self(std::env::temp_dir().join(format!("fermata-{}.db", uuid::Uuid::new_v4())))
-    }
-
-    fn url(&self) -> String {
-        format!("sqlite://{}", self.0.display())
-    }
-}
-
-impl Drop for Database {
-    fn drop(&mut self) {
-        for suffix in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(format!("{}{suffix}", self.0.display()));
-        }
-    }
-}
-
-/// Returns all rows of all tables, each as text.
-fn rows(path: &Path) -> Vec<String> {
-    let database = rusqlite::Connection::open_with_flags(path, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)
-        .expect("a database");
-    let mut tables = database.prepare("select name from sqlite_schema where type = 'table' order by name");
-    let tables = tables.as_mut().expect("a query");
-    let tables: Vec<String> =
-        tables.query_map([], |row| row.get(0)).expect("tables").map(|name| name.expect("a name")).collect();
-    let mut rows = Vec::new();
-    for table in tables {
-        let mut query = database.prepare(&format!("select * from \"{table}\"")).expect("a query");
-        let columns = query.column_count();
-        let mut found = query.query([]).expect("rows");
-        while let Some(row) = found.next().expect("a row") {
-            let values: Vec<_> = (0..columns).map(|column| row.get_ref(column).expect("a value")).collect();
-            rows.push(format!("{table} {values:?}"));
-        }
-    }
-    rows
-}
 
 #[tokio::test]
 async fn no_get_request_changes_a_row() {
@@ -86,11 +43,11 @@ async fn no_get_request_changes_a_row() {
         let ids: &[&str] = if path.starts_with("/api/chat/{") { &chats } else { &[""] };
         for id in ids {
             let id = if id.is_empty() { memory["id"].as_str().expect("an id") } else { id };
-            let before = rows(&file.0);
+            let before = file.rows();
             let path = path.replace("{id}", id).replace("{call}", "c").replace("{tool}", "write_note");
             let answer = app.get(&path).await;
             assert!(answer.status.as_u16() < 500, "{path}: {}", answer.text);
-            assert_eq!(rows(&file.0), before, "{path}");
+            assert_eq!(file.rows(), before, "{path}");
             asked += 1;
         }
     }

@@ -1,7 +1,8 @@
-//! The audit of decisions about calls. Rows are only ever added, and removed by [`forget`]; the database itself refuses anything else.
+//! The audit. Rows are only ever added, and removed by [`forget`]; the database itself refuses anything else.
 
-use fermata_protocol::{ChatId, RunId};
-use fermata_tools::{AuditEvent, Owner};
+use fermata_engine::store::AuditEntry;
+use fermata_protocol::ChatId;
+use fermata_tools::{AuditAction, Owner};
 use jiff::Timestamp;
 
 use super::calls::row::ruled_by;
@@ -12,18 +13,19 @@ use crate::{
     text::{Text, text},
 };
 
-/// A decision about a call, as the audit keeps it. The words are those of the columns of `audit_events`.
+/// A row of the audit. The words are those of the columns of `audit_events`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// The number of the decision. Later ones have larger numbers.
+    /// The number of the row. Later ones have larger numbers.
     #[serde(skip)]
     pub number: i64,
-    /// The time of the decision.
+    /// The time of the event.
     pub at: Timestamp,
-    /// The kind of decision, such as `approved`.
+    /// The kind of event, such as `approved`.
     pub event: String,
-    /// The chat of the call, which may be deleted.
+    /// The chat, which may be deleted; empty if the event is about no chat.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub chat_id: String,
     /// The run of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -31,9 +33,10 @@ pub struct Decision {
     /// The call; `None` if the decision is about a tool in general.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// The tool's name.
+    /// The tool's name; empty if the event is about no tool.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub tool: String,
-    /// The person who decided; `None` if a rule did.
+    /// The person who did it; `None` if nobody did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
     /// The way in which the person's decision came: `button`, `words`, `message` or `api`.
@@ -51,6 +54,9 @@ pub struct Decision {
     /// The SHA-256 of the input, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_hash: Option<String>,
+    /// The id of the memory that the event is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
 }
 
 row! {
@@ -68,42 +74,38 @@ row! {
         rule: Option<String>,
         reason: Option<Text>,
         input_hash: Option<String>,
+        subject: Option<Text>,
     }
 }
 
-pub async fn add(
-    connection: &mut Connection<'_>,
-    chat: &ChatId,
-    owner: &Owner,
-    run: Option<&RunId>,
-    event: &AuditEvent,
-    at: Timestamp,
-) -> Result<(), Fault> {
+pub async fn add(connection: &mut Connection<'_>, entry: &AuditEntry, at: Timestamp) -> Result<(), Fault> {
+    let AuditEntry { owner, chat, run, event } = entry;
     connection
         .query(
             "insert into audit_events
-                (at, owner, decided_by, how, address, chat_id, run_id, call_id, tool, event, rule, reason, input_hash)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)",
+                (at, owner, decided_by, how, address, chat_id, run_id, call_id, tool, event, rule, reason, input_hash, subject)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
         )
         .bind(time(at))
-        .bind(text(owner.as_str()))
+        .bind(text(owner.as_ref().map_or("", Owner::as_str)))
         .bind(event.decided_by.as_ref().map(|by| text(by.as_str())))
         .bind(event.how.as_ref().map(name).transpose()?)
         .bind(event.address.map(|address| address.to_string()))
-        .bind(chat.as_str())
-        .bind(run.map(|run| text(run.as_str())))
+        .bind(chat.as_ref().map_or("", ChatId::as_str))
+        .bind(run.as_ref().map(|run| text(run.as_str())))
         .bind(event.call.as_ref().map(|call| text(call.as_str())))
         .bind(text(&event.tool))
         .bind(name(&event.action)?)
         .bind(event.rule.map(ruled_by).transpose()?)
         .bind(event.reason.as_deref().map(text))
         .bind(event.input_hash.as_deref())
+        .bind(event.subject.as_deref().map(text))
         .execute()
         .await?;
     Ok(())
 }
 
-/// Forgets the decisions that were noted before a time, the oldest first. The triggers allow it for rows that are older than the time in
+/// Deletes the rows that were added before a time, the oldest first. The triggers allow it for rows that are older than the time in
 /// `audit_retention`, which is set within this transaction only.
 pub async fn forget(
     connection: &mut Connection<'_>,
@@ -125,7 +127,7 @@ pub async fn forget(
     Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
 }
 
-/// Decisions about the owner's calls, the oldest first.
+/// Rows about the owner's data, the oldest first. What others have tried is for the operator: it names them.
 pub async fn of_owner(
     connection: &mut Connection<'_>,
     owner: &Owner,
@@ -134,12 +136,14 @@ pub async fn of_owner(
 ) -> Result<Vec<Decision>, Fault> {
     let rows: Vec<Row> = connection
         .query(
-            "select id, at, event, chat_id, run_id, call_id, tool, decided_by, how, address, rule, reason, input_hash
-             from audit_events where owner = $1 and id > $2 order by id limit $3",
+            "select id, at, event, chat_id, run_id, call_id, tool, decided_by, how, address, rule, reason, input_hash,
+                subject
+             from audit_events where owner = $1 and id > $2 and event <> $4 order by id limit $3",
         )
         .bind(text(owner.as_str()))
         .bind(after)
         .bind(count(limit))
+        .bind(name(&AuditAction::RefusedToOther)?)
         .fetch_all()
         .await?;
     rows.into_iter()
@@ -159,6 +163,7 @@ pub async fn of_owner(
                 rule: row.rule,
                 reason: words(row.reason),
                 input_hash: row.input_hash,
+                subject: words(row.subject),
             })
         })
         .collect()

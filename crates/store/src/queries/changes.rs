@@ -3,7 +3,7 @@
 //! Invariant: before anything else a commit changes the version or makes the chat, so an instance that knows an older version changes
 //! nothing, and a commit that is repeated changes nothing twice.
 
-use fermata_engine::store::{Change, ChatRecord, StoreError, Version};
+use fermata_engine::store::{AuditEntry, Change, ChatRecord, StoreError, Version};
 use fermata_protocol::{ChatId, RunId};
 use jiff::Timestamp;
 
@@ -106,9 +106,18 @@ fn to_record(found: ChatRow) -> ChatRecord {
     }
 }
 
-/// Forgets the chat. If the database does not know it, there is nothing to forget.
-pub async fn delete(transaction: &mut Connection<'_>, chat: &ChatId, version: Version) -> Result<(), Fault> {
+/// Forgets the chat, and notes it in the audit. If the database does not know it, there is nothing to forget.
+pub async fn delete(
+    transaction: &mut Connection<'_>,
+    chat: &ChatId,
+    version: Version,
+    at: Timestamp,
+    audit: &[AuditEntry],
+) -> Result<(), Fault> {
     if chats::delete(transaction, chat, version).await? {
+        for entry in audit {
+            audit::add(transaction, entry, at).await?;
+        }
         return Ok(());
     }
     match chats::version(transaction, chat).await? {
@@ -167,11 +176,9 @@ async fn apply(
             confirmations::add(transaction, chat, run, call, by, fingerprint.clone(), at).await
         }
         Change::EndGrant { tool, by } => confirmations::end_grant(transaction, chat, tool, by, at).await,
-        Change::Audit { owner, run, event } => {
-            audit::add(transaction, chat, owner, run.as_ref(), event, at).await
-        }
-        Change::ChangeMemories { owner, changes, most } => {
-            memories::change(transaction, owner, at, changes.clone(), *most).await.map(|_| ())
+        Change::Audit(entry) => audit::add(transaction, entry, at).await,
+        Change::ChangeMemories { owner, changes, most, author } => {
+            memories::change(transaction, owner, at, changes.clone(), *most, author).await.map(|_| ())
         }
         Change::Answered { owner, route } => owners::note_answer_route(transaction, owner, *route, at).await,
         Change::CloseRun { run, outcome } => runs::close(transaction, chat, run, outcome, at).await,

@@ -8,8 +8,8 @@
 use fermata_engine::store::{
     StoreError,
     memories::{
-        MAX_EVENTS, Memory, MemoryChange, MemoryEvent, MemoryFilter, MemoryId, MemoryOutcome, MemorySource,
-        NewMemory, OwnedMemories, Undone,
+        MAX_EVENTS, Memory, MemoryAuthor, MemoryChange, MemoryEvent, MemoryFilter, MemoryId, MemoryOutcome,
+        MemorySource, NewMemory, OwnedMemories, Undone,
     },
 };
 use fermata_protocol::{ChatId, MessageId};
@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use rusqlite::types::FromSql;
 use tokio_postgres::types::FromSqlOwned;
 
+use super::audit;
 use crate::{
     column::{count, json, read_json, read_name, read_time, time},
     connection::{Connection, FromRow, row},
@@ -36,6 +37,7 @@ row! {
         pinned: bool,
         chat_id: Option<String>,
         message_id: Option<Text>,
+        origin: Option<Text>,
         created_at: i64,
         recalled_at: Option<i64>,
         version: i64,
@@ -44,7 +46,7 @@ row! {
 
 /// The columns of a [`MemoryRow`], for queries that are put together.
 pub const COLUMNS: &str =
-    "owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version";
+    "owner, id, kind, text, slot, pinned, chat_id, message_id, origin, created_at, recalled_at, version";
 
 /// A memory with a value that the query has computed for it.
 pub struct MemoryAnd<T> {
@@ -68,7 +70,7 @@ pub async fn find(
     };
     let rows: Vec<MemoryRow> = connection
         .query(
-            "select owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version
+            "select owner, id, kind, text, slot, pinned, chat_id, message_id, origin, created_at, recalled_at, version
              from memories
              where owner = $1 and (created_at, id) < ($2, $3)
                 and kind = coalesce($4, kind) and (slot is not null) = coalesce($5, slot is not null)
@@ -99,6 +101,7 @@ pub async fn change(
     at: Timestamp,
     mut changes: Vec<MemoryChange>,
     most: usize,
+    author: &MemoryAuthor,
 ) -> Result<Vec<MemoryOutcome>, Fault> {
     lock_owner(transaction, owner).await?;
     for change in &mut changes {
@@ -108,9 +111,10 @@ pub async fn change(
     }
     let mut owned = all(transaction, owner).await?;
     let mut events = Vec::new();
-    let outcomes = owned.change(changes, at, most, &mut events);
+    let outcomes = owned.change(changes, at, most, &author.origin, &mut events);
     for event in &events {
         write(transaction, owner, event).await?;
+        audit::add(transaction, &author.entry(owner, event), at).await?;
     }
     note(transaction, owner, at, &events).await?;
     Ok(outcomes)
@@ -122,6 +126,7 @@ pub async fn undo(
     owner: &Owner,
     id: &MemoryId,
     at: Timestamp,
+    author: &MemoryAuthor,
 ) -> Result<Undone, Fault> {
     lock_owner(transaction, owner).await?;
     let newest: Option<(i64, Option<String>, Option<String>)> = transaction
@@ -154,18 +159,25 @@ pub async fn undo(
     // A memory that had the slot meanwhile makes room first.
     for event in events.iter().chain([&restored]) {
         write(transaction, owner, event).await?;
+        audit::add(transaction, &author.entry(owner, event), at).await?;
     }
     note(transaction, owner, at, &events).await?;
     Ok(Undone::Undone(restored.after))
 }
 
 /// Deletes all memories of the owner and all changes that could be undone, and returns the number of memories.
-pub async fn delete(transaction: &mut Connection<'_>, owner: &Owner) -> Result<usize, Fault> {
+pub async fn delete(
+    transaction: &mut Connection<'_>,
+    owner: &Owner,
+    at: Timestamp,
+    author: &MemoryAuthor,
+) -> Result<usize, Fault> {
     lock_owner(transaction, owner).await?;
     let delete = "delete from memory_events where owner = $1";
     transaction.query(delete).bind(text(owner.as_str())).execute().await?;
     let delete = "delete from memories where owner = $1";
     let deleted = transaction.query(delete).bind(text(owner.as_str())).count().await?;
+    audit::add(transaction, &author.entry_of_all(owner), at).await?;
     Ok(usize::try_from(deleted).unwrap_or(usize::MAX))
 }
 
@@ -273,8 +285,8 @@ async fn insert(transaction: &mut Connection<'_>, owner: &Owner, memory: &Memory
     transaction
         .query(
             "insert into memories
-                (owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                (owner, id, kind, text, slot, pinned, chat_id, message_id, origin, created_at, recalled_at, version)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         )
         .bind(text(owner.as_str()))
         .bind(text(&memory.id.0))
@@ -284,6 +296,7 @@ async fn insert(transaction: &mut Connection<'_>, owner: &Owner, memory: &Memory
         .bind(memory.pinned)
         .bind(chat)
         .bind(message)
+        .bind(memory.origin.as_ref().map(json).transpose()?)
         .bind(time(memory.created_at))
         .bind(memory.recalled_at.map(time))
         .bind(number(memory.version)?)
@@ -301,7 +314,7 @@ async fn update(
     transaction
         .query(
             "update memories
-             set kind = $3, text = $4, slot = $5, pinned = $6, created_at = $7, recalled_at = $8, version = $9
+             set kind = $3, text = $4, slot = $5, pinned = $6, created_at = $7, recalled_at = $8, version = $9, origin = $10
              where owner = $1 and id = $2",
         )
         .bind(text(owner.as_str()))
@@ -313,6 +326,7 @@ async fn update(
         .bind(time(after.created_at))
         .bind(after.recalled_at.map(time))
         .bind(number(after.version)?)
+        .bind(after.origin.as_ref().map(json).transpose()?)
         .execute()
         .await?;
     // A source that stays is not written, because its chat may be deleted at this moment.
@@ -417,6 +431,10 @@ impl MemoryRow {
             text: self.text.0,
             slot: self.slot.map(|Text(slot)| slot),
             pinned: self.pinned,
+            origin: self
+                .origin
+                .map(|Text(origin)| read_json("the origin of a memory", &origin))
+                .transpose()?,
             source: self.chat_id.map(|chat| MemorySource { chat: ChatId::new(chat), message }),
             created_at: read_time(self.created_at)?,
             recalled_at: self.recalled_at.map(read_time).transpose()?,

@@ -57,7 +57,7 @@ pub async fn missing(
     // An index finds each of the three, but not what is only unequal.
     let rows: Vec<MemoryRow> = connection
         .query(
-            "select owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version
+            "select owner, id, kind, text, slot, pinned, chat_id, message_id, origin, created_at, recalled_at, version
              from memories
              where embedded_by is null or embedded_by < $1 or embedded_by > $1
              limit $2",
@@ -81,7 +81,7 @@ pub async fn nearest(
     // on the memories, because SQLite would then look at those of all owners.
     let rows: Vec<MemoryAnd<Option<Vector>>> = connection
         .query(
-            "select owner, id, kind, text, slot, pinned, chat_id, message_id, created_at, recalled_at, version, (
+            "select owner, id, kind, text, slot, pinned, chat_id, message_id, origin, created_at, recalled_at, version, (
                 select vector from memory_vectors
                 where memory_vectors.owner = memories.owner and memory_id = memories.id
                     and memories.embedded_by = $2 and dims = $3

@@ -110,7 +110,7 @@ async fn a_transaction_that_sqlite_has_ended_by_itself_leaves_a_writer_that_work
     let (database, store) = opened(&format!("sqlite://{}", file.display())).await;
     begin(&store, &chat).await;
     fills_up_and_goes_on(&database, &store, &chat).await;
-    store.delete(&chat, Version(2)).await.unwrap();
+    store.delete(&chat, Version(2), Timestamp::UNIX_EPOCH, Vec::new()).await.unwrap();
     store.close().await;
     std::fs::remove_file(file).unwrap();
 }
@@ -452,7 +452,7 @@ async fn what_is_given_up_on_another_thread_is_undone() {
     let delete = |mut turn: Transaction, chat: Arc<ChatId>| {
         let (begun, may_end) = (begun.lock().unwrap().take().unwrap(), may_end.clone());
         async move {
-            changes::delete(&mut turn.get(), &chat, Version(1)).await?;
+            changes::delete(&mut turn.get(), &chat, Version(1), Timestamp::UNIX_EPOCH, &[]).await?;
             begun.send(()).unwrap();
             may_end.lock().unwrap().recv().unwrap();
             Ok((turn, ()))

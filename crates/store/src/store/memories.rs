@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use fermata_engine::store::{
     Memories, StoreError,
     memories::{
-        Memory, MemoryChange, MemoryFilter, MemoryId, MemoryOutcome, MemoryVector, Undone, check_vector,
+        Memory, MemoryAuthor, MemoryChange, MemoryFilter, MemoryId, MemoryOutcome, MemoryVector, Undone,
+        check_vector,
     },
 };
 use fermata_tools::Owner;
@@ -29,34 +30,55 @@ impl Memories for SqlStore {
         at: Timestamp,
         changes: Vec<MemoryChange>,
         most: usize,
+        author: &MemoryAuthor,
     ) -> Result<Vec<MemoryOutcome>, StoreError> {
         if changes.is_empty() {
             return Ok(Vec::new());
         }
         self.backend
-            .transact(Effect::Once, (owner.clone(), changes), move |mut transaction, about| async move {
-                let (owner, changes) = &*about;
-                let outcomes =
-                    memories::change(&mut transaction.get(), owner, at, changes.clone(), most).await?;
-                Ok((transaction, outcomes))
-            })
+            .transact(
+                Effect::Once,
+                (owner.clone(), changes, author.clone()),
+                move |mut transaction, about| async move {
+                    let (owner, changes, author) = &*about;
+                    let changes = changes.clone();
+                    let outcomes =
+                        memories::change(&mut transaction.get(), owner, at, changes, most, author).await?;
+                    Ok((transaction, outcomes))
+                },
+            )
             .await
     }
 
-    async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError> {
+    async fn undo_memory(
+        &self,
+        owner: &Owner,
+        id: &MemoryId,
+        at: Timestamp,
+        author: &MemoryAuthor,
+    ) -> Result<Undone, StoreError> {
+        let about = (owner.clone(), id.clone(), author.clone());
         self.backend
-            .transact(Effect::Once, (owner.clone(), id.clone()), |mut transaction, about| async move {
-                let undone = memories::undo(&mut transaction.get(), &about.0, &about.1, at).await?;
+            .transact(Effect::Once, about, move |mut transaction, about| async move {
+                let (owner, id, author) = &*about;
+                let undone = memories::undo(&mut transaction.get(), owner, id, at, author).await?;
                 Ok((transaction, undone))
             })
             .await
     }
 
-    async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
+    async fn delete_memories(
+        &self,
+        owner: &Owner,
+        at: Timestamp,
+        author: &MemoryAuthor,
+    ) -> Result<usize, StoreError> {
+        let about = (owner.clone(), author.clone());
         let deleted = self
             .backend
-            .transact(Effect::Once, owner.clone(), |mut transaction, owner| async move {
-                let deleted = memories::delete(&mut transaction.get(), &owner).await?;
+            .transact(Effect::Once, about, move |mut transaction, about| async move {
+                let (owner, author) = &*about;
+                let deleted = memories::delete(&mut transaction.get(), owner, at, author).await?;
                 Ok((transaction, deleted))
             })
             .await?;

@@ -8,7 +8,7 @@ use std::{
 use async_trait::async_trait;
 use fermata_engine::{
     Store,
-    store::{Change, InstanceId, StoreError, SummaryRecord, Version, WantedUsage},
+    store::{AuditEntry, Change, InstanceId, StoreError, SummaryRecord, Version, WantedUsage},
 };
 use fermata_protocol::{
     AnswerKind, ApprovalId, ChatId, MessageId, Plan, PlanState, PlanStep, PlanStepState, Profile, Role,
@@ -205,7 +205,7 @@ pub async fn commit_at(
 
 /// Deletes for one who knows the chat as it is now.
 pub async fn delete(store: &dyn Store, chat: &ChatId) {
-    store.delete(chat, version(store, chat).await).await.unwrap();
+    store.delete(chat, version(store, chat).await, at(9), Vec::new()).await.unwrap();
 }
 
 pub fn call(id: &str, state: CallState) -> Call {
@@ -345,8 +345,10 @@ pub fn audit(reason: &str) -> Change {
         rule: Some(DecisionSource::Rule(3)),
         reason: Some(reason.into()),
         input_hash: Some(input_hash(&json!({"a": 1}))),
+        subject: None,
     };
-    Change::Audit { owner: alice(), run: Some(run("r")), event: Box::new(event) }
+    let entry = AuditEntry { owner: Some(alice()), chat: Some(chat("c")), run: Some(run("r")), event };
+    Change::Audit(Box::new(entry))
 }
 
 pub fn summary(messages: usize, content: Value) -> SummaryRecord {

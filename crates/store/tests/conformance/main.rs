@@ -67,13 +67,17 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_engine::{
     Store,
-    store::{Change, ChatPage, Files, StoreError},
+    store::{
+        AuditEntry, Change, ChatPage, Files, StoreError,
+        memories::{MemoryAuthor, MemoryChange, MemoryId},
+    },
 };
 use fermata_protocol::{
     AnswerKind, AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage,
 };
 use fermata_tools::{
-    Call, CallState, Cancelled, Confirmation, Consent, ErrorType, GrantEnd, Owner, RunBy, grants,
+    AuditAction, AuditEvent, Call, CallState, Cancelled, Confirmation, Consent, ErrorType, GrantEnd, Owner,
+    RunBy, grants,
 };
 use fixtures::*;
 use jiff::{SignedDuration, Timestamp};
@@ -592,12 +596,23 @@ async fn decisions_are_forgotten_by_their_own_age_alone(store: AnyStore) {
         commit_at(&*store, &id, at(second), vec![audit("yes")]).await.unwrap();
     }
     let version = store.chat(&id).await.unwrap().unwrap().version;
-    store.delete(&id, version).await.unwrap();
-    assert_eq!(store.forget_audit(at(1), 10).await.unwrap(), 0, "only what is older");
-    assert_eq!(store.forget_audit(at(3), 1).await.unwrap(), 1);
-    assert_eq!(store.forget_audit(at(3), 10).await.unwrap(), 1);
-    assert_eq!(store.forget_audit(at(9), 10).await.unwrap(), 1);
-    assert_eq!(store.forget_audit(at(9), 10).await.unwrap(), 0);
+    store.delete(&id, version, at(2), AuditEntry::of_deletion(&alice(), &id, None, None)).await.unwrap();
+    let export = AuditEntry::of_owner(&alice(), AuditEvent::new(AuditAction::DataExported));
+    let start = AuditEntry::of_server(AuditEvent::new(AuditAction::RulesLoaded));
+    store.add_audit(at(2), vec![export, start]).await.unwrap();
+    // A memory that is saved, taken back, and deleted with all others.
+    let author = MemoryAuthor::default();
+    let memory = memories::new("a", "Likes tea.");
+    let saved = store.change_memories(&alice(), at(2), vec![MemoryChange::Save(memory)], 9, &author).await;
+    assert_eq!(saved.unwrap().len(), 1);
+    store.undo_memory(&alice(), &MemoryId("a".into()), at(2), &author).await.unwrap();
+    store.delete_memories(&alice(), at(2), &author).await.unwrap();
+    assert_eq!(store.forget_audit(at(2), 99).await.unwrap(), 1);
+    for second in [1, 2, 3] {
+        assert_eq!(store.forget_audit(at(second), 99).await.unwrap(), if second == 3 { 7 } else { 0 });
+    }
+    assert_eq!(store.forget_audit(at(9), 99).await.unwrap(), 1);
+    assert_eq!(store.forget_audit(at(9), 99).await.unwrap(), 0);
 }
 
 async fn a_failing_change_leaves_nothing(store: AnyStore) {

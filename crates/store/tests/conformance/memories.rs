@@ -3,8 +3,8 @@
 use fermata_engine::store::{
     Change, StoreError, Version,
     memories::{
-        Memory, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent, MemoryFilter, MemoryId, MemoryOutcome,
-        MemorySource, NewMemory, Undone,
+        Memory, MemoryAuthor, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent, MemoryFilter, MemoryId,
+        MemoryOutcome, MemorySource, NewMemory, Undone,
     },
 };
 use fermata_protocol::{MemoryKind, MessageId};
@@ -72,7 +72,7 @@ pub async fn change_of(
     second: i64,
     changes: Vec<MemoryChange>,
 ) -> Vec<MemoryOutcome> {
-    store.change_memories(owner, at(second), changes, MOST).await.unwrap()
+    store.change_memories(owner, at(second), changes, MOST, &MemoryAuthor::default()).await.unwrap()
 }
 
 /// One change of alice's memories.
@@ -81,7 +81,7 @@ pub async fn change(store: &AnyStore, second: i64, change: MemoryChange) -> Memo
 }
 
 async fn undo(store: &AnyStore, second: i64, name: &str) -> Undone {
-    store.undo_memory(&alice(), &id(name), at(second)).await.unwrap()
+    store.undo_memory(&alice(), &id(name), at(second), &MemoryAuthor::default()).await.unwrap()
 }
 
 pub async fn all(store: &AnyStore) -> Vec<Memory> {
@@ -125,6 +125,7 @@ async fn a_memory_is_read_as_it_was_saved(store: AnyStore) {
             slot: new.slot.clone(),
             pinned,
             source: new.source.clone(),
+            origin: Some(MemoryOrigin::Person),
             created_at: at(second),
             recalled_at: None,
             version: 0,
@@ -236,7 +237,10 @@ async fn what_nobody_knows_cannot_be_changed_or_undone(store: AnyStore) {
     }
     assert_eq!(undo(&store, 2, "b").await, Undone::Unknown);
     assert_eq!(store.memories(&bob(), &MemoryFilter::default()).await.unwrap()[0].text, "bob's");
-    assert_eq!(store.change_memories(&alice(), at(3), vec![], MOST).await.unwrap(), []);
+    assert_eq!(
+        store.change_memories(&alice(), at(3), vec![], MOST, &MemoryAuthor::default()).await.unwrap(),
+        []
+    );
 }
 
 async fn what_is_least_missed_makes_room(store: AnyStore) {
@@ -253,7 +257,10 @@ async fn what_is_least_missed_makes_room(store: AnyStore) {
         let name = format!("extra{n}");
         let second = 10 + i64::try_from(n).unwrap();
         let pinned = NewMemory { pinned: true, ..new(&name, "x") };
-        store.change_memories(&alice(), at(second), vec![save(pinned)], 6).await.unwrap();
+        store
+            .change_memories(&alice(), at(second), vec![save(pinned)], 6, &MemoryAuthor::default())
+            .await
+            .unwrap();
         let left = ids(&store, MemoryFilter::default()).await;
         assert_eq!(left.len(), 6);
         assert!(!left.iter().any(|name| name == gone), "{gone} goes in round {n}: {left:?}");
@@ -265,11 +272,11 @@ async fn nothing_makes_room_that_has_to_stay(store: AnyStore) {
     change(&store, 1, save(NewMemory { pinned: true, ..new("pinned", "x") })).await;
     change(&store, 2, save(with_slot("slot", "x", "city"))).await;
     let saves = vec![save(new("a", "x")), save(new("b", "x"))];
-    let outcomes = store.change_memories(&alice(), at(3), saves, 3).await.unwrap();
+    let outcomes = store.change_memories(&alice(), at(3), saves, 3, &MemoryAuthor::default()).await.unwrap();
     assert!(matches!(outcomes[0], MemoryOutcome::Changed(_)));
     assert_eq!(outcomes[1], MemoryOutcome::Full, "what was saved by the same change stays");
     let again = vec![save(with_slot("c", "y", "city")), edit_text("pinned", "y")];
-    let outcomes = store.change_memories(&alice(), at(4), again, 3).await.unwrap();
+    let outcomes = store.change_memories(&alice(), at(4), again, 3, &MemoryAuthor::default()).await.unwrap();
     assert!(outcomes.iter().all(|outcome| matches!(outcome, MemoryOutcome::Changed(_))), "{outcomes:?}");
     assert_eq!(shown(&store).await, ["slot v1 [city]: y", "a v0: x", "pinned v1: y"]);
 }
@@ -332,8 +339,8 @@ async fn owners_see_their_own_memories_only(store: AnyStore) {
     let (bob, others) = (&owners[1], [&owners[0], &owners[2], &owners[3], &owners[4], &owners[5]]);
     change_of(&store, bob, 2, vec![edit_text("same", "bob's own"), forget("b")]).await;
     store.note_recalled(bob, &[id("same")], at(2)).await.unwrap();
-    store.undo_memory(bob, &id("b"), at(3)).await.unwrap();
-    assert_eq!(store.delete_memories(bob).await.unwrap(), 2);
+    store.undo_memory(bob, &id("b"), at(3), &MemoryAuthor::default()).await.unwrap();
+    assert_eq!(store.delete_memories(bob, at(9), &MemoryAuthor::default()).await.unwrap(), 2);
     for owner in others {
         let found = store.memories(owner, &MemoryFilter::default()).await.unwrap();
         let found: Vec<_> = found.iter().map(|m| (m.text.clone(), m.version, m.recalled_at)).collect();
@@ -344,12 +351,12 @@ async fn owners_see_their_own_memories_only(store: AnyStore) {
 async fn a_deletion_of_all_leaves_nothing_to_be_undone(store: AnyStore) {
     change_of(&store, &alice(), 1, vec![save(new("a", "x")), save(new("b", "x")), save(new("c", "x"))]).await;
     change(&store, 2, forget("b")).await;
-    assert_eq!(store.delete_memories(&alice()).await.unwrap(), 2);
+    assert_eq!(store.delete_memories(&alice(), at(9), &MemoryAuthor::default()).await.unwrap(), 2);
     assert_eq!(all(&store).await, []);
     for name in ["a", "b", "c"] {
         assert_eq!(undo(&store, 3, name).await, Undone::Unknown);
     }
-    assert_eq!(store.delete_memories(&alice()).await.unwrap(), 0);
+    assert_eq!(store.delete_memories(&alice(), at(9), &MemoryAuthor::default()).await.unwrap(), 0);
     change(&store, 4, save(new("a", "again"))).await;
     assert_eq!(undo(&store, 5, "a").await, Undone::Undone(None));
 }
@@ -390,8 +397,12 @@ async fn a_source_that_is_no_chat_of_the_owner_is_left_out(store: AnyStore) {
 }
 
 async fn a_commit_changes_memories_or_nothing(store: AnyStore) {
-    let remember =
-        |changes: Vec<MemoryChange>| Change::ChangeMemories { owner: alice(), changes, most: MOST };
+    let remember = |changes: Vec<MemoryChange>| Change::ChangeMemories {
+        owner: alice(),
+        changes,
+        most: MOST,
+        author: MemoryAuthor::default(),
+    };
     let source = Some(MemorySource { chat: chat("a"), message: Some(MessageId::new("m")) });
     let saved = save(NewMemory { source: source.clone(), ..new("a", "said") });
     commit(&store, &chat("a"), vec![create(alice()), remember(vec![saved, forget("nobody's")])]).await;
@@ -438,16 +449,28 @@ async fn many_changes_at_once_are_made_one_after_the_other(store: AnyStore) {
                 let city = with_slot(&name, &name, "city");
                 let extra = new(&format!("extra-{name}"), "x");
                 let changes = vec![save(city), save(extra)];
-                commit(&store, &in_chat, vec![Change::ChangeMemories { owner: alice(), changes, most: 10 }])
-                    .await;
+                commit(
+                    &store,
+                    &in_chat,
+                    vec![Change::ChangeMemories {
+                        owner: alice(),
+                        changes,
+                        most: 10,
+                        author: MemoryAuthor::default(),
+                    }],
+                )
+                .await;
                 let extra = format!("extra-{name}");
                 let source = Some(MemorySource { chat: in_chat.clone(), message: None });
                 let text = MemoryEdit { text: Some("y".into()), ..MemoryEdit::default() };
                 let edit = MemoryChange::Edit { id: id(&extra), edit: text, source };
-                store.change_memories(&alice(), at(2), vec![edit], 10).await.unwrap();
+                store
+                    .change_memories(&alice(), at(2), vec![edit], 10, &MemoryAuthor::default())
+                    .await
+                    .unwrap();
                 store.note_recalled(&alice(), &[id(&extra)], at(3)).await.unwrap();
                 if round % 2 == 0 {
-                    store.undo_memory(&alice(), &id(&extra), at(4)).await.unwrap();
+                    store.undo_memory(&alice(), &id(&extra), at(4), &MemoryAuthor::default()).await.unwrap();
                 }
             }
             delete(&*store, &in_chat).await;

@@ -2,7 +2,7 @@
 
 use fermata_engine::store::{
     StoreError,
-    memories::{Memory, MemoryEdit, MemoryFilter, MemoryVector, NewMemory, VectorKind, cosine},
+    memories::{Memory, MemoryAuthor, MemoryEdit, MemoryFilter, MemoryVector, NewMemory, VectorKind, cosine},
 };
 use fermata_tools::Owner;
 
@@ -156,7 +156,7 @@ async fn a_vector_goes_with_its_text_only(store: AnyStore) {
         assert!(there().await, "its text is the same");
     }
     store.note_recalled(&alice(), &[id("a")], at(3)).await.unwrap();
-    store.undo_memory(&alice(), &id("a"), at(3)).await.unwrap();
+    store.undo_memory(&alice(), &id("a"), at(3), &MemoryAuthor::default()).await.unwrap();
     assert!(there().await, "its text is the same");
     let changes = [edit_text("a", "Oslo"), save(NewMemory { slot: city.flatten(), ..new("b", "Lyon") })];
     let slot = MemoryEdit { slot: Some(Some("city".to_owned())), ..MemoryEdit::default() };
@@ -168,13 +168,13 @@ async fn a_vector_goes_with_its_text_only(store: AnyStore) {
         store.put_vectors("small", vec![of(&memory, &alice(), &[1.0])]).await.unwrap();
         assert!(there().await);
     }
-    store.undo_memory(&alice(), &id("a"), at(8)).await.unwrap();
+    store.undo_memory(&alice(), &id("a"), at(8), &MemoryAuthor::default()).await.unwrap();
     assert!(!there().await, "it has its old text again");
     let memory = all(&store).await.remove(0);
     store.put_vectors("small", vec![of(&memory, &alice(), &[1.0])]).await.unwrap();
     change(&store, 9, forget("a")).await;
     assert!(!there().await);
-    store.undo_memory(&alice(), &id("a"), at(9)).await.unwrap();
+    store.undo_memory(&alice(), &id("a"), at(9), &MemoryAuthor::default()).await.unwrap();
     assert!(!there().await);
     assert_eq!(missing(&store, "small").await, ["a of alice"]);
 }

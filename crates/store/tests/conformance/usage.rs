@@ -226,7 +226,7 @@ async fn what_an_owners_client_has_shown_is_kept(store: AnyStore) {
     }
     assert_eq!(store.answer_route(&bob()).await.unwrap(), None);
     let version = store.version(&id).await.unwrap().unwrap();
-    store.delete(&id, version).await.unwrap();
+    store.delete(&id, version, at(9), Vec::new()).await.unwrap();
     assert_eq!(
         store.answer_route(&alice()).await.unwrap(),
         Some(result),

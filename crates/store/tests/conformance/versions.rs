@@ -77,15 +77,15 @@ async fn a_chat_that_is_not_there_is_not_changed(store: AnyStore) {
 async fn only_who_knows_a_chat_as_it_is_deletes_it(store: AnyStore) {
     let id = chat("a");
     for known in [Version::NONE, Version(1)] {
-        store.delete(&id, known).await.unwrap();
+        store.delete(&id, known, at(9), Vec::new()).await.unwrap();
     }
     let made = store.commit_next(&id, Version::NONE, at(0), vec![create(alice())]).await.unwrap();
     let now = store.commit_next(&id, made, at(0), vec![open("r")]).await.unwrap();
     for other in [Version::NONE, made, new_version(), Version(u64::MAX)] {
-        assert_eq!(store.delete(&id, other).await, Err(StoreError::Fenced));
+        assert_eq!(store.delete(&id, other, at(9), Vec::new()).await, Err(StoreError::Fenced));
     }
     assert_eq!(version(&*store, &id).await, now);
-    store.delete(&id, now).await.unwrap();
+    store.delete(&id, now, at(9), Vec::new()).await.unwrap();
     assert_eq!(store.chat(&id).await.unwrap(), None);
 }
 
@@ -171,7 +171,7 @@ async fn the_version_is_read_without_the_chat(store: AnyStore) {
     let closed = store.commit_next(&id, opened, at(0), vec![close("r")]).await.unwrap();
     assert_eq!(store.version(&id).await.unwrap(), Some(closed));
     assert_eq!(store.version(&other).await.unwrap(), None);
-    store.delete(&id, closed).await.unwrap();
+    store.delete(&id, closed, at(9), Vec::new()).await.unwrap();
     assert_eq!(store.version(&id).await.unwrap(), None, "it was deleted");
 }
 
@@ -198,9 +198,12 @@ async fn a_commit_that_is_repeated_is_made_once(store: AnyStore) {
 async fn a_chat_that_was_made_again_is_another_one(store: AnyStore) {
     let id = chat("a");
     let first = store.commit_next(&id, Version::NONE, at(0), vec![create(alice())]).await.unwrap();
-    store.delete(&id, first).await.unwrap();
+    store.delete(&id, first, at(9), Vec::new()).await.unwrap();
     let second = store.commit_next(&id, Version::NONE, at(1), vec![create(alice())]).await.unwrap();
     let late = store.commit_next(&id, first, at(2), vec![put(user("1", "late"))]).await;
-    assert_eq!((late, store.delete(&id, first).await), (Err(StoreError::Fenced), Err(StoreError::Fenced)));
+    assert_eq!(
+        (late, store.delete(&id, first, at(9), Vec::new()).await),
+        (Err(StoreError::Fenced), Err(StoreError::Fenced))
+    );
     assert_eq!(version(&*store, &id).await, second);
 }

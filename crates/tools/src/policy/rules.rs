@@ -212,6 +212,7 @@ impl Policy for RulePolicy {
             | DecisionSource::Always
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
+            | DecisionSource::MemoryWrites
             | DecisionSource::Tool => None,
         };
         words.unwrap_or_else(|| DefaultPolicy.honors_words(policy_decision, run_by))
@@ -226,6 +227,7 @@ impl Policy for RulePolicy {
             | DecisionSource::Always
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
+            | DecisionSource::MemoryWrites
             | DecisionSource::Tool => false,
         }
     }

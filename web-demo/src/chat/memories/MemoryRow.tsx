@@ -110,10 +110,10 @@ export function MemoryRow({ memory, memories, onShow }: Props) {
   );
 }
 
-/** The kind, the slot, and when and where it was said. */
+/** The kind, the slot, when and where it was said, and who wrote it after reading what. */
 function Facts({ memory, onShow }: Pick<Props, 'memory' | 'onShow'>) {
   const { t } = useTranslation('memory');
-  const { kind, slot, pinned, chatId, createdAt } = memory;
+  const { kind, slot, pinned, chatId, createdAt, origin } = memory;
   const title = useCell(chats).chats.find(({ id }) => id === chatId)?.title ?? undefined;
   return (
     <p className="flex flex-wrap gap-x-2 text-xs leading-5 text-muted">
@@ -134,6 +134,12 @@ function Facts({ memory, onShow }: Pick<Props, 'memory' | 'onShow'>) {
         >
           {title === undefined ? t('row.fromChat') : t('row.fromTitle', { title: inOneLine(title) })}
         </a>
+      )}
+      {origin !== undefined && <span>{t(`origin.${origin.by}`)}</span>}
+      {origin?.by === 'tool' && origin.read !== undefined && (
+        <span className="wrap-anywhere">
+          {t('row.afterReading', { sources: origin.read.map(inOneLine).join(', ') })}
+        </span>
       )}
     </p>
   );

@@ -51,6 +51,12 @@ const memory = {
     slot: 'slot {{slot}}',
     fromChat: 'from a chat',
     fromTitle: 'from “{{title}}”',
+    afterReading: 'after reading {{sources}}',
+  },
+  origin: {
+    person: 'written by you',
+    tool: 'written by the assistant',
+    summary: 'noted from a chat',
   },
   form: {
     add: 'New memory',

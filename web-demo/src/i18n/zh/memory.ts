@@ -53,6 +53,12 @@ const memory: Translated<typeof english> = {
     slot: '槽位 {{slot}}',
     fromChat: '来自一个对话',
     fromTitle: '来自“{{title}}”',
+    afterReading: '在读取 {{sources}} 之后',
+  },
+  origin: {
+    person: '由你写下',
+    tool: '由助手写下',
+    summary: '从对话中记下',
   },
   form: {
     add: '新记忆',

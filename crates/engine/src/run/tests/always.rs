@@ -161,7 +161,8 @@ fn every_decision_is_noted_with_who_made_it_and_about_which_input() {
                 hash,
             )
         };
-        noted.extend(effects.commit.audit.iter().map(told));
+        let decisions = effects.commit.audit.iter().filter(|event| event.action != AuditAction::Started);
+        noted.extend(decisions.map(told));
     };
     for (key, input) in ["{}", r#"{"n":1}"#, r#"{"n":6}"#].into_iter().enumerate() {
         play.receive(ModelEvent::CallStart { key, tool: "note".into() });

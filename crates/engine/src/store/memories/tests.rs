@@ -86,7 +86,7 @@ proptest! {
             let mut events = Vec::new();
             match happening {
                 Happening::Changed { changes, most } => {
-                    owned.change(changes, second(n), most, &mut events);
+                    owned.change(changes, second(n), most, &MemoryOrigin::Person, &mut events);
                     prop_assert!(owned.memories.len() <= most.max(before.len()), "no more than may be");
                     prop_assert_eq!(&follow(before, &events), &owned.memories);
                     to_undo.extend(events);
@@ -113,11 +113,11 @@ proptest! {
     #[test]
     fn changes_undone_in_reverse_restore_what_was_there(first in vec(changes(), 0..10), then in vec(changes(), 1..20), most in 1..6_usize) {
         let mut owned = OwnedMemories::default();
-        owned.change(first, second(1), 9, &mut Vec::new());
+        owned.change(first, second(1), 9, &MemoryOrigin::Person, &mut Vec::new());
         let before = without_versions(&owned);
         let mut events = Vec::new();
         for (n, change) in then.into_iter().enumerate() {
-            owned.change(vec![change], second(2 + n), most, &mut events);
+            owned.change(vec![change], second(2 + n), most, &MemoryOrigin::Person, &mut events);
         }
         for event in events.into_iter().rev() {
             let mut besides = Vec::new();

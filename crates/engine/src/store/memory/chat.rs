@@ -226,7 +226,7 @@ impl StoredChat {
                 self.grant_ends.push(GrantEnd { tool, by, at, after });
             }
             // A decision of the audit is no part of the chat.
-            Change::Audit { .. } | Change::ChangeMemories { .. } | Change::Answered { .. } => {}
+            Change::Audit(_) | Change::ChangeMemories { .. } | Change::Answered { .. } => {}
             Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(at),
         }
         Ok(())

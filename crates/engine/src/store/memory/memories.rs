@@ -7,12 +7,13 @@ use fermata_protocol::ChatId;
 use fermata_tools::Owner;
 use jiff::Timestamp;
 
-use super::{Contents, MemoryStore, chat::StoredChat};
+use super::{AuditRecord, Contents, MemoryStore, chat::StoredChat};
 use crate::store::{
     StoreError,
     memories::{
-        MAX_EVENTS, Memories, Memory, MemoryChange, MemoryEvent, MemoryFilter, MemoryId, MemoryOutcome,
-        MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, VectorKind, check_vector, cosine,
+        MAX_EVENTS, Memories, Memory, MemoryAuthor, MemoryChange, MemoryEvent, MemoryFilter, MemoryId,
+        MemoryOutcome, MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, VectorKind,
+        check_vector, cosine,
     },
     page::whole_microseconds,
 };
@@ -36,7 +37,8 @@ impl StoredMemories {
         at: Timestamp,
         mut changes: Vec<MemoryChange>,
         most: usize,
-        chats: &BTreeMap<ChatId, StoredChat>,
+        author: &MemoryAuthor,
+        (chats, audit): (&BTreeMap<ChatId, StoredChat>, &mut Vec<AuditRecord>),
     ) -> Vec<MemoryOutcome> {
         for change in &mut changes {
             if let MemoryChange::Save(NewMemory { source, .. }) | MemoryChange::Edit { source, .. } = change {
@@ -44,7 +46,8 @@ impl StoredMemories {
             }
         }
         let mut events = Vec::new();
-        let outcomes = self.owned.change(changes, at, most, &mut events);
+        let outcomes = self.owned.change(changes, at, most, &author.origin, &mut events);
+        audit.extend(events.iter().map(|event| AuditRecord::new(at, author.entry(owner, event))));
         self.note(at, events);
         outcomes
     }
@@ -61,7 +64,8 @@ impl StoredMemories {
         owner: &Owner,
         id: &MemoryId,
         at: Timestamp,
-        chats: &BTreeMap<ChatId, StoredChat>,
+        author: &MemoryAuthor,
+        (chats, audit): (&BTreeMap<ChatId, StoredChat>, &mut Vec<AuditRecord>),
     ) -> Undone {
         let newest = self.events.iter().rposition(|(_, event)| event.id() == Some(id));
         let Some(newest) = newest else {
@@ -74,6 +78,8 @@ impl StoredMemories {
         }
         let mut events = Vec::new();
         let restored = self.owned.undo(undone, &mut events);
+        let changed = events.iter().chain([&restored]);
+        audit.extend(changed.map(|event| AuditRecord::new(at, author.entry(owner, event))));
         self.note(at, events);
         self.drop_vectors(&restored);
         Undone::Undone(restored.after)
@@ -125,18 +131,33 @@ impl Memories for MemoryStore {
         at: Timestamp,
         changes: Vec<MemoryChange>,
         most: usize,
+        author: &MemoryAuthor,
     ) -> Result<Vec<MemoryOutcome>, StoreError> {
-        let Contents { chats, memories, .. } = &mut *self.lock();
-        Ok(memories.entry(owner.clone()).or_default().change(owner, at, changes, most, chats))
+        let Contents { chats, memories, audit, .. } = &mut *self.lock();
+        let stored = memories.entry(owner.clone()).or_default();
+        Ok(stored.change(owner, at, changes, most, author, (chats, audit)))
     }
 
-    async fn undo_memory(&self, owner: &Owner, id: &MemoryId, at: Timestamp) -> Result<Undone, StoreError> {
-        let Contents { chats, memories, .. } = &mut *self.lock();
-        Ok(memories.entry(owner.clone()).or_default().undo(owner, id, at, chats))
+    async fn undo_memory(
+        &self,
+        owner: &Owner,
+        id: &MemoryId,
+        at: Timestamp,
+        author: &MemoryAuthor,
+    ) -> Result<Undone, StoreError> {
+        let Contents { chats, memories, audit, .. } = &mut *self.lock();
+        Ok(memories.entry(owner.clone()).or_default().undo(owner, id, at, author, (chats, audit)))
     }
 
-    async fn delete_memories(&self, owner: &Owner) -> Result<usize, StoreError> {
-        let deleted = self.lock().memories.remove(owner);
+    async fn delete_memories(
+        &self,
+        owner: &Owner,
+        at: Timestamp,
+        author: &MemoryAuthor,
+    ) -> Result<usize, StoreError> {
+        let mut contents = self.lock();
+        let deleted = contents.memories.remove(owner);
+        contents.audit.push(AuditRecord::new(at, author.entry_of_all(owner)));
         Ok(deleted.map_or(0, |stored| stored.owned.memories.len()))
     }
 

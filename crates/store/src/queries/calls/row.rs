@@ -50,6 +50,8 @@ struct More<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     retried_as: Option<&'a ToolCallId>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    reads_from: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     last_report: Option<&'a Value>,
     /// To the nanosecond.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,6 +138,7 @@ impl Row {
             fallback_of: call.fallback_of.as_ref(),
             retry_of: call.retry_of.as_ref(),
             retried_as: call.retried_as.as_ref(),
+            reads_from: call.reads_from.as_deref(),
             last_report: call.last_report.as_ref(),
             expires: call.expires,
             since: call.since(),
@@ -295,6 +298,7 @@ pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
         DecisionSource::Default
         | DecisionSource::Auto
         | DecisionSource::Chain
+        | DecisionSource::MemoryWrites
         | DecisionSource::Always
         | DecisionSource::ToolChanged
         | DecisionSource::Retry
@@ -362,6 +366,7 @@ mod tests {
         call.fallback_of = Some(ToolCallId::new("b"));
         call.retry_of = Some(ToolCallId::new("a"));
         call.retried_as = Some(ToolCallId::new("d"));
+        call.reads_from = Some("https://example.com".into());
         call.last_report = Some(json!("half"));
         call.expires = Some(Timestamp::UNIX_EPOCH);
         call

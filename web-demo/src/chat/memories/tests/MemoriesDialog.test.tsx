@@ -56,6 +56,17 @@ it('shows the memories with what is known of them, and more when it is asked', a
   expect(screen.queryByRole('button', { name: 'Show older memories' })).toBeNull();
 });
 
+it('says who wrote a memory, and what the assistant had read before', async () => {
+  const call = { tool: 'remember', toolCallId: 'call_1' };
+  open([
+    memory('d', 'wrote it', { origin: { by: 'person' } }),
+    memory('e', 'read it', { origin: { by: 'tool', ...call, read: ['https://example.com/', 'notes'] } }),
+  ]);
+  const facts = async (text: string) => (await row(text)).getByRole('time').closest('p')?.textContent;
+  expect(await facts('wrote it')).toContain('written by you');
+  expect(await facts('read it')).toContain('after reading https://example.com/, notes');
+});
+
 it('leads to the chat in which something was said, and closes', async () => {
   const { user, onShow } = open([bern]);
   await user.click((await row('lives in Bern')).getByRole('link'));

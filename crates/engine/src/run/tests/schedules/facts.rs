@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fermata_protocol::{ApprovalId, Assembler, ElicitationId, ToolChoice, UiPart};
-use fermata_tools::{ApprovalDecision, CallState, Permission, StateName, Transition};
+use fermata_tools::{
+    ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Permission, StateName, Transition,
+};
 
 use super::{super::*, world::World};
 use crate::{
@@ -23,6 +25,8 @@ pub(super) struct Facts {
     saved: BTreeMap<ToolCallId, SavedCall>,
     /// The form of the tool at the time at which each approval request was shown.
     pub shown_forms: BTreeMap<ApprovalId, Option<String>>,
+    /// The rows of the audit.
+    pub audit: Vec<AuditEvent>,
     /// The questions that were answered or withdrawn.
     pub done: BTreeSet<ElicitationId>,
     /// The gate of each step.
@@ -55,6 +59,45 @@ pub(super) struct ReconnectingReader {
 // === impl Facts ===
 
 impl Facts {
+    /// Checks the audit right after a commit: a call that somebody was asked about has one row when it starts and one row when it ends.
+    pub fn check_audit(&self, run: &Run) {
+        for call in &run.calls {
+            let rows = self.audit.iter().filter(|event| event.call.as_ref() == Some(&call.id));
+            let rows: Vec<AuditAction> = rows.map(|event| event.action).collect();
+            let starts = rows.iter().filter(|action| **action == AuditAction::Started).count();
+            let ends: Vec<usize> = (0..rows.len())
+                .filter(|&row| {
+                    matches!(
+                        rows[row],
+                        AuditAction::Succeeded
+                            | AuditAction::Failed
+                            | AuditAction::OutcomeUnknown
+                            | AuditAction::Stopped
+                            | AuditAction::Superseded
+                            | AuditAction::Expired
+                            | AuditAction::Cancelled
+                    )
+                })
+                .collect();
+            if !call.was_asked_about() {
+                assert_eq!(starts, 0, "{rows:?} {call:?}");
+                continue;
+            }
+            assert_eq!(starts, usize::from(call.times_run() > 0), "{rows:?} {call:?}");
+            match call.state() {
+                CallState::Cancelled { cancelled: Cancelled::Denied { .. } } => {
+                    let denied = [AuditAction::Denied, AuditAction::RuleDenied];
+                    assert!(
+                        ends.is_empty() && rows.iter().any(|row| denied.contains(row)),
+                        "{rows:?} {call:?}"
+                    );
+                }
+                state if state.is_final() => assert_eq!(ends, [rows.len() - 1], "{rows:?} {call:?}"),
+                _ => assert!(ends.is_empty(), "{rows:?} {call:?}"),
+            }
+        }
+    }
+
     /// Checks what holds after the effects of an event were performed.
     pub fn check(&self, world: &World) {
         let Some(live) = &world.live else { return };

@@ -577,6 +577,8 @@ impl World {
             live.saved = live.log.len() + live.staged.len();
         }
         self.scene.grants.extend(effects.commit.grants.iter().cloned());
+        self.facts.audit.extend(effects.commit.audit.iter().cloned());
+        self.facts.check_audit(&self.run);
     }
 
     /// Executes a call as the active run does, which cannot run a tool that it does not have.
