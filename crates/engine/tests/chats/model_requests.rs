@@ -16,6 +16,7 @@ use fermata_engine::{
     assistants::{Assistant, ModelChoice},
     memories::MemoryDraft,
     model::{ModelError, ModelEvent, ModelRequest},
+    store::memories::MemoryAuthor,
 };
 use fermata_protocol::{ChatBody, ChatId};
 use fermata_tools::{Owner, Principal};
@@ -125,7 +126,7 @@ async fn post(world: &World, owner: &Owner, chat: &str, past: usize) {
 
 async fn save(world: &World, owner: &Owner, text: &str) {
     let draft = MemoryDraft { text: text.to_owned(), ..MemoryDraft::default() };
-    world.engine.memories().save(owner, draft).await.unwrap();
+    world.engine.memories().save(owner, draft, &MemoryAuthor::default()).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

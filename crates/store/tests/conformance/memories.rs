@@ -4,7 +4,7 @@ use fermata_engine::store::{
     Change, StoreError, Version,
     memories::{
         Memory, MemoryAuthor, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent, MemoryFilter, MemoryId,
-        MemoryOutcome, MemorySource, NewMemory, Undone,
+        MemoryOrigin, MemoryOutcome, MemorySource, NewMemory, Undone,
     },
 };
 use fermata_protocol::{MemoryKind, MessageId};
