@@ -129,8 +129,8 @@ async fn an_approval_is_taken_back_at_any_instance_while_the_gate_is_closed() {
         let audit = here.store.store.audit();
         let of_first: Vec<_> = audit
             .iter()
-            .filter(|record| record.event.call.as_ref().is_some_and(|call| call.as_str() == first))
-            .map(|record| record.event.action)
+            .filter(|record| record.entry.event.call.as_ref().is_some_and(|call| call.as_str() == first))
+            .map(|record| record.entry.event.action)
             .collect();
         assert_eq!(of_first, [AuditAction::RuleAsked, AuditAction::Approved, AuditAction::Denied]);
     }

@@ -112,8 +112,10 @@ async fn the_attempts_of_another_user_are_noted_and_bounded() {
     let mallory = Owner::new("mallory");
     let address = Some(std::net::Ipv4Addr::LOCALHOST.into());
     for _ in 0..5 {
-        let refused =
-            world.engine.answer(&mallory, &world.chat, address, vec![output(&call, json!("x"))]).await;
+        let refused = world
+            .engine
+            .answer(&mallory, &world.chat, DecisionChannel::Api, address, vec![output(&call, json!("x"))])
+            .await;
         assert_eq!(refused.unwrap_err().to_string(), "There is no chat with this id.");
         world.engine.chat(&mallory, &world.chat).await.unwrap_err();
     }

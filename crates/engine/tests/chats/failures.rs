@@ -274,9 +274,11 @@ async fn a_failed_call_is_made_again_once() {
     assert_eq!(begins(&world), 1);
 
     let audit = world.store.store.audit();
-    let of_retries = audit.iter().filter(|record| record.event.action == AuditAction::Retried);
+    let of_retries = audit.iter().filter(|record| record.entry.event.action == AuditAction::Retried);
     let of_retries: Vec<_> = of_retries
-        .map(|record| (record.event.call.as_ref().unwrap().as_str(), record.event.decided_by.clone()))
+        .map(|record| {
+            (record.entry.event.call.as_ref().unwrap().as_str(), record.entry.event.decided_by.clone())
+        })
         .collect();
     let alice = || Some(world.owner.clone());
     assert_eq!(of_retries, [(failed.as_str(), alice()), (retried.as_str(), alice())]);

@@ -104,7 +104,10 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
         [
             (AuditAction::Approved, Some(DecisionChannel::Button), address, true),
             (AuditAction::Granted, Some(DecisionChannel::Button), address, true),
-            (AuditAction::GrantRevoked, None, address, true)
+            (AuditAction::GrantRevoked, None, address, true),
+            // The page's call of the open run, and the chat.
+            (AuditAction::Stopped, None, None, true),
+            (AuditAction::ChatDeleted, None, None, true)
         ]
     );
     assert!(
