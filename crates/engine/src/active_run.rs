@@ -265,6 +265,9 @@ impl ActiveRun {
         let mut active = Self::new(services, record, pending, new.parts, Ownership::Claimed(new.open_run));
         active.unsaved = new.changes;
         active.history = new.history.map(|messages| ReadMessages { first: 0, messages });
+        if active.run.settings.retries.is_some() {
+            active.read_owner_grants().await;
+        }
         active.apply(Event::Begun).await?;
         Ok(active)
     }
@@ -295,6 +298,13 @@ impl ActiveRun {
         }
         self.use_policies(self.services.policies.current());
         Box::pin(self.apply(Event::ToolsChanged)).await
+    }
+
+    /// Reads the grants of the chat's owner, which were perhaps given or revoked in another chat. While the store is away none of them
+    /// counts, so a person is asked, and nobody waits for the store.
+    async fn read_owner_grants(&mut self) {
+        let grants = self.services.store.owner_grants(&self.record.owner).await.unwrap_or_default();
+        self.record.grants.set_of_owner(grants);
     }
 
     /// Uses these rules and tools from now on.

@@ -2,16 +2,16 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, Summary, ToolCallId};
+use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, GrantedFor, Summary, ToolCallId};
 use fermata_tools::{
-    Capacity, Checker, DecisionChannel, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
+    Capacity, Checker, DecisionChannel, Grant, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
 };
 use serde_json::{Map, Value};
 
 use crate::{
-    AnswerError, Assistants, CallError, ChatPages, ChatView, Clock, Following, GrantedTool, Ids,
-    MemoryService, PeerTransport, Pending, ReadError, Resolver, Rules, Settings, Store, Submission,
-    SubmitError, SummaryError, SummaryView, Unavailable,
+    AnswerError, Assistants, CallError, ChatPages, ChatView, Clock, Following, Ids, MemoryService,
+    PeerTransport, Pending, ReadError, Resolver, Rules, Settings, Store, Submission, SubmitError,
+    SummaryError, SummaryView, Unavailable,
     cluster::Cluster,
     deployment_clock::DeploymentClock,
     request,
@@ -257,15 +257,15 @@ impl Engine {
         Ok(self.router.call(chat, view).await?.pending)
     }
 
-    /// Lists the tools that the user has allowed for always in this chat, by name.
+    /// Lists the grants that count in this chat: its own, and those of its owner.
     ///
     /// # Errors
     /// Returns an error if the chat does not belong to this user or cannot be read.
-    pub async fn grants(&self, owner: &Owner, chat: &ChatId) -> Result<Vec<GrantedTool>, ReadError> {
+    pub async fn grants(&self, owner: &Owner, chat: &ChatId) -> Result<Vec<Grant>, ReadError> {
         self.router.call(chat, request::Grants { owner: owner.clone() }).await
     }
 
-    /// Revokes that a tool is allowed for always. It is no error if it is not.
+    /// Revokes the grants that were given for a tool: all of them, or those of one scope or kind. It is no error if there are none.
     ///
     /// # Errors
     /// Returns an error if the chat does not belong to this user or cannot be changed.
@@ -275,8 +275,11 @@ impl Engine {
         chat: &ChatId,
         address: Option<IpAddr>,
         tool: String,
+        scope: Option<String>,
+        granted_for: Option<GrantedFor>,
     ) -> Result<(), ReadError> {
-        self.router.call(chat, request::EndGrant { owner: owner.clone(), address, tool }).await
+        let owner = owner.clone();
+        self.router.call(chat, request::EndGrant { owner, address, tool, scope, granted_for }).await
     }
 
     /// Returns the summary of a chat; `None` if it has none.

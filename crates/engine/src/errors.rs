@@ -101,6 +101,8 @@ pub enum AnswerError {
     #[error("{0}")]
     Invalid(String),
     #[error("{0}")]
+    UnknownScope(String),
+    #[error("{0}")]
     TooLarge(String),
     #[error(transparent)]
     #[serde(untagged)]

@@ -64,4 +64,4 @@ pub use runner::{Runner, RunnerError};
 pub use services::Rules;
 pub use settings::{Hold, Limits, Settings};
 pub use store::Store;
-pub use view::{ChatPages, ChatView, GrantedTool, Pending, SummaryView};
+pub use view::{ChatPages, ChatView, Pending, SummaryView};

@@ -18,6 +18,9 @@ pub const ASK_USER: &str = "ask_user";
 pub(crate) const BLOCK: &str = "If something is not clear, begin from the most likely assumption and say so. Ask with ask_user only what changes the answer and \
 cannot be found out otherwise, and give your best guess with each question.";
 
+/// The code of the question what follows the failure of a call, by which pages translate its text.
+pub const CALL_FAILED: &str = "call_failed";
+
 /// The number of questions in one call.
 const MAX_QUESTIONS: usize = 2;
 /// The number of calls in a run.
@@ -205,7 +208,16 @@ pub(crate) fn about_failure(call: &Call, failure: &AskedFailure) -> Elicitation 
         requested_schema: json!({
             "type": "object",
             "properties": {
-                "choice": { "type": "string", "title": "What now?", "enum": ["retry", "go_on", "stop"], "default": "go_on" }
+                "choice": {
+                    "type": "string",
+                    "title": "What now?",
+                    "oneOf": [
+                        { "const": "retry", "title": "Try it again" },
+                        { "const": "go_on", "title": "Go on without it" },
+                        { "const": "stop", "title": "Stop" },
+                    ],
+                    "default": "go_on",
+                }
             },
             "required": ["choice"],
         }),

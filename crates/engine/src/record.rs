@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_protocol::{ChatId, ClientOptions, MessageId, Profile, RunStatus, Show};
-use fermata_tools::{Grants, MemoryWrites, Owner, grants};
+use fermata_tools::{Grants, MemoryWrites, Owner};
 use jiff::Timestamp;
 
 use crate::{
@@ -35,7 +35,7 @@ pub(crate) struct Record {
     pub model: Option<String>,
     /// The part of the chat that its model is sent.
     pub context: ModelContext,
-    /// The tools that the user has allowed for always.
+    /// The grants of the chat, and those of its owner as of the last step that was begun.
     pub grants: Grants,
     /// The lease epoch in which the chat was read or last verified.
     lease_epoch: u64,
@@ -59,7 +59,7 @@ impl Record {
             context: ModelContext::read(&saved.context),
             assistant: saved.assistant.clone(),
             model: saved.model.clone(),
-            grants: grants(&saved.confirmations, &saved.grant_ends),
+            grants: Grants::of_history(&saved.confirmations, &saved.grant_ends),
             lease_epoch,
         }
     }

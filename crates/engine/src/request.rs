@@ -6,14 +6,14 @@
 use std::{net::IpAddr, time::Duration};
 
 use fermata_protocol::{
-    Answer, AnswerTarget, ChatBody, ChatId, EventId, Profile, RunId, Summary, ToolCallId,
+    Answer, AnswerTarget, ChatBody, ChatId, EventId, GrantedFor, Profile, RunId, Summary, ToolCallId,
 };
-use fermata_tools::{DecisionChannel, Owner, Principal, Receipt};
+use fermata_tools::{DecisionChannel, Grant, Owner, Principal, Receipt};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnswerError, CallError, ChatView, GrantedTool, ReadError, Reader, SubmitError, SummaryError, SummaryView,
+    AnswerError, CallError, ChatView, ReadError, Reader, SubmitError, SummaryError, SummaryView,
     errors::RequestError,
     position::Position,
     store::ChatOwner,
@@ -188,12 +188,16 @@ pub(crate) struct Grants {
     pub owner: Owner,
 }
 
-/// Revokes that a tool is allowed for always.
+/// Revokes the grants that were given for a tool, or those of one scope or kind.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EndGrant {
     pub owner: Owner,
     pub address: Option<IpAddr>,
     pub tool: String,
+    #[serde(default)]
+    pub scope: Option<String>,
+    #[serde(default)]
+    pub granted_for: Option<GrantedFor>,
 }
 
 /// Plans a summary. The reply is `None` if none is to be written, or another instance is writing it.
@@ -305,7 +309,7 @@ chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound); {
     }
 });
 chat_request!(EditInput -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
-chat_request!(Grants -> Vec<GrantedTool>, ReadError, if denied Err(ReadError::NotFound); {
+chat_request!(Grants -> Vec<Grant>, ReadError, if denied Err(ReadError::NotFound); {
     const READS: bool = true;
 });
 chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound); {
@@ -431,8 +435,8 @@ mod tests {
                 r#"{"rejoin":{"owner":"ada","run":"r","place":7,"profile":6}}"#,
             ),
             (
-                EndGrant { owner, address: None, tool: "t".into() }.into(),
-                r#"{"end_grant":{"owner":"ada","address":null,"tool":"t"}}"#,
+                EndGrant { owner, address: None, tool: "t".into(), scope: None, granted_for: None }.into(),
+                r#"{"end_grant":{"owner":"ada","address":null,"tool":"t","scope":null,"granted_for":null}}"#,
             ),
         ];
         for (request, json) in requests {

@@ -12,7 +12,7 @@ mod summaries;
 use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::ChatId;
-use fermata_tools::{Owner, Receipt};
+use fermata_tools::{Grant, Owner, Receipt};
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
     sync::Semaphore,
@@ -24,7 +24,7 @@ use recovery::{OnEnd, Recovery};
 use refusals::Refusals;
 
 use crate::{
-    AnswerError, ChatView, Following, GrantedTool, SummaryView, Unavailable,
+    AnswerError, ChatView, Following, SummaryView, Unavailable,
     answer_batch::{AnswerBatch, Answered, FindAnswered},
     chat::{ActorMessage, ChatActor, Delivered, End, Handle},
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
@@ -362,7 +362,7 @@ sent_as_it_is!(
     (),
     bool,
     Vec<Receipt>,
-    Vec<GrantedTool>,
+    Vec<Grant>,
     ChatView,
     SummaryView,
     Option<SummaryView>,

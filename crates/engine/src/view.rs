@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use fermata_protocol::{
     ChatId, ContextUsage, ElicitationId, MessageId, Profile, RunStatus, Show, Summary, UiMessage, UiPart,
 };
-use fermata_tools::{Call, Elicitation};
+use fermata_tools::{AskedFailure, Asks, Call, Elicitation};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -65,20 +65,15 @@ pub enum Pending {
         call: Box<Call>,
         /// The question.
         question: Elicitation,
+        /// The party that asks.
+        asks: Asks,
+        /// The failure that the question is about, if Fermata asks what follows it.
+        failure: Option<AskedFailure>,
         /// The time at which the question was put.
         since: Timestamp,
         /// The time at which the run ends as expired.
         expires: Timestamp,
     },
-}
-
-/// A tool that the user has allowed for always in a chat.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GrantedTool {
-    /// The tool's name.
-    pub tool: String,
-    /// The time at which it was allowed.
-    pub since: Timestamp,
 }
 
 /// A chat's summary as its user may see it.

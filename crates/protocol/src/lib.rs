@@ -27,10 +27,11 @@ pub use plan::{Plan, PlanMode, PlanState, PlanStep, PlanStepState};
 pub use profile::{Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
-    Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings, ChatBody, ChatRequest,
-    ClientOptions, CompactRequest, ElicitAction, Measure, MemoryEditRequest, MemoryRequest, NODE_BYTES,
-    Posted, PostedMessage, PostedTool, RequestError, RetryBody, RetryRequest, Show, ShownApproval,
-    SummaryRequest, ToolChoice, ToolResult, ToolResultBody, ToolResultRequest, Trigger, measure,
+    Always, AlwaysRequest, Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings,
+    ChatBody, ChatRequest, ClientOptions, CompactRequest, ElicitAction, GrantedFor, Measure,
+    MemoryEditRequest, MemoryRequest, NODE_BYTES, Posted, PostedMessage, PostedTool, RequestError, RetryBody,
+    RetryRequest, Show, ShownApproval, SummaryRequest, ToolChoice, ToolResult, ToolResultBody,
+    ToolResultRequest, Trigger, measure,
 };
 pub use stage::{ContextUsage, RunStatus, RunWaitsFor, Stage};
 pub use summary::{Summary, SummaryReason};

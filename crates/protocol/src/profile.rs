@@ -54,8 +54,20 @@ pub(crate) fn denial_text_of(error_text: &str) -> Cow<'_, str> {
 pub(crate) const DATA_TOOL_APPROVAL: &str = "data-tool-approval";
 
 /// Returns the data of the chunk or part that shows an approval request to version 5.
-fn approval_data(approval: &ApprovalId, call: &ToolCallId, tool: &str, reason: Option<&str>) -> Value {
-    let mut data = json!({ "approvalId": approval, "toolCallId": call, "toolName": tool });
+fn approval_data(
+    approval: &ApprovalId,
+    call: &ToolCallId,
+    tool: &str,
+    reason: Option<&str>,
+    descriptor: Option<&Value>,
+) -> Value {
+    let mut data = match descriptor {
+        Some(Value::Object(described)) => Value::Object(described.clone()),
+        Some(_) | None => json!({}),
+    };
+    data["approvalId"] = json!(approval);
+    data["toolCallId"] = json!(call);
+    data["toolName"] = tool.into();
     if let Some(reason) = reason {
         data["reason"] = reason.into();
     }

@@ -22,13 +22,14 @@ pub use retry::{RetryBody, RetryRequest};
 pub use summaries::{CompactRequest, SummaryRequest};
 
 pub use self::{
-    answers::{AnswerRequest, ToolResultRequest},
+    answers::{AlwaysRequest, AnswerRequest, ToolResultRequest},
     chat::ChatRequest,
     json::{BodyError, Measure, NODE_BYTES, Posted, measure},
     settings::CallSettings,
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -236,6 +237,30 @@ pub enum ElicitAction {
     Cancel,
 }
 
+/// The later calls that a person's decision covers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Always {
+    /// The id of a scope that the call's tool proposes; `None` for the first one.
+    pub scope: Option<String>,
+    /// The chats in which the decision covers calls.
+    pub granted_for: GrantedFor,
+    /// How long it covers them; `None` if it has no end.
+    pub until: Option<Duration>,
+}
+
+/// The chats in which a permission holds.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum GrantedFor {
+    /// The chat in which it was given.
+    #[default]
+    Chat,
+    /// All chats of the owner.
+    Owner,
+}
+
 /// What an answer says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -257,9 +282,9 @@ pub enum AnswerKind {
         /// What the person said about it.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         reason: Option<String>,
-        /// Whether the decision covers later calls of the tool in this chat.
-        #[serde(default)]
-        always: bool,
+        /// Which later calls the decision covers.
+        #[serde(skip_serializing_if = "Option::is_none", default)]
+        always: Option<Always>,
         /// The edited input.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         input: Option<Value>,

@@ -49,6 +49,7 @@ pub enum Code {
     TooLarge,
     ToolNameTaken,
     UnknownTool,
+    UnknownScope,
     DeniedByPolicy,
     TooManyPosts,
     ToolChanged,
@@ -146,6 +147,7 @@ impl Code {
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Self::ToolNameTaken => (StatusCode::UNPROCESSABLE_ENTITY, "tool_name_taken"),
             Self::UnknownTool => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_tool"),
+            Self::UnknownScope => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_scope"),
             Self::DeniedByPolicy => (StatusCode::UNPROCESSABLE_ENTITY, "denied_by_policy"),
             Self::TooManyPosts => (StatusCode::TOO_MANY_REQUESTS, "too_many_posts"),
             Self::ToolChanged => (StatusCode::CONFLICT, "tool_changed"),
@@ -199,6 +201,7 @@ impl Code {
             | Self::TooLarge
             | Self::ToolNameTaken
             | Self::UnknownTool
+            | Self::UnknownScope
             | Self::DeniedByPolicy
             | Self::TooManyPosts
             | Self::ToolChanged
@@ -419,6 +422,7 @@ impl From<AnswerError> for ApiError {
             AnswerError::DeniedByPolicy(detail) => Self::new(Code::DeniedByPolicy, detail),
             AnswerError::ToolChanged(detail) => Self::new(Code::ToolChanged, detail),
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
+            AnswerError::UnknownScope(detail) => Self::new(Code::UnknownScope, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
         }
     }

@@ -98,7 +98,7 @@ impl Database {
         self.sql.backend.read(owner.clone(), read).await
     }
 
-    /// Forgets what is known of the owner's client.
+    /// Forgets what is known of the owner's client, and what the owner has allowed in all chats.
     ///
     /// # Errors
     /// If the database fails.

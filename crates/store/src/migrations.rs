@@ -54,6 +54,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0028_less_to_write"
     "0029_how_decided"
     "0031_audit_of_outcomes"
+    "0034_scopes_of_grants"
     "0036_answers_by_result"
 );
 
@@ -85,6 +86,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0024_room_for_updates"
     "0025_how_decided"
     "0027_audit_of_outcomes"
+    "0030_scopes_of_grants"
     "0032_answers_by_result"
 );
 

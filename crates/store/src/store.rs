@@ -12,7 +12,7 @@ use fermata_engine::store::{
     SummaryRecord, Version, WantedUsage, page::Cursor,
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
-use fermata_tools::{Call, Owner, ResourceKey};
+use fermata_tools::{Call, Grant, Owner, ResourceKey};
 use futures::FutureExt;
 use jiff::Timestamp;
 
@@ -23,7 +23,8 @@ use crate::{
     error::conflict,
     postgres::{self, Effect, is_postgres},
     queries::{
-        audit, calls, changes, chats, clock_marks, instances, locks, messages, owners, plans, runs, summaries,
+        audit, calls, changes, chats, clock_marks, confirmations, instances, locks, messages, owners, plans,
+        runs, summaries,
     },
     sqlite,
 };
@@ -306,6 +307,12 @@ impl ChatStore for SqlStore {
 
     async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError> {
         self.backend.look_up(|mut db| async move { owners::answer_route(&mut db.get(), owner).await }).await
+    }
+
+    async fn owner_grants(&self, owner: &Owner) -> Result<Vec<Grant>, StoreError> {
+        self.backend
+            .look_up(|mut db| async move { confirmations::of_owner(&mut db.get(), owner).await })
+            .await
     }
 
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

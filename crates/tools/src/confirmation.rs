@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use fermata_protocol::ToolCallId;
+use fermata_protocol::{Always, GrantedFor, ToolCallId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::{Call, Owner, RunBy, ToolSpec};
+use crate::{Call, Owner, Scope, ToolRef, ToolSpec, Toolbox};
 
 /// A person's decision about a call, as it is kept for the history of the chat.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,24 +19,26 @@ pub struct Confirmation {
     pub tool: String,
     /// The call's id.
     pub call: ToolCallId,
-    /// The decision.
-    pub answer: Consent,
+    /// True if the call may run.
+    pub approved: bool,
     /// The person who decided.
     pub by: Owner,
     /// The time of the decision, rounded down to microseconds.
     pub at: Timestamp,
     /// The person's comment.
     pub reason: Option<String>,
-    /// The tool's [`ToolSpec::fingerprint`] at that time, if the decision allows later calls. Earlier versions did not save it.
-    pub fingerprint: Option<String>,
+    /// The terms on which the decision covers later calls; `None` if it does not.
+    pub terms: Option<GrantTerms>,
 }
 
-/// The revocation of a grant.
+/// The revocation of a chat's grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantEnd {
-    /// The tool's name.
+    /// The tool for which the grants were given.
     pub tool: String,
-    /// The person who revoked the grant.
+    /// The id of the scope; `None` for all scopes.
+    pub scope: Option<String>,
+    /// The person who revoked the grants.
     pub by: Owner,
     /// The time of the revocation, rounded down to microseconds.
     pub at: Timestamp,
@@ -43,75 +46,36 @@ pub struct GrantEnd {
     pub after: usize,
 }
 
-/// The permission to run later calls of a tool without approval, as long as the tool stays unchanged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The permission to run later calls without approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
+    /// The tool whose call the person approved.
+    pub tool: String,
     /// The time at which the permission was given.
     pub since: Timestamp,
-    /// The tool's fingerprint at that time; `None` if it was not saved.
-    pub fingerprint: Option<String>,
+    /// What the permission covers.
+    #[serde(flatten)]
+    pub terms: GrantTerms,
 }
 
-/// The grants of a chat, by the tool's name.
-pub type Grants = BTreeMap<String, Grant>;
-
-/// A person's answer to an approval request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Consent {
-    /// The call may run.
-    Yes,
-    /// The call may run, and so may all later calls of its tool in the chat.
-    YesAlways,
-    /// The call must not run.
-    No,
+/// What a grant covers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantTerms {
+    /// The calls.
+    pub scope: Scope,
+    /// The chats.
+    #[serde(rename = "for")]
+    pub granted_for: GrantedFor,
+    /// The time at which the grant ends; `None` if it does not end by itself.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub until: Option<Timestamp>,
+    /// The fingerprints of the tools when the grant was given, by name. A tool that has changed, or has come since, is not covered.
+    pub tools: BTreeMap<String, String>,
 }
 
-/// Derives the current grants of a chat from its history.
-///
-/// A tool is granted from the first [`Consent::YesAlways`] about it until the grant is revoked. If the tool's fingerprint has changed, it
-/// needs a new yes. Other answers have no effect on later calls.
-pub fn grants(history: &[Confirmation], ends: &[GrantEnd]) -> Grants {
-    let mut grants = Grants::new();
-    let mut ends = ends.iter().peekable();
-    for (index, confirmation) in history.iter().enumerate() {
-        while let Some(end) = ends.next_if(|end| end.after <= index) {
-            grants.remove(&end.tool);
-        }
-        if confirmation.answer != Consent::YesAlways {
-            continue;
-        }
-        let grant = Grant { since: confirmation.at, fingerprint: confirmation.fingerprint.clone() };
-        match grants.get(&confirmation.tool) {
-            Some(known) if known.fingerprint == grant.fingerprint => {}
-            Some(_) | None => _ = grants.insert(confirmation.tool.clone(), grant),
-        }
-    }
-    for end in ends {
-        grants.remove(&end.tool);
-    }
-    grants
-}
-
-// === impl Grant ===
-
-impl Grant {
-    /// Creates a grant for a tool as it is now.
-    pub fn of(spec: &ToolSpec, at: Timestamp) -> Self {
-        Self { since: microseconds(at), fingerprint: Some(spec.fingerprint()) }
-    }
-
-    /// Returns whether the grant covers a tool, that is, whether the tool is unchanged.
-    ///
-    /// A grant without a fingerprint covers only the server's own tools, because those change only with the program. A tool of a page or
-    /// of an MCP server may have changed in any way.
-    pub fn covers(&self, spec: &ToolSpec) -> bool {
-        match &self.fingerprint {
-            Some(fingerprint) => *fingerprint == spec.fingerprint(),
-            None => spec.run_by == RunBy::Server,
-        }
-    }
-}
+/// The grants that count in a chat: its own, and those of its owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Grants(Vec<Grant>);
 
 /// Rounds a time down to microseconds, which is what a store keeps.
 fn microseconds(at: Timestamp) -> Timestamp {
@@ -121,147 +85,301 @@ fn microseconds(at: Timestamp) -> Timestamp {
 // === impl Confirmation ===
 
 impl Confirmation {
-    /// Creates the confirmation for a call's decision; `None` if the call has no decision. `fingerprint` is that of the call's tool if
-    /// the decision allows later calls.
-    pub fn of(call: &Call, by: Owner, at: Timestamp, fingerprint: Option<String>) -> Option<Self> {
+    /// Creates the confirmation for a call's decision; `None` if the call has no decision. `terms` are those of the grant that comes with it.
+    pub fn of(call: &Call, by: Owner, at: Timestamp, terms: Option<GrantTerms>) -> Option<Self> {
         let decided = call.approval_decision.as_ref()?;
-        let answer = match (decided.approved, decided.always) {
-            (true, true) => Consent::YesAlways,
-            (true, false) => Consent::Yes,
-            // An "always" that comes with a no must not allow or deny anything later.
-            (false, _) => Consent::No,
-        };
         Some(Self {
             tool: call.tool.clone(),
             call: call.id.clone(),
-            answer,
+            approved: decided.approved,
             by,
             at: microseconds(at),
             reason: decided.reason.clone(),
-            fingerprint,
+            // An "always" that comes with a no must not allow or deny anything later.
+            terms: if decided.approved { terms } else { None },
         })
+    }
+}
+
+// === impl Grant ===
+
+impl Grant {
+    /// Creates a grant for a scope that a tool has proposed. It covers the tools as they are in the toolbox.
+    pub fn new(toolbox: &Toolbox, spec: &ToolSpec, scope: Scope, always: &Always, at: Timestamp) -> Self {
+        let server = spec.server.as_deref().filter(|server| Scope::server(server).id == scope.id);
+        let is_covered = |other: &&ToolSpec| match server {
+            Some(_) => other.server.as_deref() == server,
+            None => other.name == spec.name,
+        };
+        let tools = toolbox.specs().filter(is_covered);
+        let tools = tools.map(|spec| (spec.name.clone(), spec.fingerprint())).collect();
+        // A duration is at most ten years, so the sum is a time.
+        let until = always.until.and_then(|until| at.checked_add(until).ok()).map(microseconds);
+        let terms = GrantTerms { scope, granted_for: always.granted_for, until, tools };
+        Self { tool: spec.name.clone(), since: microseconds(at), terms }
+    }
+
+    /// Returns whether the grant covers a call of this tool: the tool is unchanged, it proposes the grant's scope for the input, and the
+    /// grant has not ended.
+    pub fn covers(&self, tool: ToolRef<'_>, input: &Value, now: Timestamp) -> bool {
+        !self.has_ended(now)
+            && self.is_for(tool.spec())
+            && tool.scopes(input).iter().any(|scope| scope.id == self.terms.scope.id)
+    }
+
+    /// Returns whether the grant was given for the tool as it is.
+    pub fn is_for(&self, spec: &ToolSpec) -> bool {
+        let known = self.terms.tools.get(&spec.name);
+        known.is_some_and(|fingerprint| *fingerprint == spec.fingerprint())
+    }
+
+    /// Returns whether the grant has come to its end.
+    pub fn has_ended(&self, now: Timestamp) -> bool {
+        self.terms.until.is_some_and(|until| until <= now)
+    }
+
+    /// Returns whether a revocation is about this grant.
+    pub fn is_named(&self, tool: &str, scope: Option<&str>, granted_for: Option<GrantedFor>) -> bool {
+        self.tool == tool
+            && scope.is_none_or(|scope| scope == self.terms.scope.id)
+            && granted_for.is_none_or(|granted_for| granted_for == self.terms.granted_for)
+    }
+}
+
+// === impl Grants ===
+
+impl Grants {
+    /// Derives the current grants of a chat from its history. Those of its owner are kept elsewhere.
+    pub fn of_history(history: &[Confirmation], ends: &[GrantEnd]) -> Self {
+        let mut grants = Self::default();
+        let mut ends = ends.iter().peekable();
+        for (index, confirmation) in history.iter().enumerate() {
+            while let Some(end) = ends.next_if(|end| end.after <= index) {
+                grants.end(&end.tool, end.scope.as_deref(), Some(GrantedFor::Chat));
+            }
+            let Some(terms) = confirmation.terms.clone() else { continue };
+            if terms.granted_for == GrantedFor::Chat {
+                grants.add(Grant { tool: confirmation.tool.clone(), since: confirmation.at, terms });
+            }
+        }
+        for end in ends {
+            grants.end(&end.tool, end.scope.as_deref(), Some(GrantedFor::Chat));
+        }
+        grants
+    }
+
+    /// Adds a grant, which replaces an earlier one of the same tool and scope.
+    pub fn add(&mut self, grant: Grant) {
+        let Grant { tool, terms, .. } = &grant;
+        self.end(tool, Some(&terms.scope.id), Some(terms.granted_for));
+        self.0.push(grant);
+    }
+
+    /// Ends the grants of a tool, or those of one scope or kind.
+    pub fn end(&mut self, tool: &str, scope: Option<&str>, granted_for: Option<GrantedFor>) {
+        self.0.retain(|grant| !grant.is_named(tool, scope, granted_for));
+    }
+
+    /// Replaces the grants of the owner.
+    pub fn set_of_owner(&mut self, grants: Vec<Grant>) {
+        self.0.retain(|grant| grant.terms.granted_for != GrantedFor::Owner);
+        self.0.extend(grants);
+    }
+
+    /// Returns whether one of the grants covers a call.
+    pub fn cover(&self, tool: ToolRef<'_>, input: &Value, now: Timestamp) -> bool {
+        self.0.iter().any(|grant| grant.covers(tool, input, now))
+    }
+
+    /// Returns the grants, in the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = &Grant> {
+        self.0.iter()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::Arc, time::Duration};
+
     use serde_json::json;
 
     use super::*;
-    use crate::ApprovalDecision;
+    use crate::{ApprovalDecision, CallContext, Decision, RunBy, Tool, ToolError};
 
-    fn said(tool: &str, answer: Consent) -> Confirmation {
-        Confirmation {
-            tool: tool.into(),
-            call: ToolCallId::new("c"),
-            answer,
-            by: Owner::anyone(),
-            at: Timestamp::UNIX_EPOCH,
-            reason: None,
-            fingerprint: None,
-        }
+    /// A tool with a description, of a server if it has one, that proposes the field `host` as a scope if the input has one.
+    struct Fake {
+        name: &'static str,
+        description: &'static str,
+        server: Option<&'static str>,
     }
 
-    fn allowed(history: &[(&str, Consent)]) -> Vec<String> {
-        let history: Vec<_> = history.iter().map(|(tool, answer)| said(tool, *answer)).collect();
-        grants(&history, &[]).into_keys().collect()
-    }
-
-    fn spec(run_by: RunBy, description: &str) -> ToolSpec {
-        ToolSpec {
-            name: "t".into(),
-            title: None,
-            description: description.into(),
-            input_schema: json!({"type": "object"}).into(),
-            run_by,
-            server: None,
-            policy: crate::Decision::Ask,
-            resource: None,
-            timeout: None,
-            repeatable: false,
-            annotations: None,
-        }
-    }
-
-    #[test]
-    fn a_revoked_grant_comes_back_only_with_a_later_yes_for_always() {
-        let at = |seconds| Timestamp::from_second(seconds).unwrap();
-        let yes = |seconds| Confirmation { at: at(seconds), ..said("a", Consent::YesAlways) };
-        let end = |after| GrantEnd { tool: "a".into(), by: Owner::anyone(), at: at(9), after };
-        let since = |history: &[Confirmation], ends: &[GrantEnd]| {
-            grants(history, ends).get("a").map(|grant| grant.since)
-        };
-        assert_eq!(since(&[yes(1), yes(2)], &[]), Some(at(1)), "it was allowed already");
-        assert_eq!(since(&[yes(1)], &[end(1)]), None);
-        assert_eq!(since(&[yes(1), yes(2)], &[end(1)]), Some(at(2)));
-        assert_eq!(since(&[yes(1), yes(2)], &[end(1), end(2)]), None);
-        assert_eq!(since(&[yes(1), said("a", Consent::Yes)], &[end(1)]), None);
-        let other = GrantEnd { tool: "b".into(), ..end(1) };
-        assert_eq!(since(&[yes(1)], &[other]), Some(at(1)));
-    }
-
-    #[test]
-    fn a_grant_covers_the_tool_as_it_was_and_an_old_one_only_the_servers_own() {
-        let at = Timestamp::UNIX_EPOCH;
-        let grant = Grant::of(&spec(RunBy::Mcp, "reads"), at);
-        assert!(grant.covers(&spec(RunBy::Mcp, "reads")));
-        for other in [
-            spec(RunBy::Mcp, "wires money"),
-            spec(RunBy::Browser, "reads"),
-            ToolSpec { server: Some("other".into()), ..spec(RunBy::Mcp, "reads") },
-            ToolSpec { name: "other".into(), ..spec(RunBy::Mcp, "reads") },
-            ToolSpec { title: Some("Read".into()), ..spec(RunBy::Mcp, "reads") },
-            ToolSpec { annotations: Some(json!({"readOnlyHint": true})), ..spec(RunBy::Mcp, "reads") },
+    #[async_trait::async_trait]
+    impl Tool for Fake {
+        fn spec(&self) -> ToolSpec {
             ToolSpec {
-                input_schema: json!({"type": "object", "required": []}).into(),
-                ..spec(RunBy::Mcp, "reads")
-            },
-        ] {
-            assert!(!grant.covers(&other), "{other:?}");
+                name: self.name.into(),
+                title: None,
+                description: self.description.into(),
+                input_schema: json!({"type": "object"}).into(),
+                run_by: if self.server.is_some() { RunBy::Mcp } else { RunBy::Server },
+                server: self.server.map(Into::into),
+                policy: Decision::Ask,
+                resource: None,
+                timeout: None,
+                repeatable: false,
+                annotations: None,
+            }
         }
-        let settings =
-            ToolSpec { repeatable: true, timeout: Some(Default::default()), ..spec(RunBy::Mcp, "reads") };
-        assert!(grant.covers(&settings), "settings do not make another tool of it");
-        let schema = |text: &str| ToolSpec {
-            input_schema: serde_json::from_str::<serde_json::Value>(text).unwrap().into(),
-            ..spec(RunBy::Mcp, "")
-        };
-        let one = schema(r#"{"type":"object","properties":{"a":{},"b":{"x":1,"y":2}}}"#);
-        let reordered = schema(r#"{"properties":{"b":{"y":2,"x":1},"a":{}},"type":"object"}"#);
-        assert!(Grant::of(&one, at).covers(&reordered), "the order of keys says nothing");
-        let old = Grant { since: at, fingerprint: None };
-        assert!(old.covers(&spec(RunBy::Server, "")));
-        assert!(!old.covers(&spec(RunBy::Mcp, "")) && !old.covers(&spec(RunBy::Browser, "")));
-    }
 
-    #[test]
-    fn a_tool_that_has_become_another_one_needs_a_new_yes() {
-        let yes = |fingerprint: &str| Confirmation {
-            fingerprint: Some(fingerprint.into()),
-            ..said("a", Consent::YesAlways)
-        };
-        let grants = grants(&[yes("one"), yes("two")], &[]);
-        assert_eq!(grants["a"].fingerprint.as_deref(), Some("two"));
-    }
+        fn scopes(&self, input: &Value) -> Option<Vec<Scope>> {
+            let host = input["host"].as_str()?;
+            Some(vec![Scope::new(format!("host:{host}"), host, host)])
+        }
 
-    #[test]
-    fn a_tool_is_allowed_from_a_yes_for_always_on() {
-        assert_eq!(allowed(&[]), [""; 0]);
-        assert_eq!(allowed(&[("b", Consent::YesAlways), ("a", Consent::YesAlways)]), ["a", "b"]);
-    }
-
-    #[test]
-    fn a_plain_yes_or_no_changes_nothing_before_or_after() {
-        assert_eq!(allowed(&[("a", Consent::Yes), ("a", Consent::No)]), [""; 0]);
-        for plain in [Consent::Yes, Consent::No] {
-            assert_eq!(allowed(&[("a", plain), ("a", Consent::YesAlways)]), ["a"]);
-            assert_eq!(allowed(&[("a", Consent::YesAlways), ("a", plain)]), ["a"]);
+        async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
+            Ok(Value::Null)
         }
     }
 
+    fn toolbox(tools: &[(&'static str, &'static str, Option<&'static str>)]) -> Toolbox {
+        let tools = tools.iter().map(|&(name, description, server)| {
+            Arc::new(Fake { name, description, server }) as Arc<dyn Tool>
+        });
+        Toolbox::new(tools, |_| {}).0
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    /// A grant of the scope at this place among those that the tool proposes.
+    fn grant(toolbox: &Toolbox, tool: &str, input: &Value, scope: usize, always: &Always) -> Grant {
+        let found = toolbox.find(tool).unwrap();
+        Grant::new(toolbox, found.spec(), found.scopes(input)[scope].clone(), always, at(0))
+    }
+
+    fn covers(grant: &Grant, toolbox: &Toolbox, tool: &str, input: &Value) -> bool {
+        grant.covers(toolbox.find(tool).unwrap(), input, at(0))
+    }
+
+    fn said(tool: &str, terms: Option<GrantTerms>) -> Confirmation {
+        let (call, by) = (ToolCallId::new("c"), Owner::anyone());
+        Confirmation { tool: tool.into(), call, approved: true, by, at: at(0), reason: None, terms }
+    }
+
+    fn terms(scope: &str) -> GrantTerms {
+        let scope = Scope::new(scope, scope, scope);
+        GrantTerms { scope, granted_for: GrantedFor::Chat, until: None, tools: BTreeMap::new() }
+    }
+
+    fn end(tool: &str, scope: Option<&str>, after: usize) -> GrantEnd {
+        GrantEnd { tool: tool.into(), scope: scope.map(Into::into), by: Owner::anyone(), at: at(9), after }
+    }
+
+    fn current(history: &[Confirmation], ends: &[GrantEnd]) -> Vec<String> {
+        let grants = Grants::of_history(history, ends);
+        grants.iter().map(|grant| format!("{} {}", grant.tool, grant.terms.scope.id)).collect()
+    }
+
     #[test]
-    fn a_yes_for_always_covers_its_own_tool_only() {
-        assert_eq!(allowed(&[("a", Consent::YesAlways), ("b", Consent::Yes)]), ["a"]);
+    fn a_scope_covers_the_call_at_hand_and_no_call_of_another_host_tool_or_server() {
+        let tools = toolbox(&[
+            ("bank__pay", "", Some("bank")),
+            ("bank__read", "", Some("bank")),
+            ("fetch", "", None),
+            ("mail__send", "", Some("mail")),
+            ("note", "", None),
+        ]);
+        let calls: Vec<(&str, Value)> = ["bank__pay", "bank__read", "fetch", "mail__send", "note"]
+            .into_iter()
+            .flat_map(|tool| {
+                [json!({}), json!({"host": "a"}), json!({"host": "b"})].map(|input| (tool, input))
+            })
+            .collect();
+        for (tool, input) in &calls {
+            let found = tools.find(tool).unwrap();
+            for (place, scope) in found.scopes(input).iter().enumerate() {
+                let grant = grant(&tools, tool, input, place, &Always::default());
+                assert!(covers(&grant, &tools, tool, input), "{scope:?} does not cover {tool} {input}");
+                for (other, other_input) in &calls {
+                    let other_found = tools.find(other).unwrap();
+                    let is_same = other == tool
+                        || scope.id.starts_with("server:")
+                            && other_found.spec().server == found.spec().server;
+                    let expected = is_same && other_found.scopes(other_input).contains(scope);
+                    assert_eq!(
+                        covers(&grant, &tools, other, other_input),
+                        expected,
+                        "{scope:?} of {tool} {input}, {other} {other_input}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_grant_does_not_cover_a_tool_that_has_changed_or_that_its_server_has_added() {
+        let before = toolbox(&[("bank__pay", "pays", Some("bank"))]);
+        let after =
+            toolbox(&[("bank__pay", "pays ten times", Some("bank")), ("bank__wire", "wires", Some("bank"))]);
+        let input = json!({});
+        for place in 0..2 {
+            let grant = grant(&before, "bank__pay", &input, place, &Always::default());
+            assert!(covers(&grant, &before, "bank__pay", &input));
+            assert!(!covers(&grant, &after, "bank__pay", &input));
+            assert!(!covers(&grant, &after, "bank__wire", &input));
+        }
+    }
+
+    #[test]
+    fn a_grant_with_an_end_covers_nothing_from_then_on() {
+        let tools = toolbox(&[("note", "", None)]);
+        let always = Always { until: Some(Duration::from_secs(60)), ..Always::default() };
+        let grant = grant(&tools, "note", &json!({}), 0, &always);
+        assert_eq!(grant.terms.until, Some(at(60)));
+        for (now, expected) in [(0, true), (59, true), (60, false), (61, false)] {
+            assert_eq!(grant.covers(tools.find("note").unwrap(), &json!({}), at(now)), expected, "{now}");
+        }
+    }
+
+    #[test]
+    fn a_revoked_grant_comes_back_only_with_a_later_always() {
+        let (host_a, host_b) = (said("f", Some(terms("host:a"))), said("f", Some(terms("host:b"))));
+        let both = [host_a.clone(), host_b];
+        assert_eq!(current(&both, &[]), ["f host:a", "f host:b"]);
+        assert_eq!(current(&both, &[end("f", Some("host:a"), 2)]), ["f host:b"]);
+        assert_eq!(current(&both, &[end("f", None, 2)]), [""; 0]);
+        assert_eq!(current(&both, &[end("f", None, 1)]), ["f host:b"]);
+        assert_eq!(current(&both, &[end("g", None, 2)]), ["f host:a", "f host:b"]);
+        let again = [both[0].clone(), both[1].clone(), host_a];
+        assert_eq!(current(&again, &[end("f", None, 2)]), ["f host:a"]);
+    }
+
+    #[test]
+    fn other_answers_change_no_grant_and_a_grant_of_the_owner_is_none_of_the_chat() {
+        let always = said("a", Some(terms(Scope::TOOL)));
+        let plain = said("a", None);
+        let denied = Confirmation { approved: false, ..plain.clone() };
+        assert_eq!(current(&[plain.clone(), denied.clone()], &[]), [""; 0]);
+        assert_eq!(current(&[plain.clone(), always.clone(), denied.clone(), plain], &[]), ["a tool"]);
+        let of_owner = GrantTerms { granted_for: GrantedFor::Owner, ..terms(Scope::TOOL) };
+        assert_eq!(current(&[said("a", Some(of_owner))], &[]), [""; 0]);
+    }
+
+    #[test]
+    fn the_grants_of_the_owner_are_replaced_and_those_of_the_chat_stay() {
+        let of_chat = Grant { tool: "a".into(), since: at(0), terms: terms("x") };
+        let of_owner = |scope: &str| Grant {
+            terms: GrantTerms { granted_for: GrantedFor::Owner, ..terms(scope) },
+            ..of_chat.clone()
+        };
+        let mut grants = Grants::default();
+        grants.add(of_chat.clone());
+        grants.set_of_owner(vec![of_owner("x"), of_owner("y")]);
+        grants.set_of_owner(vec![of_owner("y")]);
+        let ids: Vec<_> =
+            grants.iter().map(|grant| (grant.terms.granted_for, &*grant.terms.scope.id)).collect();
+        assert_eq!(ids, [(GrantedFor::Chat, "x"), (GrantedFor::Owner, "y")]);
     }
 
     #[test]
@@ -271,21 +389,17 @@ mod tests {
         assert_eq!(Confirmation::of(&call, Owner::anyone(), at, None), None, "nothing was decided");
         call.input = json!(1);
         call.edited = Some(json!(2));
-        for (approved, always, answer) in [
-            (true, true, Consent::YesAlways),
-            (true, false, Consent::Yes),
-            (false, false, Consent::No),
-            (false, true, Consent::No),
-        ] {
+        for (approved, given) in [(true, true), (true, false), (false, false), (false, true)] {
             call.approval_decision = Some(ApprovalDecision {
                 by: Owner::anyone(),
                 approved,
                 reason: Some("so".into()),
-                always,
+                always: given,
                 how: None,
             });
-            let confirmation = Confirmation::of(&call, Owner::anyone(), at, None).unwrap();
-            assert_eq!(confirmation.answer, answer);
+            let terms = given.then(|| terms(Scope::TOOL));
+            let confirmation = Confirmation::of(&call, Owner::anyone(), at, terms).unwrap();
+            assert_eq!((confirmation.approved, confirmation.terms.is_some()), (approved, approved && given));
             assert_eq!(confirmation.at, Timestamp::from_microsecond(1).unwrap());
             assert_eq!(confirmation.reason.as_deref(), Some("so"));
         }

@@ -7,6 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{ChatId, ToolCallId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
@@ -67,6 +68,18 @@ pub trait ToolHost: Send + Sync {
     async fn before_retry(&self, _call: &ToolCallId) -> bool {
         true
     }
+}
+
+/// The party that asks a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Asks {
+    /// The model.
+    Assistant,
+    /// A tool of this server, or this server itself about a tool.
+    Tool,
+    /// An MCP server.
+    Mcp,
 }
 
 /// A question that a tool asks the person while it runs (an MCP elicitation).

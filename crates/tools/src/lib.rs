@@ -27,6 +27,7 @@ mod reading;
 mod registered_tool;
 mod resource;
 mod schema;
+mod scope;
 mod tool;
 mod toolbox;
 
@@ -37,8 +38,8 @@ pub use call::{
 };
 pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
 pub use checker::{AnswerSchema, Check, Checker, InputError};
-pub use confirmation::{Confirmation, Consent, Grant, GrantEnd, Grants, grants};
-pub use context::{CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
+pub use confirmation::{Confirmation, Grant, GrantEnd, GrantTerms, Grants};
+pub use context::{Asks, CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
 pub use decision::{Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision};
 pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output};
@@ -56,5 +57,6 @@ pub use policy::{
 pub use presentation::{CallDetails, Confirm, Presentation};
 pub use reading::is_invisible;
 pub use resource::{NamedBy, Resource, ResourceKey, ResourcePart};
+pub use scope::Scope;
 pub use tool::{Fallback, Tool, ToolSettings, ToolSpec, TypedTool, typed};
 pub use toolbox::{PostedLimits, ToolRef, Toolbox, ToolboxError};

@@ -3,10 +3,16 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::scope::Scope;
+
 /// The limit on a tool's title, in bytes.
 pub(crate) const LONGEST_TITLE: usize = 200;
 /// The limit on the description of a call, in bytes.
 pub(crate) const LONGEST_DESCRIPTION: usize = 300;
+/// The limit on the label of a scope and on its description, in bytes.
+pub(crate) const LONGEST_SCOPE: usize = 300;
+/// The limit on the id of a scope, in bytes. A longer id is no scope, because a part of it may be that of another.
+pub(crate) const LONGEST_SCOPE_ID: usize = 4_200;
 /// The limit on each text of the details, in bytes.
 pub(crate) const LONGEST_DETAIL: usize = 64 * 1024;
 
@@ -14,15 +20,21 @@ pub(crate) const LONGEST_DETAIL: usize = 64 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Presentation {
-    /// The title of the tool.
+    /// The title of the tool. The title of an MCP tool is the server's own text, and may say anything.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub title: Option<String>,
+    /// The name in the settings of the MCP server that offers the tool.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub server: Option<String>,
     /// The call in words, such as `Write the note “milk”`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub description: Option<String>,
     /// What the call would do.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub details: Option<CallDetails>,
+    /// What "always" can mean for the call, the narrowest scope first. It is empty if the call cannot be allowed for always.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub scopes: Vec<Scope>,
 }
 
 /// What a call would do, for the person who is asked about it.

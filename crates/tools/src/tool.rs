@@ -10,7 +10,7 @@ use sha2::Digest;
 
 use crate::{
     CallContext, Confirm, Decision, ErrorStrategy, ErrorType, InputSchema, MAX_RETRIES, Resource, RunBy,
-    ToolError,
+    Scope, ToolError,
 };
 
 /// The description of a tool.
@@ -109,6 +109,15 @@ pub trait Tool: Send + Sync {
         Some(self.spec().name)
     }
 
+    /// Returns what "always" can mean for a call with this input, the narrowest scope first. The input fits the schema.
+    ///
+    /// A person who allows a scope for always allows every later call of this tool for whose input this function returns the same scope,
+    /// as told by its id. So each scope covers the call that it is proposed for. With `None` the scope is the tool, or the MCP server
+    /// that offers it. Without any scope the call cannot be allowed for always. Must return at once, and must not change anything.
+    fn scopes(&self, _input: &Value) -> Option<Vec<Scope>> {
+        None
+    }
+
     /// Runs one call. The input fits the schema.
     ///
     /// The output may have any form that `fermata_engine` can turn into a prompt: text, JSON, MCP content, or the AI SDK's tool result
@@ -163,6 +172,11 @@ pub trait TypedTool: Send + Sync + 'static {
     /// Returns where the output comes from, if others have a say in it: see [`Tool::reads_from`].
     fn reads_from(&self, _input: &Self::Input) -> Option<String> {
         Some(Self::NAME.into())
+    }
+
+    /// Returns what "always" can mean for a call with this input: see [`Tool::scopes`].
+    fn scopes(&self, _input: &Self::Input) -> Option<Vec<Scope>> {
+        None
     }
 
     /// Runs one call.
@@ -229,6 +243,10 @@ impl<T: TypedTool> Tool for Typed<T> {
             Ok(input) => self.tool.reads_from(&input),
             Err(_) => Some(T::NAME.into()),
         }
+    }
+
+    fn scopes(&self, input: &Value) -> Option<Vec<Scope>> {
+        T::Input::deserialize(input).map_or(Some(Vec::new()), |input| self.tool.scopes(&input))
     }
 
     async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {

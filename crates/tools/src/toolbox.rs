@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{
     AnswerSchema, ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Owner,
-    Policy, PolicyDecision, Presentation, RunBy, Tool, ToolError, ToolSpec,
+    Policy, PolicyDecision, Presentation, RunBy, Scope, Tool, ToolError, ToolSpec,
     checker::Schema,
     presentation,
     registered_tool::RegisteredTool,
@@ -256,10 +256,33 @@ impl<'a> ToolRef<'a> {
         Some(source)
     }
 
+    /// Returns what "always" can mean for a call with this input, the narrowest scope first: what the tool proposes, or else the tool itself
+    /// and its MCP server. A tool that panics proposes nothing.
+    pub fn scopes(self, input: &Value) -> Vec<Scope> {
+        let spec = self.spec();
+        let proposed = match self.tool() {
+            Some(tool) => catch_unwind(AssertUnwindSafe(|| tool.scopes(input))).unwrap_or(Some(Vec::new())),
+            None => None,
+        };
+        let mut scopes = proposed.unwrap_or_else(|| {
+            let server = spec.server.as_deref().map(Scope::server);
+            std::iter::once(Scope::tool(&spec.name)).chain(server).collect()
+        });
+        scopes.retain(|scope| scope.id.len() <= presentation::LONGEST_SCOPE_ID);
+        for scope in &mut scopes {
+            presentation::clip(&mut scope.label, presentation::LONGEST_SCOPE);
+            presentation::clip(&mut scope.covers, presentation::LONGEST_SCOPE);
+        }
+        scopes
+    }
+
     /// Returns how a call with this input is presented to a person. Texts that are too long are cut.
     pub fn presentation(self, input: &Value) -> Presentation {
-        let title = self.spec().title.clone();
-        let Some(tool) = self.tool() else { return Presentation { title, ..Presentation::default() } };
+        let (title, server, scopes) =
+            (self.spec().title.clone(), self.spec().server.clone(), self.scopes(input));
+        let Some(tool) = self.tool() else {
+            return Presentation { title, server, scopes, ..Presentation::default() };
+        };
         let mut description = catch_unwind(AssertUnwindSafe(|| tool.describe(input))).unwrap_or_default();
         if let Some(description) = &mut description {
             presentation::clip(description, presentation::LONGEST_DESCRIPTION);
@@ -272,7 +295,7 @@ impl<'a> ToolRef<'a> {
         if let Some(details) = &mut details {
             details.clip();
         }
-        Presentation { title, description, details }
+        Presentation { title, server, description, details, scopes }
     }
 
     /// Returns what the tool itself says about a call with this input. A tool that panics has the call denied.

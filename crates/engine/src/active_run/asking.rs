@@ -48,6 +48,7 @@ impl ActiveRun {
     /// Asks the model for the step. Before the first one, the run recollects what is known of the user.
     pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
         self.use_policies(self.services.policies.current());
+        self.read_owner_grants().await;
         let capacity = &self.services.model_requests;
         if self.model_slot.is_none() && capacity.is_limited() {
             match capacity.request(&self.record.owner) {

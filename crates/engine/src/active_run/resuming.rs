@@ -83,6 +83,7 @@ impl ActiveRun {
         let mut active = Self::new(services.clone(), record, pending, parts, ownership);
         active.attempts = attempts;
         active.settings_are_saved = settings_are_saved;
+        active.read_owner_grants().await;
         let mut effects = active.decide(if gives_up { Event::GivenUp } else { Event::Resumed });
         // A run that is at work is this instance's own from now on. One that waits is only looked at until it has a reader here or is
         // answered; if it was this instance's own and can be unloaded, it has no owner any more.

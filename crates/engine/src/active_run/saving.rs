@@ -1,5 +1,6 @@
 //! Saving what a run has decided: one commit with everything that has to survive before anything is done or shown.
 
+use fermata_protocol::GrantedFor;
 use fermata_tools::MemoryWrites;
 
 use super::{ActiveRun, Ownership};
@@ -82,7 +83,9 @@ impl ActiveRun {
             self.spans.record(&self.run.calls[*index]);
         }
         self.record.bytes += message_bytes;
-        self.record.grants.extend(commit.grants.iter().cloned());
+        for (_, grant) in &commit.grants {
+            self.record.grants.add(grant.clone());
+        }
         Ok(())
     }
 
@@ -134,21 +137,19 @@ impl ActiveRun {
             changes.push(Change::PutCall { run: run.id.clone(), call: Box::new(run.calls[*index].clone()) });
         }
         for index in &commit.decisions {
-            let call = &run.calls[*index];
-            let mut fingerprint = None;
-            if let Some(decision) = &call.approval_decision
-                && decision.approved
-                && decision.always
-                && let Some((_, grant)) = commit.grants.iter().find(|(tool, _)| *tool == call.tool)
-            {
-                fingerprint = grant.fingerprint.clone();
-            }
+            let grant = commit.grants.iter().find(|(granted, _)| granted == index).map(|(_, grant)| grant);
             changes.push(Change::Confirm {
                 run: run.id.clone(),
-                call: Box::new(call.clone()),
+                call: Box::new(run.calls[*index].clone()),
                 by: self.record.owner.clone(),
-                fingerprint,
+                terms: grant.map(|grant| Box::new(grant.terms.clone())),
             });
+            if let Some(grant) = grant
+                && grant.terms.granted_for == GrantedFor::Owner
+            {
+                let owner = self.record.owner.clone();
+                changes.push(Change::GrantToOwner { owner, grant: Box::new(grant.clone()) });
+            }
         }
         if let Some(route) = commit.answer_route {
             changes.push(Change::Answered { owner: self.record.owner.clone(), route });

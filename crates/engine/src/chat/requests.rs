@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use fermata_protocol::{
-    Answer as CallAnswer, AnswerKind, AnswerTarget, ChatId, ElicitationId, Profile, RunId, RunStatus, Show,
-    Stage, UiChunk,
+    Answer as CallAnswer, AnswerKind, AnswerTarget, ChatId, ElicitationId, GrantedFor, Profile, RunId,
+    RunStatus, Show, Stage, UiChunk,
 };
-use fermata_tools::{AuditAction, AuditEvent, Receipt, Refusal, ValidAnswer};
+use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Receipt, Refusal, ValidAnswer};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    AnswerError, CallError, ChatView, Following, GrantedTool, Pending, ReadError, Store,
+    AnswerError, CallError, ChatView, Following, Pending, ReadError, Store,
     active_run::{is_detached, read_run, run_context, works_by_itself},
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     context::context_usage,
@@ -261,21 +261,23 @@ impl View {
 
 impl Handle for Grants {
     /// Lists the grants that still count. A grant ends when its tool changes, which cannot be checked while the tool is missing.
-    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<GrantedTool>, ReadError> {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<Grant>, ReadError> {
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
-        let policies = actor.services.policies.current();
+        let services = &actor.services;
+        let mut grants = record.grants.clone();
+        grants.set_of_owner(services.store.owner_grants(&record.owner).await?);
+        let policies = services.policies.current();
         let toolbox = actor.active().map_or(&policies.toolbox, |active| &active.toolbox);
-        let mut granted = Vec::new();
-        for (tool, grant) in &record.grants {
-            let counts = match toolbox.find(tool) {
-                Some(found) => grant.covers(found.spec()),
-                None => grant.fingerprint.is_some(),
-            };
-            if counts {
-                granted.push(GrantedTool { tool: tool.clone(), since: grant.since });
-            }
-        }
-        Ok(granted)
+        let now = services.clock.now();
+        let counts = |grant: &&Grant| {
+            !grant.has_ended(now)
+                && grant
+                    .terms
+                    .tools
+                    .keys()
+                    .any(|tool| toolbox.find(tool).is_none_or(|found| grant.is_for(found.spec())))
+        };
+        Ok(grants.iter().filter(counts).cloned().collect())
     }
 }
 
@@ -283,16 +285,30 @@ impl Handle for EndGrant {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
         let (services, patience) = (actor.services.clone(), actor.request_patience());
         let Some(record) = actor.record_mut() else { return Err(ReadError::NotFound) };
-        if !record.grants.contains_key(&self.tool) {
+        let Self { owner, address: _, tool, scope, granted_for } = self;
+        record.grants.set_of_owner(services.store.owner_grants(&record.owner).await?);
+        let is_named = |grant: &&Grant| grant.is_named(tool, scope.as_deref(), *granted_for);
+        let revoked: Vec<&GrantTerms> =
+            record.grants.iter().filter(is_named).map(|grant| &grant.terms).collect();
+        let is_of = |kind| revoked.iter().any(|terms| terms.granted_for == kind);
+        let mut changes = Vec::new();
+        if is_of(GrantedFor::Chat) {
+            changes.push(Change::EndGrant { tool: tool.clone(), scope: scope.clone(), by: owner.clone() });
+        }
+        if is_of(GrantedFor::Owner) {
+            let owner = owner.clone();
+            changes.push(Change::EndGrantToOwner { owner, tool: tool.clone(), scope: scope.clone() });
+        }
+        if changes.is_empty() {
             return Ok(());
         }
-        let event = AuditEvent { tool: self.tool.clone(), ..AuditEvent::new(AuditAction::GrantRevoked) };
-        let event = event.by(self.owner.clone(), self.address);
-        let entry = AuditEntry::of_chat(&self.owner, &record.chat, None, event);
-        let audit = Change::Audit(Box::new(entry));
-        let end = Change::EndGrant { tool: self.tool.clone(), by: self.owner.clone() };
-        record.commit(&services, patience, vec![end, audit]).await?;
-        record.grants.remove(&self.tool);
+        let covered: Vec<&str> = revoked.iter().map(|terms| terms.scope.covers.as_str()).collect();
+        let reason = Some(covered.join("; "));
+        let event = AuditEvent { tool: tool.clone(), reason, ..AuditEvent::new(AuditAction::GrantRevoked) };
+        let event = event.by(owner.clone(), self.address);
+        changes.push(Change::Audit(Box::new(AuditEntry::of_chat(owner, &record.chat, None, event))));
+        record.commit(&services, patience, changes).await?;
+        record.grants.end(tool, scope.as_deref(), *granted_for);
         Ok(())
     }
 }
@@ -461,6 +477,7 @@ impl From<Rejected> for AnswerError {
                 Self::DeniedByPolicy(event.reason.unwrap_or_else(|| "A rule denies this input.".into()))
             }
             Rejected::BadInput(text) => Self::Invalid(text),
+            Rejected::UnknownScope(text) => Self::UnknownScope(text),
             Rejected::TooLarge(text) => Self::TooLarge(text),
             Rejected::Refused { refusal, call, tool, state } => match refusal {
                 Refusal::AlreadyAnswered => Self::AlreadyAnswered {

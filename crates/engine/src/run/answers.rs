@@ -24,14 +24,17 @@ impl Deciding<'_> {
             match answer {
                 AnswerKind::Elicited { .. } => {}
                 AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.apply_output(index, answer),
-                AnswerKind::Decision { approved, reason, always, input } => {
+                AnswerKind::Decision { .. } => {
+                    // The answer was validated, so its scope is one of the call's.
+                    let grant = self.run.grant(index, &answer, self.context).ok().flatten();
+                    let AnswerKind::Decision { approved, reason, always, input } = answer else { continue };
                     if !approved {
                         denied.push(index);
                     } else if let Some(input) = input {
                         self.edit(index, input);
                     }
-                    let by = self.context.owner.clone();
-                    self.note_decision(index, ApprovalDecision { by, approved, reason, always, how });
+                    let (by, always) = (self.context.owner.clone(), always.is_some());
+                    self.note_decision(index, ApprovalDecision { by, approved, reason, always, how }, grant);
                 }
             }
         }
@@ -67,24 +70,17 @@ impl Deciding<'_> {
         }
     }
 
-    fn note_decision(&mut self, index: usize, decided: ApprovalDecision) {
-        let always = decided.approved && decided.always;
+    fn note_decision(&mut self, index: usize, decided: ApprovalDecision, grant: Option<Grant>) {
         self.effects.commit.decisions.push(index);
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
         self.audit(event, index, decided.reason.clone());
         // A client that has posted the message again shows the decision already.
         let is_shown = self.how == Some(DecisionChannel::Message);
         self.decide_call(index, decided, is_shown);
-        if !always {
-            return;
-        }
-        // The grant is for the tool as it is now, so none can be given for a tool that is not available.
-        let tool = self.run.call(index).tool.clone();
-        let Some(found) = self.context.toolbox.find(&tool) else { return };
-        self.effects.commit.grants.push((tool.clone(), Grant::of(found.spec(), self.context.now)));
-        self.audit(AuditAction::Granted, index, None);
+        let Some(grant) = grant else { return };
+        self.audit(AuditAction::Granted, index, Some(grant.terms.scope.covers.clone()));
         for sibling in self.run.step_indexes() {
-            if self.run.call(sibling).tool != tool || !self.run.is_answered_by_always(sibling, self.context) {
+            if !self.run.is_answered_by(&grant, sibling, self.context) {
                 continue;
             }
             self.effects.after.release.push(self.run.call(sibling).id.clone());
@@ -98,6 +94,7 @@ impl Deciding<'_> {
             let decided = ApprovalDecision { by, approved: true, reason: None, always: false, how: self.how };
             self.decide_call(sibling, decided, false);
         }
+        self.effects.commit.grants.push((index, grant));
     }
 
     fn audit(&mut self, event: AuditAction, index: usize, reason: Option<String>) {

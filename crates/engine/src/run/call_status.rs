@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use fermata_protocol::{Show, ToolCallId, UiChunk};
-use fermata_tools::{CallState, ErrorStrategy, ErrorType, RunBy, StateName};
+use fermata_tools::{Call, CallState, ErrorStrategy, ErrorType, RunBy, Scope, StateName};
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Deciding, Phase, Run, later};
 use crate::Rules;
@@ -21,10 +21,38 @@ const EDITING_LASTS: Duration = Duration::from_secs(90);
 /// is open.
 const MOST_EDITS: u32 = 1_000;
 
+/// The longest input that comes with a question, in bytes of JSON. `GET …/pending` has longer ones.
+const LONGEST_SHOWN_INPUT: usize = 16_000;
+
+/// What a person has to know of a call to decide about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ShownCall {
+    tool: String,
+    /// The name of the MCP server that offers the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+    /// The tool's title. That of an MCP tool is the server's own text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<String>,
+    /// The input that the call would run with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input: Option<Value>,
+    /// The same input as the JSON text that the audit has the hash of. JavaScript reads some numbers as others than they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_text: Option<String>,
+    /// What "always" can mean for the call.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    scopes: Vec<Scope>,
+}
+
 /// The status of a call for its client.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct CallStatus {
+    /// The call, with its input while a person is asked about it.
+    #[serde(flatten)]
+    shown: ShownCall,
     state: StateName,
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<WaitsFor>,
@@ -74,6 +102,26 @@ enum WaitsFor {
     Capacity,
 }
 
+// === impl ShownCall ===
+
+impl ShownCall {
+    /// Returns a call for the person who decides about it.
+    pub fn of(call: &Call) -> Self {
+        let text = call.effective_input().to_string();
+        let mut shown = Self { scopes: call.presentation.scopes.clone(), ..Self::without_input(call) };
+        if text.len() <= LONGEST_SHOWN_INPUT {
+            shown.input = Some(call.effective_input().clone());
+            shown.input_text = Some(text);
+        }
+        shown
+    }
+
+    fn without_input(call: &Call) -> Self {
+        let (server, title) = (call.presentation.server.clone(), call.presentation.title.clone());
+        Self { tool: call.tool.clone(), server, title, ..Self::default() }
+    }
+}
+
 // === impl Run ===
 
 impl Run {
@@ -119,7 +167,8 @@ impl Run {
         }
         let trouble = self.trouble(index, rules);
         let editing = call.awaits_approval() && self.edited_until.contains_key(&index);
-        CallStatus { state: call.state().name(), waits_for, resource, editing, trouble }
+        let shown = if call.awaits_approval() { ShownCall::of(call) } else { ShownCall::without_input(call) };
+        CallStatus { shown, state: call.state().name(), waits_for, resource, editing, trouble }
     }
 
     /// Returns the time at which a person is no longer believed to edit the first of the inputs.

@@ -135,7 +135,7 @@ impl Run {
             .filter(|request| shown.contains(&request.id))
             .map(|request| Answer {
                 of: AnswerTarget::Approval(request.id.clone()),
-                kind: AnswerKind::Decision { approved, reason: None, always: false, input: None },
+                kind: AnswerKind::Decision { approved, reason: None, always: None, input: None },
             })
             .collect()
     }

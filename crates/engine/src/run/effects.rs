@@ -48,8 +48,8 @@ pub(crate) struct Commit {
     pub calls: BTreeSet<usize>,
     /// Calls that a person has just decided about, as indexes in [`Run::calls`](super::Run::calls).
     pub decisions: Vec<usize>,
-    /// Tools that are allowed for always from now on.
-    pub grants: Vec<(String, Grant)>,
+    /// Grants that were given with decisions, each with the index of the call in [`Run::calls`](super::Run::calls).
+    pub grants: Vec<(usize, Grant)>,
     /// The decisions that the audit log keeps.
     pub audit: Vec<AuditEvent>,
     /// What happens to calls of the earlier message that the run goes on from. No reader of the run's own message is shown this.

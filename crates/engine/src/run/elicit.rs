@@ -5,7 +5,7 @@
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
 use fermata_tools::{
-    AskedFailure, CallState, Elicitation, ElicitationRecord, ElicitationReply, ErrorStrategy, ToolError,
+    AskedFailure, Asks, CallState, Elicitation, ElicitationRecord, ElicitationReply, ErrorStrategy, ToolError,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Pending,
-    questions::{self, FailureChoice},
+    questions::{self, CALL_FAILED, FailureChoice},
 };
 
 /// The kind of the data part that shows a question.
@@ -85,9 +85,19 @@ impl Run {
             id: elicited.id.clone(),
             call: Box::new(self.call(elicited.asker).clone()),
             question: elicited.question.clone(),
+            asks: elicited.asks(),
+            failure: self.failure_of(elicited).cloned(),
             since: elicited.since,
             expires: elicited.expires,
         })
+    }
+
+    /// Returns the failure that a question is about.
+    fn failure_of(&self, elicited: &Elicited) -> Option<&AskedFailure> {
+        match elicited.source {
+            QuestionSource::Failure => self.call(elicited.asker).asked_about.as_ref(),
+            QuestionSource::Tool | QuestionSource::AskUser => None,
+        }
     }
 
     /// Returns whether the run itself asks the question, so that it outlives the process.
@@ -340,16 +350,24 @@ impl Deciding<'_> {
     }
 
     pub(super) fn show_elicitation(&mut self, index: usize) {
-        let Elicited { id, asker, question, state, .. } = &self.run.elicited[index];
+        let elicited = &self.run.elicited[index];
+        let Elicited { id, asker, question, state, .. } = elicited;
         let mut data = json!({
             "elicitationId": id,
             "toolCallId": &self.run.call(*asker).id,
+            "tool": &self.run.call(*asker).tool,
+            "asks": elicited.asks(),
             "message": question.message,
             "requestedSchema": question.requested_schema,
             "state": state.name(),
         });
         if let Some(server) = &question.server {
             data["server"] = server.as_str().into();
+        }
+        if let Some(AskedFailure { error_type, text }) = self.run.failure_of(elicited) {
+            data["code"] = CALL_FAILED.into();
+            data["errorType"] = json!(error_type);
+            data["errorText"] = text.as_str().into();
         }
         if let ElicitState::Withdrawn(Some(reason)) = state {
             data["reason"] = reason.as_str().into();
@@ -409,6 +427,17 @@ pub(super) fn pending_question(part: &UiPart) -> Option<(&str, &Value)> {
 
 pub(super) fn elicitation_chunk(id: &str, data: Value) -> UiChunk {
     UiChunk::Data(DataChunk { kind: ELICITATION.into(), id: Some(id.into()), data, transient: None })
+}
+
+impl Elicited {
+    /// Returns the party that asks.
+    fn asks(&self) -> Asks {
+        match self.source {
+            QuestionSource::AskUser => Asks::Assistant,
+            QuestionSource::Tool if self.question.server.is_some() => Asks::Mcp,
+            QuestionSource::Tool | QuestionSource::Failure => Asks::Tool,
+        }
+    }
 }
 
 impl ElicitState {

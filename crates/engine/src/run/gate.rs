@@ -7,11 +7,11 @@
 use fermata_protocol::{ApprovalId, ToolCallId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
-    DecisionSource, ErrorType, GateMode, PolicyDecision, RunBy, ToolError, ToolRef, ToolSpec,
+    DecisionSource, ErrorType, GateMode, Grant, PolicyDecision, RunBy, ToolError, ToolRef, ToolSpec,
 };
 use serde_json::{Value, json};
 
-use super::{Activity, Context, Deciding, Phase, Run, later, streaming::MadeCall};
+use super::{Activity, Context, Deciding, Phase, Run, call_status::ShownCall, later, streaming::MadeCall};
 use crate::{
     questions::{self, ASK_USER},
     step_collector::InvalidArguments,
@@ -81,9 +81,7 @@ impl Run {
                 by: DecisionSource::Chain,
             };
         }
-        let spec = tool.spec();
-        let is_granted = context.grants.get(&spec.name).is_some_and(|grant| grant.covers(spec));
-        if policy_decision.decision == Decision::Ask && is_granted {
+        if policy_decision.decision == Decision::Ask && context.grants.cover(tool, input, context.now) {
             return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
         }
         policy_decision
@@ -99,8 +97,8 @@ impl Run {
         self.policy_decision(index, input, tool, context).decision
     }
 
-    /// Returns whether a call that waits for a person is decided if its tool is allowed for always.
-    pub(super) fn is_answered_by_always(&self, index: usize, context: &Context<'_>) -> bool {
+    /// Returns whether a grant decides a call that waits for a person.
+    pub(super) fn is_answered_by(&self, grant: &Grant, index: usize, context: &Context<'_>) -> bool {
         let call = self.call(index);
         let by = call.policy_decision.as_ref().map(|policy_decision| policy_decision.by);
         let is_for_this_call_alone =
@@ -113,8 +111,11 @@ impl Run {
             return false;
         }
         let policy = &context.rules.policy;
-        let policy_decision = found.decide(&**policy, context.owner, call.effective_input());
-        policy_decision.decision == Decision::Ask && policy.honors_grants(&policy_decision)
+        let input = call.effective_input();
+        let policy_decision = found.decide(&**policy, context.owner, input);
+        policy_decision.decision == Decision::Ask
+            && policy.honors_grants(&policy_decision)
+            && grant.covers(found, input, context.now)
     }
 
     /// Returns the reason why a call must not run with this input, although it waits for its approval or was allowed or approved. This holds
@@ -443,16 +444,18 @@ impl Deciding<'_> {
         let id = ApprovalId::new(self.context.ids.next("appr_"));
         self.call_mut(index).approval_request = Some(ApprovalRequest { id: id.clone(), required });
         let call = self.run.call(index);
+        let mut descriptor = json!(ShownCall::of(call));
         // A page can draw a form from it in which a person edits the input.
-        let found = self.context.toolbox.find(&call.tool);
-        let schema = found
-            .map(|found| &found.spec().input_schema)
-            .filter(|schema| schema.text().len() <= LONGEST_SHOWN_SCHEMA);
+        if let Some(found) = self.context.toolbox.find(&call.tool)
+            && found.spec().input_schema.text().len() <= LONGEST_SHOWN_SCHEMA
+        {
+            descriptor["inputSchema"] = Value::clone(&found.spec().input_schema);
+        }
         let chunk = UiChunk::ToolApprovalRequest {
             approval_id: id,
             tool_call_id: call.id.clone(),
             tool_name: call.tool.clone(),
-            approval_descriptor: schema.map(|schema| json!({ "inputSchema": **schema })),
+            approval_descriptor: Some(descriptor),
             input_schema_input: None,
             reason: call.approval_reason().map(str::to_owned),
             is_automatic: None,

@@ -241,6 +241,7 @@ impl Deciding<'_> {
             None => {}
         }
         call.presentation.title = spec.and_then(|spec| spec.title.clone());
+        call.presentation.server = spec.and_then(|spec| spec.server.clone());
         self.publish(UiChunk::ToolInputStart {
             tool_call_id: call.id.clone(),
             tool_name: call.tool.clone(),

@@ -33,13 +33,13 @@ use std::{
 use async_trait::async_trait;
 use expect_test::{Expect, expect};
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, DataChunk, FinishReason, MessageId, PostedTool, Profile, RunId, Show,
-    UiChunk,
+    Always, Answer, AnswerKind, AnswerTarget, DataChunk, FinishReason, MessageId, PostedTool, Profile, RunId,
+    Show, UiChunk,
 };
 use fermata_tools::{
     AuditEvent, CallContext, Check, Checker, Decision, DecisionChannel, DecisionSource, DefaultPolicy,
-    Elicitation, GateMode, Policy, PolicyDecision, Resource, RunBy, StateName, Tool, ToolError, ToolSpec,
-    Toolbox,
+    Elicitation, GateMode, Policy, PolicyDecision, Resource, RunBy, Scope, StateName, Tool, ToolError,
+    ToolSpec, Toolbox,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -66,6 +66,12 @@ impl Tool for FakeTool {
             repeatable: false,
             annotations: None,
         }
+    }
+
+    /// All calls of the tool, or those with the same `n`.
+    fn scopes(&self, input: &Value) -> Option<Vec<Scope>> {
+        let by_n = input.get("n").map(|n| Scope::new(format!("n:{n}"), n.to_string(), format!("n is {n}")));
+        Some(std::iter::once(Scope::tool(self.0)).chain(by_n).collect())
     }
 
     async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
@@ -176,7 +182,7 @@ impl Scene {
             newest: None,
             owner: Owner::new("alice"),
             limits: Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() },
-            grants: Grants::new(),
+            grants: Grants::default(),
             other_bytes: 0,
             shows_model_errors: false,
         }
@@ -233,7 +239,9 @@ impl Play {
         writeln!(self.transcript, "> {what}").unwrap();
         print(&effects, &mut self.transcript);
         self.log.extend(effects.after.publish.iter().cloned());
-        self.scene.grants.extend(effects.commit.grants.iter().cloned());
+        for (_, grant) in &effects.commit.grants {
+            self.scene.grants.add(grant.clone());
+        }
         self.effects = effects;
         self
     }
@@ -398,17 +406,24 @@ fn output(call: &str, output: Value) -> Answer {
 }
 
 fn decision(call: &str, approved: bool) -> Answer {
-    let kind = AnswerKind::Decision { approved, reason: None, always: false, input: None };
+    let kind = AnswerKind::Decision { approved, reason: None, always: None, input: None };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
 }
 
 fn edited(call: &str, input: Value) -> Answer {
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: false, input: Some(input) };
+    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(input) };
+    Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
+}
+
+fn always_in(call: &str, scope: &str) -> Answer {
+    let always = Some(Always { scope: Some(scope.into()), ..Always::default() });
+    let kind = AnswerKind::Decision { approved: true, reason: None, always, input: None };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
 }
 
 fn always(call: &str) -> Answer {
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: true, input: None };
+    let kind =
+        AnswerKind::Decision { approved: true, reason: None, always: Some(Always::default()), input: None };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
 }
 

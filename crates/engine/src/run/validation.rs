@@ -6,8 +6,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart, measure,
 };
 use fermata_tools::{
-    AnswerSchema, AuditEvent, Call, Check, Decision, DecisionChannel, Receipt, Refusal, StateName,
-    ValidAnswer,
+    AnswerSchema, AuditEvent, Call, Check, Decision, DecisionChannel, Grant, Receipt, Refusal, Scope,
+    StateName, ValidAnswer,
 };
 use serde_json::{Map, Value};
 
@@ -80,6 +80,8 @@ pub(crate) enum Rejected {
     Denied(Box<AuditEvent>),
     /// The edited input cannot be used, for this reason.
     BadInput(String),
+    /// The call proposes no such scope for "always".
+    UnknownScope(String),
     /// The output is larger than allowed.
     TooLarge(String),
 }
@@ -162,6 +164,7 @@ impl Run {
                     Ok(ValidAnswer::Repeated) => {}
                     Ok(ValidAnswer::New) => {
                         self.check_answer(index, &answer.kind, context)?;
+                        self.grant(index, &answer.kind, context)?;
                         if let AnswerKind::Decision { approved: true, input, .. } = &answer.kind {
                             let input = input.as_ref().unwrap_or(self.call(index).effective_input());
                             let reason = self.overruled(index, input, context);
@@ -240,6 +243,43 @@ impl Run {
         }
     }
 
+    /// Returns the grant that an answer gives; `None` if it gives none, or if the call's tool is not available, as which the person has
+    /// allowed it.
+    ///
+    /// # Errors
+    /// If the call's tool does not propose the scope for the input that the call would run with.
+    pub(super) fn grant(
+        &self,
+        index: usize,
+        answer: &AnswerKind,
+        context: &Context<'_>,
+    ) -> Result<Option<Grant>, Rejected> {
+        let AnswerKind::Decision { approved: true, always: Some(always), input, .. } = answer else {
+            return Ok(None);
+        };
+        let call = self.call(index);
+        let found = context.toolbox.find(&call.tool);
+        let scopes = match (input, found) {
+            (Some(input), Some(found)) => found.scopes(input),
+            (Some(_), None) | (None, _) => call.presentation.scopes.clone(),
+        };
+        let known: Vec<String> = scopes.iter().map(|scope| scope.id.clone()).collect();
+        let wanted = |scope: &Scope| always.scope.as_ref().is_none_or(|wanted| scope.id == *wanted);
+        let Some(scope) = scopes.into_iter().find(wanted) else {
+            let tool = &call.tool;
+            return Err(Rejected::UnknownScope(match (&always.scope, &known[..]) {
+                (_, []) => format!(
+                    "This call of {tool} cannot be allowed for always. The call waits on: approve it without `always`."
+                ),
+                (wanted, known) => format!(
+                    "This call of {tool} has no scope {:?}. The call waits on: send one of its scopes, which are {known:?}.",
+                    wanted.as_deref().unwrap_or_default()
+                ),
+            }));
+        };
+        Ok(found.map(|found| Grant::new(context.toolbox, found.spec(), scope, always, context.now)))
+    }
+
     /// Checks that these answers do not make the chat too large. A page's error text is always accepted, because a call whose output was
     /// too large can end only with one.
     fn check_room(&self, answers: &[(usize, AnswerKind)], context: &Context<'_>) -> Result<(), Rejected> {
@@ -269,15 +309,13 @@ impl Run {
         accepted: &[(usize, AnswerKind)],
         context: &Context<'_>,
     ) -> Vec<Receipt> {
-        let always: Vec<&str> = accepted
+        let grants: Vec<Grant> = accepted
             .iter()
-            .filter(|(_, kind)| matches!(kind, AnswerKind::Decision { approved: true, always: true, .. }))
-            .map(|(index, _)| self.call(*index).tool.as_str())
+            .filter_map(|(index, kind)| self.grant(*index, kind, context).ok().flatten())
             .collect();
         let decided = |index: usize| {
             accepted.iter().any(|(answered, _)| *answered == index)
-                || (always.contains(&self.call(index).tool.as_str())
-                    && self.is_answered_by_always(index, context))
+                || grants.iter().any(|grant| self.is_answered_by(grant, index, context))
         };
         indexes
             .iter()
@@ -341,7 +379,7 @@ fn answer_in(part: &ToolPart) -> Option<Answer> {
             let kind = AnswerKind::Decision {
                 approved: approval.approved?,
                 reason: approval.reason.clone(),
-                always: false,
+                always: None,
                 input: None,
             };
             Some(Answer { of: AnswerTarget::Approval(approval.id.clone()), kind })

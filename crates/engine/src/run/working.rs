@@ -402,8 +402,11 @@ impl Deciding<'_> {
 
     pub(super) fn show_input(&mut self, index: usize) {
         let call = self.run.call(index);
-        let Presentation { title, description, details } = &call.presentation;
+        let Presentation { title, server, description, details, scopes: _ } = &call.presentation;
         let mut metadata = Map::new();
+        if let Some(server) = server {
+            metadata.insert("server".into(), json!(server));
+        }
         if let Some(description) = description {
             metadata.insert("description".into(), json!(description));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fermata_protocol::{MessageId, Plan, Profile, RunId, RunStatus, Show, ToolCallId, UiMessage};
-use fermata_tools::{Call, Owner};
+use fermata_tools::{Call, Grant, GrantTerms, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -154,15 +154,33 @@ pub enum Change {
         call: Box<Call>,
         /// The person who decided.
         by: Owner,
-        /// The fingerprint of the tool, if it was allowed for always.
-        fingerprint: Option<String>,
+        /// What the decision covers besides the call.
+        terms: Option<Box<GrantTerms>>,
     },
-    /// A tool is no longer allowed for always; this is kept for ever and never changed.
+    /// Grants of the chat are revoked; this is kept for ever and never changed.
     EndGrant {
-        /// The tool's name.
+        /// The name of the tool that they were given for.
         tool: String,
-        /// The person who took the permission back.
+        /// The id of the scope; `None` for all scopes.
+        scope: Option<String>,
+        /// The person who revoked them.
         by: Owner,
+    },
+    /// A grant holds in all chats of the owner. It replaces an earlier one of the same tool and scope.
+    GrantToOwner {
+        /// The owner of the chat.
+        owner: Owner,
+        /// The grant.
+        grant: Box<Grant>,
+    },
+    /// Grants of the owner are revoked.
+    EndGrantToOwner {
+        /// The owner of the chat.
+        owner: Owner,
+        /// The name of the tool that they were given for.
+        tool: String,
+        /// The id of the scope; `None` for all scopes.
+        scope: Option<String>,
     },
     /// A row for the audit, which outlives the chat.
     Audit(Box<AuditEntry>),
@@ -215,7 +233,8 @@ impl Change {
             | Self::Touched
             | Self::TruncateMessages { .. }
             | Self::OpenRun { .. }
-            | Self::EndGrant { .. } => true,
+            | Self::EndGrant { .. }
+            | Self::EndGrantToOwner { .. } => true,
             Self::Choose { .. }
             | Self::PutContext { .. }
             | Self::PutShow { .. }
@@ -232,6 +251,7 @@ impl Change {
             | Self::PutCall { .. }
             | Self::Confirm { .. }
             | Self::NoteRetry { .. }
+            | Self::GrantToOwner { .. }
             | Self::Audit(_)
             | Self::ChangeMemories { .. }
             | Self::Answered { .. }

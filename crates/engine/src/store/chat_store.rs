@@ -7,7 +7,7 @@ use std::{ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
-use fermata_tools::{Call, Owner};
+use fermata_tools::{Call, Grant, Owner};
 use jiff::Timestamp;
 
 use super::{
@@ -117,6 +117,9 @@ pub trait ChatStore: Send + Sync {
 
     /// Returns how the owner's stock pages answer, by the last of them that has shown it ([`Change::Answered`]).
     async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError>;
+
+    /// Returns the grants that hold in all chats of the owner ([`Change::GrantToOwner`]), in the order in which they were given.
+    async fn owner_grants(&self, owner: &Owner) -> Result<Vec<Grant>, StoreError>;
 
     /// Deletes chats without an open run that have not changed since `before`, at most `limit`. Returns the number of chats deleted.
     async fn forget(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;

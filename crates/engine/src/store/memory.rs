@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
-use fermata_tools::{Call, Owner, ResourceKey};
+use fermata_tools::{Call, Grant, Owner, ResourceKey};
 use jiff::Timestamp;
 
 use super::{
@@ -40,6 +40,8 @@ struct Contents {
     locks: HashMap<ResourceKey, InstanceId>,
     audit: Vec<AuditRecord>,
     answer_routes: HashMap<Owner, AnswerRoute>,
+    /// The grants that hold in all chats of their owner.
+    owner_grants: HashMap<Owner, Vec<Grant>>,
     memories: HashMap<Owner, StoredMemories>,
     mark: Option<ClockMark>,
     /// The number of times that the store was replaced.
@@ -198,7 +200,7 @@ impl ChatStore for MemoryStore {
         if changes.is_empty() {
             return Ok(());
         }
-        let Contents { chats, audit, answer_routes, memories, .. } = &mut *self.lock();
+        let Contents { chats, audit, answer_routes, owner_grants, memories, .. } = &mut *self.lock();
         if chats.get(chat).is_some_and(|chat| chat.version == to) {
             return Ok(());
         }
@@ -207,6 +209,7 @@ impl ChatStore for MemoryStore {
         let is_news = changes.iter().any(Change::is_news);
         let mut decisions = Vec::new();
         let mut answering = Vec::new();
+        let mut granted = owner_grants.clone();
         let mut remembered = Vec::new();
         for change in changes.iter() {
             if let Change::Audit(entry) = change {
@@ -214,6 +217,15 @@ impl ChatStore for MemoryStore {
             }
             if let Change::Answered { owner, route } = change {
                 answering.push((owner.clone(), *route));
+            }
+            if let Change::GrantToOwner { owner, grant } = change {
+                let (theirs, scope) = (granted.entry(owner.clone()).or_default(), &grant.terms.scope.id);
+                theirs.retain(|known| !known.is_named(&grant.tool, Some(scope), None));
+                theirs.push(Grant::clone(grant));
+            }
+            if let Change::EndGrantToOwner { owner, tool, scope } = change {
+                let theirs = granted.entry(owner.clone()).or_default();
+                theirs.retain(|known| !known.is_named(tool, scope.as_deref(), None));
             }
             if let Change::ChangeMemories { owner, changes, most, author } = change {
                 remembered.push((owner.clone(), changes.clone(), *most, author.clone()));
@@ -229,6 +241,7 @@ impl ChatStore for MemoryStore {
         }
         audit.extend(decisions);
         answer_routes.extend(answering);
+        *owner_grants = granted;
         for (owner, changes, most, author) in remembered {
             let stored = memories.entry(owner.clone()).or_default();
             stored.change(&owner, at, changes, most, &author, (chats, audit));
@@ -308,6 +321,10 @@ impl ChatStore for MemoryStore {
 
     async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError> {
         Ok(self.lock().answer_routes.get(owner).copied())
+    }
+
+    async fn owner_grants(&self, owner: &Owner) -> Result<Vec<Grant>, StoreError> {
+        Ok(self.lock().owner_grants.get(owner).cloned().unwrap_or_default())
     }
 
     async fn usage(

@@ -80,7 +80,7 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
     let granted = there.engine.grants(owner, chat).await.unwrap();
     assert_eq!(granted, here.engine.grants(owner, chat).await.unwrap());
     assert_eq!(granted.iter().map(|grant| grant.tool.as_str()).collect::<Vec<_>>(), ["note"]);
-    there.engine.end_grant(owner, chat, address, "note".into()).await.unwrap();
+    there.engine.end_grant(owner, chat, address, "note".into(), None, None).await.unwrap();
     assert_eq!(here.engine.grants(owner, chat).await.unwrap(), []);
     let stranger = there.engine.grants(&Owner::new("bob"), chat).await;
     assert!(matches!(stranger, Err(ReadError::NotFound)), "{stranger:?}");

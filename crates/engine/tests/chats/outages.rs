@@ -121,7 +121,8 @@ async fn a_run_outlasts_a_request_beside_it_of_which_nobody_knows_whether_it_was
     // The grant ends, the reply to that is lost, and the store is away before it can be asked.
     world.store.replies_to_lose.store(2, Ordering::SeqCst);
     let (engine, owner, chat) = (world.engine.clone(), world.owner.clone(), world.chat.clone());
-    let ending = tokio::spawn(async move { engine.end_grant(&owner, &chat, None, "note".into()).await });
+    let ending =
+        tokio::spawn(async move { engine.end_grant(&owner, &chat, None, "note".into(), None, None).await });
     sleep(Duration::from_millis(10)).await;
     assert_eq!(world.store.replies_to_lose.load(Ordering::SeqCst), 1, "a reply was lost");
     away_for(&world, A_WHILE);

@@ -23,7 +23,8 @@ use fermata_engine::{
     store::{Change, ChatStore, MemoryStore, RunRecord},
 };
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, RunId, ToolCallId, UiMessage,
+    Always, Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, RunId, ToolCallId,
+    UiMessage,
 };
 use fermata_tools::{
     CallContext, CallDetails, Capacity, Confirm, Decision, DecisionChannel, Elicitation, ErrorType, Owner,
@@ -647,11 +648,12 @@ pub fn output(call: &str, output: Value) -> Answer {
 }
 
 pub fn decision(call: &str, approved: bool) -> Answer {
-    let kind = AnswerKind::Decision { approved, reason: None, always: false, input: None };
+    let kind = AnswerKind::Decision { approved, reason: None, always: None, input: None };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
 }
 
 pub fn always(call: &str) -> Answer {
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: true, input: None };
+    let kind =
+        AnswerKind::Decision { approved: true, reason: None, always: Some(Always::default()), input: None };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
 }

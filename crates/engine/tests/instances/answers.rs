@@ -187,7 +187,7 @@ impl World {
     fn expected_answer(&mut self, call: &Call) -> Answer {
         self.texts += 1;
         let kind = if call.awaits_approval() {
-            AnswerKind::Decision { approved: true, reason: None, always: false, input: None }
+            AnswerKind::Decision { approved: true, reason: None, always: None, input: None }
         } else if self.texts.is_multiple_of(5) {
             AnswerKind::Failure { error_text: format!("o{}.", self.texts) }
         } else {
@@ -225,6 +225,6 @@ impl World {
 /// Returns a denial, which some calls do not wait for.
 fn unexpected_answer(call: &Call) -> Answer {
     let reason = Some("not now".to_owned());
-    let kind = AnswerKind::Decision { approved: false, reason, always: false, input: None };
+    let kind = AnswerKind::Decision { approved: false, reason, always: None, input: None };
     Answer { of: AnswerTarget::Call(call.id.clone()), kind }
 }

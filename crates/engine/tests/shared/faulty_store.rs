@@ -20,7 +20,7 @@ use fermata_engine::{
     },
 };
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
-use fermata_tools::{Call, Owner, ResourceKey, StateName};
+use fermata_tools::{Call, Grant, Owner, ResourceKey, StateName};
 use jiff::Timestamp;
 use tokio::{
     sync::watch,
@@ -283,6 +283,10 @@ impl ChatStore for FaultyStore {
     async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError> {
         self.before_read().await?;
         self.store.answer_route(owner).await
+    }
+    async fn owner_grants(&self, owner: &Owner) -> Result<Vec<Grant>, StoreError> {
+        self.before_read().await?;
+        self.store.owner_grants(owner).await
     }
     async fn usage(
         &self,

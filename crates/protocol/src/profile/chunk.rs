@@ -46,11 +46,25 @@ pub(super) fn is_for_all(chunk: &UiChunk) -> bool {
 
 /// Expresses a chunk that version 5 does not have by one that it has. Returns `None` for chunks that version 5 has.
 fn for_version_5(chunk: &UiChunk) -> Option<UiChunk> {
-    if let UiChunk::ToolApprovalRequest { approval_id, tool_call_id, tool_name, reason, .. } = chunk {
+    if let UiChunk::ToolApprovalRequest {
+        approval_id,
+        tool_call_id,
+        tool_name,
+        reason,
+        approval_descriptor,
+        ..
+    } = chunk
+    {
         return Some(UiChunk::Data(DataChunk {
             kind: DATA_TOOL_APPROVAL.to_owned(),
             id: Some(approval_id.to_string()),
-            data: approval_data(approval_id, tool_call_id, tool_name, reason.as_deref()),
+            data: approval_data(
+                approval_id,
+                tool_call_id,
+                tool_name,
+                reason.as_deref(),
+                approval_descriptor.as_ref(),
+            ),
             transient: None,
         }));
     }

@@ -36,7 +36,7 @@ fn approval_part(part: &UiPart) -> Option<UiPart> {
     Some(UiPart::Data(DataPart {
         kind: DATA_TOOL_APPROVAL.to_owned(),
         id: Some(id.to_string()),
-        data: approval_data(id, &call.tool_call_id, call.name.as_str(), reason),
+        data: approval_data(id, &call.tool_call_id, call.name.as_str(), reason, extra.get("descriptor")),
         extra: Map::new(),
     }))
 }

@@ -1,8 +1,11 @@
 //! Reads `POST /chat/tool-result`, in camelCase and in the older snake_case names.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    time::Duration,
+};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
 use utoipa::{
     PartialSchema, ToSchema,
@@ -10,12 +13,13 @@ use utoipa::{
 };
 
 use super::{
-    Answer, AnswerKind, AnswerTarget, BodyError, ElicitAction, MAX_ANSWERS, Posted, RequestError, ToolResult,
-    ToolResultBody,
+    Always, Answer, AnswerKind, AnswerTarget, BodyError, ElicitAction, GrantedFor, MAX_ANSWERS, Posted,
+    RequestError, ToolResult, ToolResultBody,
     json::known_fields,
-    read::{any_value, chat_id, names, read, words},
+    read::{any_value, chat_id, names, read, read_field, words, wrong},
 };
 use crate::{ApprovalId, ChatId, ElicitationId, ToolCallId};
+use jiff::{Span, SpanRelativeTo};
 
 /// What an answer can say, one of them.
 const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
@@ -24,6 +28,8 @@ const EDITING: &str =
     "`editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call";
 /// The name of a whole body in an error that concerns no field.
 const WHOLE: &str = "The answer";
+/// The longest time for which a permission with an end can hold.
+const LONGEST_GRANT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// One answer, or several as `answers`, which are taken together or not at all. Unknown fields are ignored.
 ///
@@ -80,10 +86,16 @@ pub struct AnswerRequest {
     approved: Option<bool>,
     /// Why, told to the model.
     reason: Option<String>,
-    /// Whether the decision covers later calls of the tool in this chat.
-    always: Option<bool>,
+    /// Whether the decision covers later calls: `true` for the first of the call's `scopes`, or an `AlwaysRequest`.
+    #[serde(default, deserialize_with = "always")]
+    #[schema(value_type = Option<Value>)]
+    always: Option<Always>,
     /// The edited input.
     input: Option<Value>,
+    /// The edited input as JSON text, in place of `input`. A page that edits the `inputText` it was sent changes no number that it cannot
+    /// read exactly.
+    #[serde(default, deserialize_with = "words")]
+    input_text: Option<String>,
     /// What the person does about a question.
     action: Option<ElicitAction>,
     /// What was asked for, with `accept`; fits the question's `requestedSchema`.
@@ -91,6 +103,21 @@ pub struct AnswerRequest {
     /// No answer: whether a person is editing the input of a call that waits for a decision, which other pages then show. It counts
     /// for 90 seconds.
     editing: Option<bool>,
+}
+
+/// What "always" means, if it is not the first of the call's scopes for this chat.
+#[derive(Deserialize, ToSchema)]
+pub struct AlwaysRequest {
+    /// The id of one of the call's `scopes`; the first of them if it is left out.
+    #[serde(default, deserialize_with = "words")]
+    scope: Option<String>,
+    /// Whether the permission holds in this chat (`chat`, the default) or in all chats of the owner (`owner`).
+    #[serde(rename = "for")]
+    granted_for: Option<GrantedFor>,
+    /// How long the permission holds, such as `30m`, `24h` or `7d`. It has no end if this is left out.
+    #[schema(value_type = Option<String>, example = "24h")]
+    #[serde(default, deserialize_with = "duration")]
+    until: Option<Duration>,
 }
 
 /// An answer that a client posted.
@@ -159,6 +186,32 @@ impl Posted for ToolResultBody {
     }
 }
 
+/// Reads `always`, which is a flag or an object.
+fn always<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Always>, D::Error> {
+    match Value::deserialize(json)? {
+        Value::Null | Value::Bool(false) => Ok(None),
+        Value::Bool(true) => Ok(Some(Always::default())),
+        value @ Value::Object(_) => {
+            let AlwaysRequest { scope, granted_for, until } = read_field(value).map_err(D::Error::custom)?;
+            Ok(Some(Always { scope, granted_for: granted_for.unwrap_or_default(), until }))
+        }
+        other => Err(D::Error::custom(wrong(&other, "true, false or an object"))),
+    }
+}
+
+/// Reads a duration, such as `24h`.
+fn duration<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Duration>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(json)? else { return Ok(None) };
+    let span = text.parse::<Span>().and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours()));
+    match span.ok().and_then(|span| Duration::try_from(span).ok()) {
+        Some(duration) if !duration.is_zero() && duration <= LONGEST_GRANT => Ok(Some(duration)),
+        Some(_) | None => {
+            let should = "a duration of at most ten years, such as \"30m\", \"24h\" or \"7d\"";
+            Err(D::Error::custom(wrong(&text.into(), should)))
+        }
+    }
+}
+
 // === impl ToolResultRequest ===
 
 impl PartialSchema for ToolResultRequest {
@@ -170,6 +223,7 @@ impl PartialSchema for ToolResultRequest {
 impl ToSchema for ToolResultRequest {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas.push((AnswerRequest::name().into(), AnswerRequest::schema()));
+        schemas.push((AlwaysRequest::name().into(), AlwaysRequest::schema()));
         AnswersRequest::schemas(schemas);
         AnswerRequest::schemas(schemas);
     }
@@ -215,12 +269,18 @@ impl TryFrom<AnswerRequest> for PostedAnswer {
             }
             (Some(output), None, None, _) => AnswerKind::Output { output },
             (None, Some(error_text), None, _) => AnswerKind::Failure { error_text },
-            (None, None, Some(approved), _) => AnswerKind::Decision {
-                approved,
-                reason: posted.reason,
-                always: posted.always.unwrap_or_default(),
-                input: posted.input,
-            },
+            (None, None, Some(approved), _) => {
+                let input = match (posted.input, posted.input_text) {
+                    (Some(_), Some(_)) => {
+                        return Err(" has the edited input twice; send `input` or `inputText`.".to_owned());
+                    }
+                    (None, Some(text)) => Some(serde_json::from_str(&text).map_err(|error| {
+                        format!(".inputText is no JSON ({error}); it must be the edited input as JSON text.")
+                    })?),
+                    (input, None) => input,
+                };
+                AnswerKind::Decision { approved, reason: posted.reason, always: posted.always, input }
+            }
             (None, None, None, Some(action)) => AnswerKind::Elicited { action, content: posted.content },
             (None, None, None, None) => return Err(format!(" says nothing; it must have {KINDS}.")),
             (_, _, _, _) => {

@@ -41,15 +41,26 @@ pub(super) fn read<T: DeserializeOwned>(body: Value, whole: &str) -> Result<T, R
     if !body.is_object() {
         return Err(RequestError(format!("The body is {}; it must be a JSON object.", described(&body))));
     }
-    serde_path_to_error::deserialize(Json(body)).map_err(|error| {
-        let mut path = path(error.path());
-        let Fault(fault) = error.into_inner();
+    read_object(body).map_err(|(mut path, Fault(fault))| {
         let (rest, words) = fault.split_once(' ').unwrap_or(("", &fault));
         path.push_str(rest);
         match path.trim_start_matches('.') {
             "" => RequestError(format!("{whole} {words}")),
             path => RequestError(format!("`{path}` {words}")),
         }
+    })
+}
+
+/// Reads an object that a field holds, for a function that serde calls for the field.
+pub(super) fn read_field<T: DeserializeOwned>(object: Value) -> Result<T, Fault> {
+    read_object(object).map_err(|(path, Fault(fault))| Fault(path + &fault))
+}
+
+/// Reads an object. The error comes with the path of the field that it is about.
+fn read_object<T: DeserializeOwned>(object: Value) -> Result<T, (String, Fault)> {
+    serde_path_to_error::deserialize(Json(object)).map_err(|error| {
+        let path = path(error.path());
+        (path, error.into_inner())
     })
 }
 

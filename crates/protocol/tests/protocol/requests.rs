@@ -1,11 +1,11 @@
 //! What is taken from clients, and what they are told where it is not.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use expect_test::{Expect, expect};
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, ChatBody, ElicitAction, Profile, Role, ToolChoice, ToolResult,
-    ToolResultBody, Trigger, UiPart,
+    Always, Answer, AnswerKind, AnswerTarget, ChatBody, ElicitAction, GrantedFor, Profile, Role, ToolChoice,
+    ToolResult, ToolResultBody, Trigger, UiPart,
 };
 use serde_json::{Value, json};
 
@@ -384,18 +384,48 @@ fn answers_are_read() {
     assert_eq!(one(json!({"toolCallId": "c", "errorText": "e"})), ("call c".into(), failure("e")));
     assert_eq!(
         one(json!({"toolCallId": "c", "approved": true})),
-        ("call c".into(), decision(true, None, false, None))
+        ("call c".into(), decision(true, None, None, None))
     );
     assert_eq!(
         one(
             json!({"toolCallId": "c", "approvalId": "p", "approved": false, "reason": "no", "always": true, "input": null})
         ),
-        ("approval p".into(), decision(false, Some("no"), true, None))
+        ("approval p".into(), decision(false, Some("no"), Some(Always::default()), None))
     );
     assert_eq!(
         one(json!({"approvalId": "p", "approved": true, "input": {"a": 1}})),
-        ("approval p".into(), decision(true, None, false, Some(json!({"a": 1}))))
+        ("approval p".into(), decision(true, None, None, Some(json!({"a": 1}))))
     );
+    let exact = r#"{"n":10000000000000000001,"x":[-0,1.0]}"#;
+    assert_eq!(
+        one(json!({"approvalId": "p", "approved": true, "inputText": exact})),
+        ("approval p".into(), decision(true, None, None, Some(serde_json::from_str(exact).unwrap())))
+    );
+    for (always, expected) in [
+        (json!(false), None),
+        (json!(null), None),
+        (json!(true), Some(Always::default())),
+        (json!({}), Some(Always::default())),
+        (json!({"for": "owner"}), Some(Always { granted_for: GrantedFor::Owner, ..Always::default() })),
+        (
+            json!({"scope": "host:a", "for": "chat", "until": "24h"}),
+            Some(Always {
+                scope: Some("host:a".into()),
+                until: Some(Duration::from_secs(86_400)),
+                ..Always::default()
+            }),
+        ),
+        (
+            json!({"until": "7d"}),
+            Some(Always { until: Some(Duration::from_secs(604_800)), ..Always::default() }),
+        ),
+    ] {
+        assert_eq!(
+            one(json!({"approvalId": "p", "approved": true, "always": always})),
+            ("approval p".into(), decision(true, None, expected, None)),
+            "{always}"
+        );
+    }
     assert_eq!(
         one(json!({"tool_call_id": "c", "result": 1, "is_error": false})),
         ("call c".into(), output(json!(1)))
@@ -470,6 +500,12 @@ fn an_answer_that_cannot_be_taken_says_why() {
             answer(json!({"approvalId": "p", "output": 1})),
             answer(json!({"approvalId": "p", "approved": true, "reason": 5})),
             answer(json!({"approvalId": "p", "approved": true, "always": 1})),
+            answer(json!({"approvalId": "p", "approved": true, "always": {"scope": 5}})),
+            answer(json!({"approvalId": "p", "approved": true, "always": {"for": "all"}})),
+            answer(json!({"approvalId": "p", "approved": true, "always": {"until": "soon"}})),
+            answer(json!({"approvalId": "p", "approved": true, "always": {"until": "-1h"}})),
+            answer(json!({"approvalId": "p", "approved": true, "input": {}, "inputText": "{}"})),
+            answer(json!({"approvalId": "p", "approved": true, "inputText": "{"})),
             answer(json!({"toolCallId": "c", "is_error": true})),
             answer(json!({"toolCallId": "c", "result": 1, "is_error": "yes"})),
             answer(json!({"elicitationId": "e", "action": "maybe"})),
@@ -498,7 +534,13 @@ fn an_answer_that_cannot_be_taken_says_why() {
             `approvalId` is an object; it must be a string.
             `approvalId` goes with `approved` only; name the call with `toolCallId`.
             `reason` is 5; it must be a string.
-            `always` is 1; it must be true or false.
+            `always` is 1; it must be true, false or an object.
+            `always.scope` is 5; it must be a string.
+            `always.for` is "all"; it must be "chat" or "owner".
+            `always.until` is "soon"; it must be a duration of at most ten years, such as "30m", "24h" or "7d".
+            `always.until` is "-1h"; it must be a duration of at most ten years, such as "30m", "24h" or "7d".
+            The answer has the edited input twice; send `input` or `inputText`.
+            `inputText` is no JSON (EOF while parsing an object at line 1 column 1); it must be the edited input as JSON text.
             The answer says nothing; it must have `output`, `errorText`, `approved` or `action`.
             `is_error` is "yes"; it must be true or false.
             `action` is "maybe"; it must be "accept", "decline" or "cancel".

@@ -1,25 +1,60 @@
-//! The grants of a chat: tools whose calls need no approval.
+//! The grants of a chat: calls that need no approval.
 
 use axum::{
     Json,
     extract::{Path, State, rejection::PathRejection},
     http::StatusCode,
 };
-use fermata_engine::GrantedTool;
-use fermata_protocol::{ChatId, InvalidId};
+use fermata_protocol::{ChatId, GrantedFor, InvalidId};
+use fermata_tools::{Grant as GivenGrant, Scope};
 use jiff::Timestamp;
-use serde::Serialize;
-use utoipa::ToSchema;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::schema::refusals;
-use crate::{App, auth::Identity, client::Client, error::ApiError, extract::ChatPath};
+use crate::{
+    App,
+    auth::Identity,
+    client::Client,
+    error::ApiError,
+    extract::{ApiQuery, ChatPath},
+};
 
-/// A tool whose calls need no approval in the chat, unless a rule or `chain` requires it.
+/// Calls that need no approval, unless a rule or `chain` requires it.
 #[derive(Serialize, ToSchema)]
 pub struct Grant {
+    /// The tool whose call the person approved.
     tool: String,
+    /// The id of the scope.
+    #[schema(example = "host:docs.example.org")]
+    scope: String,
+    /// The scope in a word or two.
+    #[schema(example = "docs.example.org")]
+    label: String,
+    /// The calls in words.
+    #[schema(example = "every call of fetch_url for docs.example.org")]
+    covers: String,
+    /// Whether the grant holds in this chat or in all chats of the owner.
+    #[serde(rename = "for")]
+    granted_for: GrantedFor,
     #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
+    /// The time at which the grant ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    until: Option<Timestamp>,
+}
+
+/// The grants to revoke among those of a tool; all of them if nothing is said.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct GrantFilter {
+    /// The id of the scope.
+    scope: Option<String>,
+    /// Whether the grant holds in this chat (`chat`) or in all chats of the owner (`owner`).
+    #[serde(rename = "for")]
+    #[param(rename = "for")]
+    granted_for: Option<GrantedFor>,
 }
 
 /// The grants of a chat.
@@ -28,9 +63,9 @@ pub struct GrantList {
     grants: Vec<Grant>,
 }
 
-/// Lists the tools that a person has always allowed in the chat, by name.
+/// Lists what a person has allowed for always: in the chat, and in all chats of its owner.
 ///
-/// A tool is not listed if it has changed since: the party that runs it, its description or its schema.
+/// A grant is not listed if it has ended, or if its tool has changed since: the party that runs it, its description or its schema.
 #[utoipa::path(get, path = "/api/chat/{id}/grants", operation_id = "listGrants", tag = "record",
     params(("id" = String, Path, description = "The chat's id")),
     responses((status = 200, description = "The grants", body = GrantList), refusals::Chat)
@@ -40,27 +75,37 @@ pub async fn list(
     Identity(owner): Identity,
     ChatPath(chat): ChatPath,
 ) -> Result<Json<GrantList>, ApiError> {
-    let granted = app.engine().grants(&owner, &chat?).await?;
-    let grants = granted.into_iter().map(|GrantedTool { tool, since }| Grant { tool, since });
-    Ok(Json(GrantList { grants: grants.collect() }))
+    let grants = app.engine().grants(&owner, &chat?).await?;
+    Ok(Json(GrantList { grants: grants.into_iter().map(Into::into).collect() }))
 }
 
-/// Revokes a grant, so that later calls of the tool need approval again.
+/// Revokes grants that were given for a tool, so that later calls need approval again. A run that is under way in another chat honors a
+/// grant of the owner until its next step.
 #[utoipa::path(delete, path = "/api/chat/{id}/grants/{tool}", operation_id = "endGrant", tag = "record",
     params(
         ("id" = String, Path, description = "The chat's id"),
         ("tool" = String, Path, description = "The tool's name"),
+        GrantFilter,
     ),
-    responses((status = 204, description = "The grant is revoked, or there was none"), refusals::Chat)
+    responses((status = 204, description = "The grants are revoked, or there were none"), refusals::Chat)
 )]
 pub async fn delete(
     State(app): State<App>,
     Identity(owner): Identity,
     client: Client,
     path: Result<Path<(String, String)>, PathRejection>,
+    filter: ApiQuery<GrantFilter>,
 ) -> Result<StatusCode, ApiError> {
     // A path that is not UTF-8 is no valid chat id, either.
     let Path((chat, tool)) = path.map_err(|_| InvalidId)?;
-    app.engine().end_grant(&owner, &ChatId::parse(&chat)?, client.address, tool).await?;
+    let ApiQuery(GrantFilter { scope, granted_for }) = filter;
+    app.engine().end_grant(&owner, &ChatId::parse(&chat)?, client.address, tool, scope, granted_for).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+impl From<GivenGrant> for Grant {
+    fn from(GivenGrant { tool, since, terms }: GivenGrant) -> Self {
+        let Scope { id, label, covers } = terms.scope;
+        Self { tool, scope: id, label, covers, granted_for: terms.granted_for, since, until: terms.until }
+    }
 }

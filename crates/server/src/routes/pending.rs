@@ -1,9 +1,9 @@
 //! The calls and questions of a chat that wait for an answer.
 
 use axum::{Json, extract::State};
-use fermata_engine::Pending as EnginePending;
+use fermata_engine::{Pending as EnginePending, questions::CALL_FAILED};
 use fermata_protocol::{ApprovalId, ToolCallId};
-use fermata_tools::{CallDetails, Presentation, StateName};
+use fermata_tools::{Asks, CallDetails, ErrorType, Presentation, Scope, StateName};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -22,9 +22,12 @@ pub struct Pending {
     #[schema(value_type = String)]
     tool_call_id: ToolCallId,
     tool: String,
-    /// The tool's title.
+    /// The tool's title. That of an MCP tool is the server's own text.
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
+    /// The name in the settings of the MCP server that offers the tool, or that asks: then the text of the elicitation is that server's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
     /// The call in the words of its tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
@@ -34,6 +37,12 @@ pub struct Pending {
     details: Option<CallDetails>,
     /// The input that the call would run with.
     input: Value,
+    /// The same input as JSON text, as it is run, and as its hash is in the audit. JavaScript reads some numbers of `input` as others.
+    input_text: String,
+    /// What `always` can mean for an approval, the narrowest first. Without any the call cannot be allowed for always.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<Object>)]
+    scopes: Vec<Scope>,
     kind: Kind,
     /// `awaiting_approval` or `executing`.
     #[schema(value_type = String, example = "executing")]
@@ -54,9 +63,21 @@ pub struct Pending {
     /// The text of an elicitation.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// The name in the settings of the MCP server that asks. The text of the elicitation comes from that server.
+    /// Who asks with an elicitation: `assistant`, `tool` or `mcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    server: Option<String>,
+    #[schema(value_type = Option<String>, example = "assistant")]
+    asks: Option<Asks>,
+    /// The name of a message that Fermata itself has written: `call_failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    code: Option<&'static str>,
+    /// The type of the failure that a message with the code `call_failed` is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    error_type: Option<ErrorType>,
+    /// The text of that failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error_text: Option<String>,
     /// The JSON Schema of an elicitation's `content`.
     #[serde(skip_serializing_if = "Option::is_none")]
     requested_schema: Option<Value>,
@@ -98,36 +119,44 @@ impl From<EnginePending> for Pending {
     fn from(pending: EnginePending) -> Self {
         match pending {
             EnginePending::Call(call) => {
-                let Presentation { title, description, details } = call.presentation.clone();
-                let (kind, reason) = if call.awaits_approval() {
-                    (Kind::Approval, call.approval_reason().map(str::to_owned))
+                let Presentation { title, server, description, details, scopes } = call.presentation.clone();
+                let (kind, reason, scopes) = if call.awaits_approval() {
+                    (Kind::Approval, call.approval_reason().map(str::to_owned), scopes)
                 } else {
-                    (Kind::Output, None)
+                    (Kind::Output, None, Vec::new())
                 };
                 Self {
                     kind,
                     state: call.state().name(),
                     since: call.since(),
                     input: call.effective_input().clone(),
+                    input_text: call.effective_input().to_string(),
+                    scopes,
                     reason,
                     approval_id: call.approval_request.map(|request| request.id),
                     id: call.id.to_string(),
                     tool_call_id: call.id,
                     tool: call.tool,
                     title,
+                    server,
                     description,
                     details,
                     expires: call.expires,
                     message: None,
-                    server: None,
+                    asks: None,
+                    code: None,
+                    error_type: None,
+                    error_text: None,
                     requested_schema: None,
                 }
             }
-            EnginePending::Elicitation { id, call, question, since, expires } => Self {
+            EnginePending::Elicitation { id, call, question, asks, failure, since, expires } => Self {
                 kind: Kind::Elicitation,
                 state: call.state().name(),
                 since,
                 input: call.effective_input().clone(),
+                input_text: call.effective_input().to_string(),
+                scopes: Vec::new(),
                 approval_id: None,
                 reason: None,
                 id: id.to_string(),
@@ -140,6 +169,10 @@ impl From<EnginePending> for Pending {
                 expires: Some(expires),
                 message: Some(question.message),
                 server: question.server,
+                asks: Some(asks),
+                code: failure.as_ref().map(|_| CALL_FAILED),
+                error_type: failure.as_ref().map(|failure| failure.error_type),
+                error_text: failure.map(|failure| failure.text),
                 requested_schema: Some(question.requested_schema),
             },
         }

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 use encoding_rs::{Encoding, UTF_8};
-use fermata_tools::{CallContext, CallDetails, Confirm, Decision, ErrorType, Resource, ToolError, TypedTool};
+use fermata_tools::{
+    CallContext, CallDetails, Confirm, Decision, ErrorType, Resource, Scope, ToolError, TypedTool,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -65,6 +67,12 @@ impl TypedTool for FetchUrl {
 
     fn reads_from(&self, input: &Input) -> Option<String> {
         Some(input.url.clone())
+    }
+
+    /// The address is what a page of the web can turn against the user: a grant is for one host, and for no port but the one named.
+    fn scopes(&self, input: &Input) -> Option<Vec<Scope>> {
+        let url = Url::parse(&input.url).ok();
+        Some(url.and_then(|url| Scope::host(Self::NAME, &url)).into_iter().collect())
     }
 
     async fn call(&self, input: Input, context: CallContext) -> Result<Value, ToolError> {

@@ -57,6 +57,69 @@ async fn grants_are_listed_and_can_be_revoked() {
     app.get("/api/chat/unknown/grants").await.problem(404, "not_found");
 }
 
+fn fetches(url: &str) -> [Turn; 2] {
+    [calls(&[("fetch_url", json!({ "url": url }))]), model_says("ok")]
+}
+
+/// Returns the entry of the call that waits in a chat after a post.
+async fn waiting(app: &TestApp, chat: &str) -> Value {
+    let mut stream = app.open(says(chat, "go")).await;
+    stream.until("tool-approval-request").await;
+    app.pending(chat).await[0].clone()
+}
+
+async fn approve(app: &TestApp, chat: &str, call: &Value, always: Value) {
+    let answer =
+        json!({"chatId": chat, "toolCallId": call["toolCallId"], "approved": true, "always": always});
+    let reply = app.post("/chat/tool-result", answer).await;
+    assert_eq!(reply.status, 200, "{:?}", reply.json());
+}
+
+#[tokio::test]
+async fn always_for_a_page_of_the_web_covers_its_host_and_no_other() {
+    let file = Settings::new("builtin = [\"web\"]\n");
+    let hosts = ["docs.invalid", "docs.invalid", "evil.invalid"];
+    let turns: Vec<_> = hosts.iter().flat_map(|host| fetches(&format!("https://{host}/a"))).collect();
+    let app = TestApp::with(&["--config", file.path()], turns).await;
+    let call = waiting(&app, "c").await;
+    assert_eq!(call["scopes"].as_array().map(Vec::len), Some(1), "{call}");
+    assert_eq!(call["scopes"][0]["id"], "host:docs.invalid");
+    let unknown = json!({
+        "chatId": "c", "toolCallId": call["toolCallId"], "approved": true, "always": {"scope": "tool"}
+    });
+    app.post("/chat/tool-result", unknown).await.problem(422, "unknown_scope");
+    approve(&app, "c", &call, json!(true)).await;
+    let mut stream = app.open(says("c", "again")).await;
+    stream.end().await;
+    assert!(!is_asked(&stream));
+    let call = waiting(&app, "c").await;
+    assert_eq!(call["input"]["url"], "https://evil.invalid/a");
+}
+
+#[tokio::test]
+async fn a_grant_of_the_owner_holds_in_other_chats_and_is_revoked_in_any() {
+    let turns = [writes("one"), writes("two"), writes("three")].concat();
+    let app = TestApp::new(turns).await;
+    let call = waiting(&app, "a").await;
+    approve(&app, "a", &call, json!({"scope": "tool", "for": "owner", "until": "24h"})).await;
+    let mut stream = app.open(says("b", "go")).await;
+    stream.end().await;
+    assert!(!is_asked(&stream));
+    let listed = grants(&app, "b").await;
+    assert_eq!((&listed[0]["for"], &listed[0]["scope"]), (&json!("owner"), &json!("tool")), "{listed}");
+    assert!(listed[0]["until"].is_string() && listed[0]["covers"].is_string(), "{listed}");
+    let end = async |query: &str| {
+        let path = format!("/api/chat/b/grants/write_note?{query}");
+        assert_eq!(app.ask(Method::DELETE, &path, &[], Body::empty()).await.status, 204);
+    };
+    end("scope=other").await;
+    end("for=chat").await;
+    assert_eq!(grants(&app, "a").await.as_array().map(Vec::len), Some(1));
+    end("scope=tool&for=owner").await;
+    assert_eq!(grants(&app, "a").await, json!([]));
+    waiting(&app, "c").await;
+}
+
 #[tokio::test]
 async fn always_does_not_answer_a_rule_that_asks_and_its_reason_reaches_the_person() {
     let file = Settings::new(

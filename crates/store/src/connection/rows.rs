@@ -50,4 +50,5 @@ from_columns!(A 0);
 from_columns!(A 0, B 1);
 from_columns!(A 0, B 1, C 2);
 from_columns!(A 0, B 1, C 2, D 3);
+from_columns!(A 0, B 1, C 2, D 3, E 4);
 from_columns!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);

@@ -172,10 +172,18 @@ async fn apply(
         Change::NoteRetry { call, retried_as } => {
             calls::note_retry(transaction, chat, call, retried_as).await
         }
-        Change::Confirm { run, call, by, fingerprint } => {
-            confirmations::add(transaction, chat, run, call, by, fingerprint.clone(), at).await
+        Change::Confirm { run, call, by, terms } => {
+            confirmations::add(transaction, chat, run, call, by, terms.as_deref().cloned(), at).await
         }
-        Change::EndGrant { tool, by } => confirmations::end_grant(transaction, chat, tool, by, at).await,
+        Change::EndGrant { tool, scope, by } => {
+            confirmations::end_grant(transaction, chat, tool, scope.as_deref(), by, at).await
+        }
+        Change::GrantToOwner { owner, grant } => {
+            confirmations::grant_to_owner(transaction, owner, grant).await
+        }
+        Change::EndGrantToOwner { owner, tool, scope } => {
+            confirmations::end_grant_to_owner(transaction, owner, tool, scope.as_deref()).await
+        }
         Change::Audit(entry) => audit::add(transaction, entry, at).await,
         Change::ChangeMemories { owner, changes, most, author } => {
             memories::change(transaction, owner, at, changes.clone(), *most, author).await.map(|_| ())

@@ -2,12 +2,12 @@
 
 use fermata_engine::store::StoreError;
 use fermata_protocol::{ChatId, RunId, ToolCallId};
-use fermata_tools::{Call, Confirmation, GrantEnd, Owner, input_hash};
+use fermata_tools::{Call, Confirmation, Grant, GrantEnd, GrantTerms, Owner, input_hash};
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::{
-    column::{self, name, read_name, read_time, time},
+    column::{self, read_json, read_time, time},
     connection::Connection,
     error::{Fault, conflict},
     queries::messages::elsewhere::LEAST_BYTES,
@@ -16,24 +16,28 @@ use crate::{
 
 type Row = (Text, Text, String, Text, i64, Option<Text>, Option<String>);
 
-/// Adds the decision of a person about a call. `fingerprint` is that of the tool, if it was allowed for always.
+/// The answers in the column `answer`. Earlier versions wrote a third one, `yes_always`.
+const YES: &str = "yes";
+const NO: &str = "no";
+
+/// Adds the decision of a person about a call. `terms` are what it covers besides the call.
 pub async fn add(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     run: &RunId,
     call: &Call,
     by: &Owner,
-    fingerprint: Option<String>,
+    terms: Option<GrantTerms>,
     at: Timestamp,
 ) -> Result<(), Fault> {
-    let Some(confirmation) = Confirmation::of(call, by.clone(), at, fingerprint) else {
+    let Some(confirmation) = Confirmation::of(call, by.clone(), at, terms) else {
         return Err(conflict(format!("nothing was decided about call {}", call.id)));
     };
     connection
         .query(
             "insert into confirmations
                 (chat_id, position, run_id, call_id, tool, approval_id, input, answer, reason, decided_by,
-                decided_at, fingerprint)
+                decided_at, terms)
              values ($1, (select coalesce(max(position) + 1, 0) from confirmations where chat_id = $1),
                 $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
         )
@@ -43,11 +47,11 @@ pub async fn add(
         .bind(text(&confirmation.tool))
         .bind(call.approval_request.as_ref().map(|question| text(question.id.as_str())))
         .bind(input_of(call)?)
-        .bind(name(&confirmation.answer)?)
+        .bind(if confirmation.approved { YES } else { NO })
         .bind(confirmation.reason.as_deref().map(text))
         .bind(text(confirmation.by.as_str()))
         .bind(time(confirmation.at))
-        .bind(confirmation.fingerprint)
+        .bind(confirmation.terms.as_ref().map(column::json).transpose()?)
         .execute()
         .await?;
     Ok(())
@@ -61,43 +65,46 @@ fn input_of(call: &Call) -> Result<String, StoreError> {
     if text.len() < LEAST_BYTES { Ok(text) } else { column::json(&json!({"sha256": input_hash(input)})) }
 }
 
-/// Notes that a tool is no longer allowed for always, after all that people have said until now.
+/// Notes that grants of a tool are revoked, after all that people have said until now.
 pub async fn end_grant(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     tool: &str,
+    scope: Option<&str>,
     by: &Owner,
     at: Timestamp,
 ) -> Result<(), Fault> {
     connection
         .query(
-            "insert into grant_ends (chat_id, position, tool, confirmations, ended_by, ended_at)
+            "insert into grant_ends (chat_id, position, tool, confirmations, ended_by, ended_at, scope)
              values ($1, (select coalesce(max(position) + 1, 0) from grant_ends where chat_id = $1), $2,
-                (select count(*) from confirmations where chat_id = $1), $3, $4)",
+                (select count(*) from confirmations where chat_id = $1), $3, $4, $5)",
         )
         .bind(chat.as_str())
         .bind(text(tool))
         .bind(text(by.as_str()))
         .bind(time(at))
+        .bind(scope.map(text))
         .execute()
         .await?;
     Ok(())
 }
 
-/// All permissions that were taken back in the chat, in order.
+/// All grants that were revoked in the chat, in order.
 pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<GrantEnd>, Fault> {
-    let rows: Vec<(Text, Text, i64, i64)> = connection
+    let rows: Vec<(Text, Text, i64, i64, Option<Text>)> = connection
         .query(
-            "select tool, ended_by, ended_at, confirmations from grant_ends
+            "select tool, ended_by, ended_at, confirmations, scope from grant_ends
              where chat_id = $1 order by position",
         )
         .bind(chat.as_str())
         .fetch_all()
         .await?;
     let mut ends = Vec::with_capacity(rows.len());
-    for (Text(tool), Text(by), at, after) in rows {
+    for (Text(tool), Text(by), at, after, scope) in rows {
         let after = usize::try_from(after).unwrap_or_default();
-        ends.push(GrantEnd { tool, by: Owner::new(by), at: read_time(at)?, after });
+        let scope = scope.map(|Text(scope)| scope);
+        ends.push(GrantEnd { tool, scope, by: Owner::new(by), at: read_time(at)?, after });
     }
     Ok(ends)
 }
@@ -106,23 +113,78 @@ pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Resul
 pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<Confirmation>, Fault> {
     let rows: Vec<Row> = connection
         .query(
-            "select tool, call_id, answer, decided_by, decided_at, reason, fingerprint
+            "select tool, call_id, answer, decided_by, decided_at, reason, terms
              from confirmations where chat_id = $1 order by position",
         )
         .bind(chat.as_str())
         .fetch_all()
         .await?;
     let mut confirmations = Vec::with_capacity(rows.len());
-    for (Text(tool), Text(call), answer, Text(by), at, reason, fingerprint) in rows {
+    for (Text(tool), Text(call), answer, Text(by), at, reason, terms) in rows {
         confirmations.push(Confirmation {
             tool,
             call: ToolCallId::new(call),
-            answer: read_name("an answer", &answer)?,
+            approved: answer != NO,
             by: Owner::new(by),
             at: read_time(at)?,
             reason: reason.map(|Text(reason)| reason),
-            fingerprint,
+            terms: terms.map(|terms| read_json("the terms of a grant", &terms)).transpose()?,
         });
     }
     Ok(confirmations)
+}
+
+/// Adds a grant that holds in all chats of the owner, or replaces that of the same tool and scope.
+pub async fn grant_to_owner(
+    connection: &mut Connection<'_>,
+    owner: &Owner,
+    grant: &Grant,
+) -> Result<(), Fault> {
+    connection
+        .query(
+            "insert into owner_grants (owner, tool, scope, since, terms) values ($1, $2, $3, $4, $5)
+             on conflict (owner, tool, scope) do update set since = excluded.since, terms = excluded.terms",
+        )
+        .bind(text(owner.as_str()))
+        .bind(text(&grant.tool))
+        .bind(text(&grant.terms.scope.id))
+        .bind(time(grant.since))
+        .bind(column::json(&grant.terms)?)
+        .execute()
+        .await?;
+    Ok(())
+}
+
+/// Deletes grants that hold in all chats of the owner.
+pub async fn end_grant_to_owner(
+    connection: &mut Connection<'_>,
+    owner: &Owner,
+    tool: &str,
+    scope: Option<&str>,
+) -> Result<(), Fault> {
+    let query = match scope {
+        Some(_) => "delete from owner_grants where owner = $1 and tool = $2 and scope = $3",
+        None => "delete from owner_grants where owner = $1 and tool = $2",
+    };
+    let query = connection.query(query).bind(text(owner.as_str())).bind(text(tool));
+    match scope {
+        Some(scope) => query.bind(text(scope)).execute().await?,
+        None => query.execute().await?,
+    };
+    Ok(())
+}
+
+/// All grants that hold in all chats of the owner, in the order in which they were given.
+pub async fn of_owner(connection: &mut Connection<'_>, owner: &Owner) -> Result<Vec<Grant>, Fault> {
+    let rows: Vec<(Text, i64, String)> = connection
+        .query("select tool, since, terms from owner_grants where owner = $1 order by since, tool, scope")
+        .bind(text(owner.as_str()))
+        .fetch_all()
+        .await?;
+    let mut grants = Vec::with_capacity(rows.len());
+    for (Text(tool), since, terms) in rows {
+        let terms = read_json("the terms of a grant", &terms)?;
+        grants.push(Grant { tool, since: read_time(since)?, terms });
+    }
+    Ok(grants)
 }

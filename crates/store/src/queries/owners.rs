@@ -115,8 +115,10 @@ pub async fn answer_route(
     Ok(Some(if result > post { AnswerRoute::ToolResult } else { AnswerRoute::Repost }))
 }
 
-/// Forgets what is known of the owner's client.
+/// Forgets what is known of the owner's client, and what the owner has allowed in all chats.
 pub async fn forget_client(connection: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
-    connection.query("delete from owners where owner = $1").bind(text(owner.as_str())).execute().await?;
+    for forget in ["delete from owners where owner = $1", "delete from owner_grants where owner = $1"] {
+        connection.query(forget).bind(text(owner.as_str())).execute().await?;
+    }
     Ok(())
 }

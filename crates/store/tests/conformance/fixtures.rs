@@ -11,12 +11,13 @@ use fermata_engine::{
     store::{AuditEntry, Change, InstanceId, StoreError, SummaryRecord, Version, WantedUsage},
 };
 use fermata_protocol::{
-    AnswerKind, ApprovalId, ChatId, MessageId, Plan, PlanState, PlanStep, PlanStepState, Profile, Role,
-    RunId, ToolCallId, UiMessage, UiPart,
+    AnswerKind, ApprovalId, ChatId, GrantedFor, MessageId, Plan, PlanState, PlanStep, PlanStepState, Profile,
+    Role, RunId, ToolCallId, UiMessage, UiPart,
 };
 use fermata_tools::{
     ApprovalDecision, ApprovalRequest, AuditAction, AuditEvent, Call, CallState, Cancelled, Decision,
-    DecisionChannel, DecisionSource, ErrorType, Owner, PolicyDecision, ResourceKey, RunBy, input_hash,
+    DecisionChannel, DecisionSource, ErrorType, GrantTerms, Owner, PolicyDecision, ResourceKey, RunBy, Scope,
+    input_hash,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -324,13 +325,20 @@ pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
     call.tool = tool.into();
     call.approval_decision = decided;
     call.edited = Some(json!({"z": 2, "a": tool}));
-    let fingerprint = (approved && always).then(|| format!("what {tool} is"));
-    Change::Confirm { run: run(id), call: Box::new(call), by: alice(), fingerprint }
+    let terms = (approved && always).then(|| Box::new(terms(Scope::TOOL, GrantedFor::Chat)));
+    Change::Confirm { run: run(id), call: Box::new(call), by: alice(), terms }
+}
+
+/// The terms of a grant with an end.
+pub fn terms(scope: &str, granted_for: GrantedFor) -> GrantTerms {
+    let tools = [("t\u{0}".to_owned(), "what it is".to_owned())].into();
+    let scope = Scope::new(scope, "a label", "what it covers");
+    GrantTerms { scope, granted_for, until: Some(at(99)), tools }
 }
 
 /// The tool is no longer allowed for always.
 pub fn end_grant(tool: &str) -> Change {
-    Change::EndGrant { tool: tool.into(), by: alice() }
+    Change::EndGrant { tool: tool.into(), scope: None, by: alice() }
 }
 
 /// A decision about a call, noted for ever.

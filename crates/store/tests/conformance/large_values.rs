@@ -198,7 +198,7 @@ async fn a_decision_about_a_large_input_has_its_hash() {
             });
             (call.input, call.edited) = (input, edited);
         });
-        Change::Confirm { run: run("r"), call: Box::new(call), by: alice(), fingerprint: None }
+        Change::Confirm { run: run("r"), call: Box::new(call), by: alice(), terms: None }
     };
     let changes = vec![
         create(alice()),

@@ -73,11 +73,11 @@ use fermata_engine::{
     },
 };
 use fermata_protocol::{
-    AnswerKind, AnswerTarget, ApprovalId, ChatId, MessageId, Profile, Role, ToolCallId, UiMessage,
+    AnswerKind, AnswerTarget, ApprovalId, ChatId, GrantedFor, MessageId, Profile, Role, ToolCallId, UiMessage,
 };
 use fermata_tools::{
-    AuditAction, AuditEvent, Call, CallState, Cancelled, Confirmation, Consent, ErrorType, GrantEnd, Owner,
-    RunBy, grants,
+    AuditAction, AuditEvent, Call, CallState, Cancelled, Confirmation, ErrorType, Grant, GrantEnd, Grants,
+    Owner, RunBy, Scope,
 };
 use fixtures::*;
 use jiff::{SignedDuration, Timestamp};
@@ -109,6 +109,8 @@ in_every_store! {
     what_people_said_is_kept_in_order_and_whole
     what_is_allowed_for_always_outlives_its_run
     what_was_taken_back_is_allowed_again_by_what_is_said_later_only
+    a_grant_of_one_scope_is_revoked_and_another_stays
+    grants_of_an_owner_outlive_their_chat_and_are_replaced_and_revoked_one_by_one
     decisions_are_forgotten_by_their_own_age_alone
     a_failing_change_leaves_nothing
     what_does_not_fit_is_a_conflict
@@ -545,22 +547,20 @@ async fn what_people_said_is_kept_in_order_and_whole(store: AnyStore) {
     let later = at(3) + SignedDuration::from_nanos(1_999);
     commit_at(&*store, &id, later, said[2..].to_vec()).await.unwrap();
     let history = store.chat(&id).await.unwrap().unwrap().confirmations;
-    let answers: Vec<_> = history.iter().map(|said| (said.tool.as_str(), said.answer)).collect();
-    assert_eq!(
-        answers,
-        [("b", Consent::YesAlways), ("a", Consent::Yes), ("a", Consent::No), ("b", Consent::No)]
-    );
+    let answers: Vec<_> =
+        history.iter().map(|said| (said.tool.as_str(), said.approved, said.terms.is_some())).collect();
+    assert_eq!(answers, [("b", true, true), ("a", true, false), ("a", false, false), ("b", false, false)]);
     let last = Confirmation {
         tool: "b".into(),
         call: ToolCallId::new("c"),
-        answer: Consent::No,
+        approved: false,
         by: alice(),
         at: at(3) + SignedDuration::from_micros(1),
         reason: Some("because".into()),
-        fingerprint: None,
+        terms: None,
     };
     assert_eq!(history.last(), Some(&last));
-    assert_eq!(history[0].fingerprint.as_deref(), Some("what b is"));
+    assert_eq!(history[0].terms, Some(terms(Scope::TOOL, GrantedFor::Chat)));
 }
 
 async fn what_is_allowed_for_always_outlives_its_run(store: AnyStore) {
@@ -576,7 +576,8 @@ async fn what_is_allowed_for_always_outlives_its_run(store: AnyStore) {
 /// The tools that are allowed for always.
 async fn allowed(store: &AnyStore, id: &ChatId) -> Vec<String> {
     let record = store.chat(id).await.unwrap().unwrap();
-    grants(&record.confirmations, &record.grant_ends).into_keys().collect()
+    let grants = Grants::of_history(&record.confirmations, &record.grant_ends);
+    grants.iter().map(|grant| grant.tool.clone()).collect()
 }
 
 async fn what_was_taken_back_is_allowed_again_by_what_is_said_later_only(store: AnyStore) {
@@ -585,9 +586,53 @@ async fn what_was_taken_back_is_allowed_again_by_what_is_said_later_only(store: 
     commit_at(&*store, &id, at(7), vec![end_grant("a")]).await.unwrap();
     assert_eq!(allowed(&store, &id).await, ["b"]);
     let ends = store.chat(&id).await.unwrap().unwrap().grant_ends;
-    assert_eq!(ends, [GrantEnd { tool: "a".into(), by: alice(), at: at(7), after: 2 }]);
+    assert_eq!(ends, [GrantEnd { tool: "a".into(), scope: None, by: alice(), at: at(7), after: 2 }]);
     commit(&store, &id, vec![confirm("r", "a", true, true), end_grant("b")]).await;
     assert_eq!(allowed(&store, &id).await, ["a"]);
+}
+
+async fn a_grant_of_one_scope_is_revoked_and_another_stays(store: AnyStore) {
+    let id = with_run(&store).await;
+    let confirmed = |scope: &str| match confirm("r", "a", true, true) {
+        Change::Confirm { run, call, by, .. } => {
+            Change::Confirm { run, call, by, terms: Some(Box::new(terms(scope, GrantedFor::Chat))) }
+        }
+        other => other,
+    };
+    let end = Change::EndGrant { tool: "a".into(), scope: Some("host:a".into()), by: alice() };
+    commit(&store, &id, vec![confirmed("host:a"), confirmed("host:\u{0}"), end]).await;
+    let record = store.chat(&id).await.unwrap().unwrap();
+    let grants = Grants::of_history(&record.confirmations, &record.grant_ends);
+    let scopes: Vec<_> = grants.iter().map(|grant| grant.terms.scope.id.clone()).collect();
+    assert_eq!(scopes, ["host:\u{0}"]);
+}
+
+async fn grants_of_an_owner_outlive_their_chat_and_are_replaced_and_revoked_one_by_one(store: AnyStore) {
+    let id = with_run(&store).await;
+    let grant = |tool: &str, scope: &str, second| Grant {
+        tool: tool.into(),
+        since: at(second),
+        terms: terms(scope, GrantedFor::Owner),
+    };
+    let to = |owner, grant: &Grant| Change::GrantToOwner { owner, grant: Box::new(grant.clone()) };
+    let (first, other, again) = (grant("f", "host:a", 1), grant("f", "host:b", 2), grant("f", "host:a", 3));
+    commit(&store, &id, vec![to(alice(), &first), to(alice(), &other), to(bob(), &first)]).await;
+    assert_eq!(store.owner_grants(&alice()).await.unwrap(), [first.clone(), other.clone()]);
+    commit(&store, &id, vec![to(alice(), &again)]).await;
+    assert_eq!(store.owner_grants(&alice()).await.unwrap(), [other, again.clone()]);
+    let end = |scope: Option<&str>| Change::EndGrantToOwner {
+        owner: alice(),
+        tool: "f".into(),
+        scope: scope.map(Into::into),
+    };
+    commit(&store, &id, vec![end(Some("host:b"))]).await;
+    let version = store.chat(&id).await.unwrap().unwrap().version;
+    store.delete(&id, version).await.unwrap();
+    assert_eq!(store.owner_grants(&alice()).await.unwrap(), [again]);
+    let id = with_run(&store).await;
+    commit(&store, &id, vec![end(None)]).await;
+    assert_eq!(store.owner_grants(&alice()).await.unwrap(), []);
+    assert_eq!(store.owner_grants(&bob()).await.unwrap(), [first]);
 }
 
 async fn decisions_are_forgotten_by_their_own_age_alone(store: AnyStore) {
@@ -666,8 +711,7 @@ async fn what_does_not_fit_is_a_conflict(store: AnyStore) {
     }
     refused(&store, &id, vec![create(alice())]).await;
     refused(&store, &id, vec![create(bob())]).await;
-    let confirmed =
-        Change::Confirm { run: run("r"), call: Box::new(undecided), by: alice(), fingerprint: None };
+    let confirmed = Change::Confirm { run: run("r"), call: Box::new(undecided), by: alice(), terms: None };
     refused(&store, &id, vec![confirmed]).await;
 }
 

@@ -53,7 +53,7 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
                 run: run.clone(),
                 call: Box::new(call.clone()),
                 by: Owner::new(text),
-                fingerprint: None,
+                terms: None,
             },
             Change::CloseRun { run, outcome: "finished" },
         ]);

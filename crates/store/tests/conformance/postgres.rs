@@ -703,6 +703,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0022 open runs by owner",
             "0023 values elsewhere",
             "0024 room for updates",
+            "0030 scopes of grants",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

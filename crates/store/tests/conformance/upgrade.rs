@@ -6,8 +6,8 @@ use fermata_engine::store::{ChatStore, Version};
 use fermata_protocol::{AnswerKind, AnswerTarget, ApprovalId, ToolCallId};
 use fermata_store::SqlStore;
 use fermata_tools::{
-    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Consent, Decision, DecisionSource,
-    ErrorType, Owner, PolicyDecision, Refusal, RunBy, StateName, ValidAnswer, grants,
+    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Decision, DecisionSource, ErrorType,
+    Owner, PolicyDecision, Refusal, RunBy, StateName, ValidAnswer,
 };
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection, SqliteConnection, migrate::Migrator};
@@ -270,9 +270,8 @@ async fn old_confirmations_are_carried_over_and_stay_append_only() {
     let folder = old_file(&[]).await;
     let store = opened(&folder).await;
     let said = store.chat(&chat("a")).await.unwrap().unwrap().confirmations;
-    let answers: Vec<_> = said.iter().map(|said| said.answer).collect();
-    assert_eq!(answers, [Consent::Yes, Consent::YesAlways, Consent::No, Consent::No]);
-    assert_eq!(grants(&said, &[]).into_keys().collect::<Vec<_>>(), ["always"]);
+    let answers: Vec<_> = said.iter().map(|said| (said.approved, said.terms.is_some())).collect();
+    assert_eq!(answers, [(true, false), (true, false), (false, false), (false, false)], "no grant has terms");
     assert_eq!(said[1].reason.as_deref(), Some("go on"));
     assert_eq!(count(&folder, r#"confirmations where position = 1 and input = '{"z":1,"a":2}'"#).await, 1);
     assert_eq!(said[3].at.as_microsecond(), 13);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     fn decision(approved: bool, input: Option<Value>) -> AnswerKind {
-        AnswerKind::Decision { approved, reason: None, always: false, input }
+        AnswerKind::Decision { approved, reason: None, always: None, input }
     }
 
     fn asked(state: CallState, decided: Option<bool>) -> Call {

@@ -1,5 +1,6 @@
 //! The scope of "always": it answers a tool's own default while the tool is unchanged, and no question of a rule or a chain.
 
+use fermata_protocol::GrantedFor;
 use fermata_tools::{AuditAction, ChainMode, Grant};
 
 use super::*;
@@ -33,9 +34,13 @@ impl Play {
 
     /// "Always" was said of the tool, as it is, before.
     fn granted(mut self, tool: &str) -> Self {
-        let spec = self.scene.toolbox.find(tool).unwrap().spec().clone();
-        self.scene.grants.insert(tool.into(), Grant::of(&spec, self.now));
+        self.scene.grants.add(self.grant(tool, &Always::default()));
         self
+    }
+
+    fn grant(&self, tool: &str, always: &Always) -> Grant {
+        let spec = self.scene.toolbox.find(tool).unwrap().spec();
+        Grant::new(&self.scene.toolbox, spec, Scope::tool(tool), always, self.now)
     }
 
     fn policy_decisions(&self) -> Vec<(Decision, DecisionSource, Option<&str>)> {
@@ -116,22 +121,69 @@ fn always_does_not_answer_a_chain_and_a_rules_own_words_come_first() {
 
 #[test]
 fn always_does_not_answer_a_tool_that_has_become_another_one() {
-    let mut play = Play::new().granted("note");
-    let grant = play.scene.grants["note"].clone();
-    play.scene
-        .grants
-        .insert("note".into(), Grant { fingerprint: Some("what it was".into()), ..grant.clone() });
+    let mut play = Play::new();
+    let mut grant = play.grant("note", &Always::default());
+    grant.terms.tools.insert("note".into(), "what it was".into());
+    play.scene.grants.add(grant);
     play.calls(&[("note", "{}")]);
     assert_eq!(play.policy_decisions(), [(Decision::Ask, DecisionSource::Default, None)]);
-    // Of a database of earlier versions nobody knows what the tool was.
+}
+
+#[test]
+fn always_with_an_end_answers_nothing_once_it_has_come() {
+    let always = Always { until: Some(Duration::from_secs(60)), ..Always::default() };
+    for (later, expected) in [(59, Decision::Allow), (60, Decision::Ask)] {
+        let mut play = Play::new();
+        play.scene.grants.add(play.grant("note", &always));
+        play.now += Duration::from_secs(later);
+        play.calls(&[("note", "{}")]);
+        assert_eq!(play.policy_decisions()[0].0, expected, "after {later} s");
+    }
+}
+
+#[test]
+fn a_grant_for_a_scope_decides_the_waiting_calls_in_it_and_later_ones_and_no_other() {
+    let mut play = Play::asking_over(5, false);
+    play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":2}"#), ("note", r#"{"n":1}"#)]);
+    let answers = [always_in("call_1", "n:1")];
+    let receipts = play.run.validate(&answers, &play.scene.context(play.now)).unwrap().receipts;
+    assert_eq!(receipts[0].waiting_for, [ToolCallId::new("call_2")]);
+    play.answer(answers.to_vec());
+    assert_eq!(play.states(), ["scheduled", "awaiting_approval", "scheduled"]);
+    play.answer(vec![decision("call_2", true)]);
+    for call in ["call_1", "call_2", "call_3"] {
+        play.settle(call, Ok(json!(1)));
+    }
+    play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":2}"#), ("note", "{}")]);
+    assert_eq!(play.states()[3..], ["scheduled", "awaiting_approval", "awaiting_approval"]);
+}
+
+#[test]
+fn a_scope_that_the_call_does_not_have_is_refused_and_the_call_waits() {
     let mut play = Play::new();
-    play.scene.grants.insert("note".into(), Grant { fingerprint: None, ..grant });
-    play.calls(&[("note", "{}")]);
-    assert_eq!(
-        play.policy_decisions(),
-        [(Decision::Allow, DecisionSource::Always, None)],
-        "a server's own tool"
-    );
+    play.calls(&[("note", r#"{"n":1}"#)]);
+    let Rejected::UnknownScope(text) = play.refusal(&[always_in("call_1", "n:2")]) else { panic!() };
+    assert!(text.contains(r#"["tool", "n:1"]"#), "{text}");
+    // The scope belongs to the input that the call would run with.
+    let mut answer = always_in("call_1", "n:1");
+    if let AnswerKind::Decision { input, .. } = &mut answer.kind {
+        *input = Some(json!({"n": 2}));
+    }
+    assert!(matches!(play.refusal(&[answer]), Rejected::UnknownScope(_)));
+    assert_eq!(play.states(), ["awaiting_approval"]);
+}
+
+#[test]
+fn a_grant_says_for_whom_it_is_and_until_when() {
+    let mut play = Play::new();
+    play.calls(&[("note", r#"{"n":1}"#)]);
+    let (granted_for, until) = (GrantedFor::Owner, Some(Duration::from_secs(60)));
+    let always = Some(Always { scope: Some("n:1".into()), granted_for, until });
+    let kind = AnswerKind::Decision { approved: true, reason: None, always, input: None };
+    play.answer(vec![Answer { of: AnswerTarget::Call(ToolCallId::new("call_1")), kind }]);
+    let [(0, grant)] = &play.effects.commit.grants[..] else { panic!("{:?}", play.effects.commit.grants) };
+    assert_eq!((grant.terms.granted_for, grant.terms.scope.id.as_str()), (GrantedFor::Owner, "n:1"));
+    assert_eq!(grant.terms.until, Some(play.now + Duration::from_secs(60)));
 }
 
 #[test]
@@ -142,7 +194,7 @@ fn saying_always_decides_the_waiting_calls_that_it_covers_and_no_other() {
     assert_eq!(receipts[0].waiting_for, [ToolCallId::new("call_3")]);
     play.answer(vec![always("call_1")]);
     assert_eq!(play.states(), ["scheduled", "scheduled", "awaiting_approval"]);
-    assert!(play.scene.grants.contains_key("note"));
+    assert_eq!(play.scene.grants.iter().map(|grant| grant.tool.as_str()).collect::<Vec<_>>(), ["note"]);
 }
 
 #[test]

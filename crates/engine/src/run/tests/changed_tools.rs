@@ -188,8 +188,9 @@ fn always_does_not_let_a_tool_run_that_has_changed() {
     let in_turn = |spec: &mut ToolSpec| spec.resource = Some(Resource::named("notes"));
     let mut play = Play::new();
     play.change_tool("note", in_turn);
-    let grant = Grant::of(play.scene.toolbox.find("note").unwrap().spec(), play.now);
-    play.scene.grants.insert("note".into(), grant);
+    let spec = play.scene.toolbox.find("note").unwrap().spec();
+    let (scope, always) = (Scope::tool("note"), Always::default());
+    play.scene.grants.add(Grant::new(&play.scene.toolbox, spec, scope, &always, play.now));
     play.calls(&[("note", "{}")]);
     assert!(play.run.calls[0].is_queued());
     play.change_tool("note", |spec| {
@@ -202,7 +203,7 @@ fn always_does_not_let_a_tool_run_that_has_changed() {
     // "Always" that comes after the change is for neither form of the tool.
     let mut play = Play::new();
     play.calls(&[("note", "{}"), ("note", "{}")]).describe_tool("note").approve_outdated(always("call_1"));
-    assert!(play.scene.grants.is_empty());
+    assert_eq!(play.scene.grants.iter().count(), 0);
     // It covers no call that shows the tool as it was.
     let of = AnswerTarget::Approval(play.question(0));
     play.answer(vec![Answer { of, kind: always("").kind }]);

@@ -38,8 +38,9 @@ fn a_retry_that_may_repeat_an_effect_is_asked_about_whatever_allows_it() {
         scene.rules.policy = Arc::new(RulePolicy { approval: ApprovalMode::Default, rules });
     };
     let granted = |scene: &mut Scene| {
-        let grant = Grant::of(scene.toolbox.find("note").unwrap().spec(), Timestamp::UNIX_EPOCH);
-        scene.grants.insert("note".into(), grant);
+        let spec = scene.toolbox.find("note").unwrap().spec();
+        let (scope, always) = (Scope::tool("note"), Always::default());
+        scene.grants.add(Grant::new(&scene.toolbox, spec, scope, &always, Timestamp::UNIX_EPOCH));
     };
     for (tool, arrange) in [
         ("time", &(|_: &mut Scene| {}) as &dyn Fn(&mut Scene)),

@@ -24,7 +24,7 @@ pub(super) fn brief(answer: &Answer) -> String {
             format!(
                 "{call} {}{}{edited}",
                 if *approved { "yes" } else { "no" },
-                if *always { " always" } else { "" }
+                if always.is_some() { " always" } else { "" }
             )
         }
     }

@@ -215,18 +215,22 @@ impl StoredChat {
                 let known = known.ok_or_else(|| conflict(format!("there is no call {call}")))?;
                 known.retried_as = Some(retried_as);
             }
-            Change::Confirm { run, call, by, fingerprint } => {
+            Change::Confirm { run, call, by, terms } => {
                 self.run(&run)?;
-                let confirmation = Confirmation::of(&call, by, at, fingerprint)
+                let confirmation = Confirmation::of(&call, by, at, terms.map(|terms| *terms))
                     .ok_or_else(|| conflict(format!("nothing was decided about call {}", call.id)))?;
                 self.confirmations.push(confirmation);
             }
-            Change::EndGrant { tool, by } => {
+            Change::EndGrant { tool, scope, by } => {
                 let (at, after) = (page::whole_microseconds(at), self.confirmations.len());
-                self.grant_ends.push(GrantEnd { tool, by, at, after });
+                self.grant_ends.push(GrantEnd { tool, scope, by, at, after });
             }
-            // A decision of the audit is no part of the chat.
-            Change::Audit(_) | Change::ChangeMemories { .. } | Change::Answered { .. } => {}
+            // These are no part of the chat.
+            Change::Audit(_)
+            | Change::GrantToOwner { .. }
+            | Change::EndGrantToOwner { .. }
+            | Change::ChangeMemories { .. }
+            | Change::Answered { .. } => {}
             Change::CloseRun { run, outcome: _ } => self.run_in_progress(&run)?.close(at),
         }
         Ok(())

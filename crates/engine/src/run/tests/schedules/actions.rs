@@ -5,6 +5,10 @@ use fermata_tools::{ErrorType, ValidAnswer};
 
 use super::{super::*, world::World};
 
+fn always_of(scope: &str) -> Option<Always> {
+    Some(Always { scope: Some(scope.into()), ..Always::default() })
+}
+
 impl World {
     // === answers ===
 
@@ -23,11 +27,14 @@ impl World {
         let kind = match how {
             0 => AnswerKind::Output { output: json!(1) },
             1 => AnswerKind::Failure { error_text: "no".into() },
-            2 => decision(true, false, None),
-            3 => decision(true, true, None),
-            4 => decision(true, false, Some(json!({"n": 2}))),
-            5 => decision(true, false, Some(json!({"n": 10}))),
-            _ => decision(false, false, None),
+            2 => decision(true, None, None),
+            3 => decision(true, Some(Always::default()), None),
+            4 => decision(true, None, Some(json!({"n": 2}))),
+            5 => decision(true, None, Some(json!({"n": 10}))),
+            6 => decision(true, always_of("n:1"), None),
+            7 => decision(true, always_of("n:2"), Some(json!({"n": 2}))),
+            8 => decision(true, always_of("n:9"), Some(json!({"n": 2}))),
+            _ => decision(false, None, None),
         };
         self.answer(vec![Answer { of, kind }]);
     }
@@ -93,8 +100,9 @@ impl World {
             return;
         }
         let live = self.live.as_mut().unwrap();
-        for (index, _) in &valid.calls {
+        for (index, kind) in &valid.calls {
             let call = &self.run.calls[*index];
+            self.facts.person_decides(call, Some(kind));
             let was_pending = live.pending_calls.remove(&call.id);
             assert_ne!(was_pending, call.can_be_taken_back(), "an answered call was not pending: {call:?}");
         }

@@ -36,6 +36,10 @@ pub(super) struct Facts {
     planning: BTreeSet<u32>,
     /// The approvals that the senders of messages were shown which have decided about calls.
     shown_to_senders: BTreeSet<ApprovalId>,
+    /// The calls that a person has decided about.
+    decided: BTreeSet<ToolCallId>,
+    /// What a person has allowed for always: a tool, and the `n` of its calls unless it is every call.
+    allowed: Vec<(String, Option<Value>)>,
     /// What the model was told of the user first.
     recollection: Option<Arc<Recollection>>,
 }
@@ -232,6 +236,16 @@ impl Facts {
         if call.retry_of.is_some() && had_begun && !is_repeatable(call) {
             assert_eq!(approved, Some(true), "nobody was asked whether {} may repeat its effect", call.id);
         }
+        let by = call.policy_decision.as_ref().map(|policy_decision| policy_decision.by);
+        let by_grant = if approved.is_some() {
+            !self.decided.contains(&call.id)
+        } else {
+            by == Some(DecisionSource::Always)
+        };
+        let covers = |(tool, n): &(String, Option<Value>)| {
+            *tool == call.tool && n.as_ref().is_none_or(|n| call.effective_input().get("n") == Some(n))
+        };
+        assert!(!by_grant || self.allowed.iter().any(covers), "no scope covers {call:?}");
         let is_open = |other: &Call| {
             !matches!(other.state().name(), StateName::Validating | StateName::AwaitingApproval)
         };
@@ -247,6 +261,16 @@ impl Facts {
         ran.push(actor);
         let most = if is_repeatable(call) { 3 } else { 1 };
         assert!(ran.len() <= most, "{} runs too often", call.id);
+    }
+
+    /// A person decides about a call, perhaps for always.
+    pub fn person_decides(&mut self, call: &Call, kind: Option<&AnswerKind>) {
+        self.decided.insert(call.id.clone());
+        if let Some(AnswerKind::Decision { approved: true, always: Some(always), input, .. }) = kind {
+            let n = input.as_ref().unwrap_or(call.effective_input()).get("n").cloned();
+            let is_by_n = always.scope.as_ref().is_some_and(|scope| scope.starts_with("n:"));
+            self.allowed.push((call.tool.clone(), if is_by_n { n } else { None }));
+        }
     }
 
     /// A person lets a call run again, as often as a person likes.

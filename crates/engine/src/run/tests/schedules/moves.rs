@@ -203,7 +203,7 @@ pub(super) fn moves() -> impl Strategy<Value = Move> {
         12 => Just(Move::Checks),
         12 => Just(Move::Recollects),
         1 => Just(Move::ModelFails),
-        20 => (index.clone(), 0..7usize, any::<bool>())
+        20 => (index.clone(), 0..10usize, any::<bool>())
             .prop_map(|(index, how, by_question)| Move::Answers { index, how, by_question }),
         6 => any::<bool>().prop_map(|approved| Move::AnswersAll { approved }),
         10 => Just(Move::WritesMessage),

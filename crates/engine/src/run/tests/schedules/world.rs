@@ -247,6 +247,7 @@ impl World {
         let live = self.live.as_mut().unwrap();
         for (index, _) in &answers.calls {
             assert!(live.pending_calls.remove(&self.run.calls[*index].id), "a call was not pending");
+            self.facts.person_decides(&self.run.calls[*index], None);
         }
         let calls = self.saved.as_ref().unwrap().calls.clone();
         let next = self.run.continued(Continuation {
@@ -576,7 +577,9 @@ impl World {
             saved.log.extend(unsaved);
             live.saved = live.log.len() + live.staged.len();
         }
-        self.scene.grants.extend(effects.commit.grants.iter().cloned());
+        for (_, grant) in &effects.commit.grants {
+            self.scene.grants.add(grant.clone());
+        }
         self.facts.audit.extend(effects.commit.audit.iter().cloned());
         self.facts.check_audit(&self.run);
     }
