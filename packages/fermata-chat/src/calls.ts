@@ -1,7 +1,37 @@
 // What the server says of each call: its state, and what it waits for (`data-call`). Knows nothing of parts.
 
-/** The state of a call on the server. */
-export interface CallStatus {
+/** A set of calls that "always" can cover. */
+export interface Scope {
+  id: string;
+  /** The calls in a word or two. */
+  label: string;
+  /** The calls in words. */
+  covers: string;
+}
+
+/** What a person has to know of a call to decide about it. */
+export interface AskedCall {
+  tool: string;
+  /** The name of the MCP server that offers the tool. */
+  server?: string;
+  /** The title of the tool. That of an MCP tool is the server's own text, and may say anything. */
+  title?: string;
+  input?: unknown;
+  /** The input as the JSON text that runs. It is left out if it is long; `Pending` has it then. */
+  inputText?: string;
+  /** What "always" can mean for the call, the narrowest first. */
+  scopes?: Scope[];
+}
+
+/** Returns what an approval request says of its call: the `approval` of a part, as the AI SDK has it from version 7 on. */
+export function askedCall(part: object): AskedCall | undefined {
+  const { approval } = part as { approval?: { descriptor?: Partial<AskedCall> } };
+  const { tool, ...rest } = approval?.descriptor ?? {};
+  return tool === undefined ? undefined : { tool, ...rest };
+}
+
+/** The state of a call on the server, with the call, and with its input while a person is asked. */
+export interface CallStatus extends Partial<AskedCall> {
   state: 'validating' | 'awaiting_approval' | 'scheduled' | 'executing' | 'success' | 'error' | 'cancelled';
   /**
    * What the call waits for: a person's decision or reply, the output of a page, the decisions about the other

@@ -4,8 +4,9 @@
 
 import type { AbstractChat, ChatInit, UIMessage } from 'ai';
 import type { Chosen } from './assistants.js';
-import { CallStatuses, type CallStatus } from './calls.js';
+import { askedCall, CallStatuses, type CallStatus } from './calls.js';
 import type { Compaction, ContextUsage } from './context.js';
+import { editedText } from './exact.js';
 import { FollowedValue, type Followed } from './followed.js';
 import { withDraft } from './outbox.js';
 import { hasOpenCall, isOpen, isToolPart, lastStepOf, toolNameOf, type ToolPart } from './parts.js';
@@ -47,10 +48,25 @@ export interface ApprovalResponse {
   id: string;
   approved: boolean;
   reason?: string;
-  /** Also for later calls of this tool in this chat. */
-  always?: boolean;
-  /** The input to run instead of the model's. */
+  /** Which later calls this is for: `true` for the first of the call's scopes in this chat. */
+  always?: boolean | Always;
+  /**
+   * The input to run instead of the model's. Numbers that JavaScript cannot read exactly stay as they were, if they are in their old
+   * places; otherwise this rejects with a `RangeError`.
+   */
   input?: unknown;
+  /** The same as JSON text: the edited `inputText` of the call. */
+  inputText?: string;
+}
+
+/** What "always" means. */
+export interface Always {
+  /** The id of one of the call's scopes; the first one if it is left out. */
+  scope?: string;
+  /** Whether it holds in this chat, or in all chats of the person. */
+  for?: 'chat' | 'owner';
+  /** How long it holds, such as `24h`; without an end if it is left out. */
+  until?: string;
 }
 
 export interface ElicitationAnswer {
@@ -602,7 +618,9 @@ export class ChatFollower {
 
   async #addToolApprovalResponse(response: ApprovalResponse): Promise<void> {
     const { id, approved, reason, always, input } = response;
-    const { calls } = await this.#answer({ approvalId: id, approved, reason, always, input });
+    const inputText =
+      input === undefined ? response.inputText : editedText(await this.#inputTextOf(id, input), input);
+    const { calls } = await this.#answer({ approvalId: id, approved, reason, always, inputText });
     if (this.#stock.addToolApprovalResponse === undefined) {
       // Version 5 has no state for a call that was approved; what follows is in the stream.
       if (!this.#isBusy()) this.#dispatch({ type: 'refresh' });
@@ -619,7 +637,8 @@ export class ChatFollower {
       if (other.state !== 'approval-requested' || other.approval === undefined) continue;
       const isThis = other.approval.id === id;
       // Nothing waits for a decision any more, or "always" has decided this one, too.
-      const isCovered = always === true && part !== undefined && toolNameOf(other) === toolNameOf(part);
+      const isSameTool = part !== undefined && toolNameOf(other) === toolNameOf(part);
+      const isCovered = always !== undefined && always !== false && isSameTool;
       if (!isThis && (waiting.includes(other.toolCallId) || (waiting.length > 0 && !isCovered))) continue;
       this.#answered.add(other.toolCallId);
       const mine = { approved, ...(reason !== undefined && { reason }) };
@@ -628,6 +647,17 @@ export class ChatFollower {
         ...(isThis ? mine : { approved: true }),
       });
     }
+  }
+
+  /** The input of a call that waits for a decision, as it is on the server. Of a call that waits no longer the answer will be refused. */
+  async #inputTextOf(approvalId: string, edited: unknown): Promise<string> {
+    const part = this.#part((part) => part.approval?.id === approvalId);
+    const known = part && (askedCall(part) ?? this.#calls.get(part.toolCallId))?.inputText;
+    if (known !== undefined) return known;
+    const { server } = this.#transport;
+    const url = server.chatUrl(this.#id, '/pending');
+    const { pending } = await retry(() => server.json<{ pending: Pending[] }>(url));
+    return pending.find((asked) => asked.approvalId === approvalId)?.inputText ?? JSON.stringify(edited);
   }
 
   async #cancelCall(toolCallId: string): Promise<void> {

@@ -9,8 +9,8 @@ import { compactChat, correctSummary, readSummary, type ChatSummary, type Summar
 import type { FermataOptions } from './transport.js';
 
 export type { Assistant, Chosen } from './assistants.js';
-export type { CallStatus, FailureStrategy } from './calls.js';
-export type { ApprovalResponse, ElicitationAnswer, FermataChat, GivenBack, ToolOutput } from './chat.js';
+export { askedCall, type AskedCall, type CallStatus, type FailureStrategy, type Scope } from './calls.js';
+export type { Always, ApprovalResponse, ElicitationAnswer, FermataChat, GivenBack, ToolOutput } from './chat.js';
 export {
   memoryOf,
   type Memories,
@@ -25,6 +25,7 @@ export {
   type NewMemory,
 } from './memories.js';
 export type { Compaction, ContextUsage, SummaryReason } from './context.js';
+export { editedText, isNumberReadExactly, isReadExactly } from './exact.js';
 export type { Followed } from './followed.js';
 export { planOf, type Plan, type PlanStep, type RunStatus, type Stage } from './runs.js';
 export { FermataError, type ServerOptions } from './server.js';

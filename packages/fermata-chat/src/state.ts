@@ -34,6 +34,7 @@
 // | any          | stop was not heard       | stale                 | ends what is read, and follows the run again    |
 
 import type { ChatStatus, UIMessage } from 'ai';
+import type { Scope } from './calls.js';
 import type { ContextUsage } from './context.js';
 import { draftOf, isDelivered, type Draft } from './outbox.js';
 import type { RunStatus } from './runs.js';
@@ -67,13 +68,19 @@ export interface Pending {
   id: string;
   toolCallId: string;
   tool: string;
-  /** The title of the tool. */
+  /** The MCP server that offers the tool, or that asks. */
+  server?: string;
+  /** The title of the tool. That of an MCP tool is the server's own text, and may say anything. */
   title?: string;
   /** The call in the words of its tool. */
   description?: string;
   /** What the call would do. */
   details?: CallDetails;
   input: unknown;
+  /** The input as the JSON text that runs. */
+  inputText: string;
+  /** What "always" can mean for an approval, the narrowest first; absent if the call cannot be allowed for always. */
+  scopes?: Scope[];
   kind: 'approval' | 'output' | 'elicitation';
   state: string;
   since: string;
@@ -81,9 +88,15 @@ export interface Pending {
   approvalId?: string;
   /** Why a person is asked, in the words of the rule that asks. */
   reason?: string;
-  /** What an elicitation asks, in the words of the MCP server that asks it. */
+  /** What an elicitation asks. */
   message?: string;
-  server?: string;
+  /** Who asks it. */
+  asks?: 'assistant' | 'tool' | 'mcp';
+  /** The name of a message that Fermata has written. */
+  code?: 'call_failed';
+  /** The failure that a message with the code `call_failed` is about. */
+  errorType?: string;
+  errorText?: string;
   requestedSchema?: object;
 }
 
