@@ -128,7 +128,7 @@ test.describe('a call that waits for a decision', () => {
       says('Also written.'),
     );
     await chat.say('write it down');
-    await chat.press(chat.card('write_note'), 'Always allow in this chat');
+    await chat.press(chat.card('write_note'), 'Always: write_note');
     await chat.hears('Written.');
     await chat.isAtRest();
     await chat.say('and tea');
@@ -298,11 +298,11 @@ for (const { name, path } of PAGES) {
         says('Also written.'),
       );
       await chat.say('write it down');
-      await chat.press(chat.card('write_note'), 'Always allow in this chat');
+      await chat.press(chat.card('write_note'), 'Always: write_note');
       await chat.hears('Written.');
       await chat.isAtRest();
       await chat.page.getByRole('button', { name: 'Tools', exact: true }).click();
-      const grants = chat.page.getByRole('region', { name: 'Always allowed in this chat' });
+      const grants = chat.page.getByRole('region', { name: 'Always allowed' });
       await expect(grants).toContainText('write_note');
       await grants.getByRole('button', { name: 'Ask again about write_note' }).click();
       await expect(grants).toBeHidden();

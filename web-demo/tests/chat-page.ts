@@ -100,7 +100,7 @@ export class ChatPage {
   }
 
   get question(): Locator {
-    return this.log.getByRole('article', { name: 'Question from a tool' });
+    return this.log.getByRole('article', { name: 'Question' });
   }
 
   // --- around it ---

@@ -205,7 +205,7 @@ test.describe('on a phone', () => {
     const wider = () =>
       chat.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(await wider()).toBe(0);
-    for (const name of ['Approve', 'Always allow in this chat', 'Edit', 'Deny']) {
+    for (const name of ['Approve', 'Always: write_note', 'Edit', 'Deny']) {
       const box = await card.getByRole('button', { name, exact: true }).boundingBox();
       expect(box?.height, name).toBeGreaterThanOrEqual(44);
     }

@@ -16,7 +16,14 @@ import { Files, Sources } from '../chat/Files';
 import { Gate } from '../chat/Gate';
 import { isToldAsMemory } from '../chat/memories/memories';
 import { MemoryChanges, UsedMemories } from '../chat/memories/MemoryUse';
-import { copyOf, isToolPart, type Message, type SourcePart } from '../chat/message';
+import {
+  copyOf,
+  isShownAsCall,
+  isShownAsQuestion,
+  isToolPart,
+  type Message,
+  type SourcePart,
+} from '../chat/message';
 import { Reasoning } from '../chat/Reasoning';
 import { PlanList } from '../chat/runs/PlanList';
 import { QuestionOfOldClient } from '../chat/StepView';
@@ -65,6 +72,7 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
     : (chat?.messages as Message[] | undefined)?.findLast((message) => partIn(message) !== undefined);
   const part = partIn(message);
   if (chat === undefined || message === undefined || part === undefined) return null;
+  if (isShownAsQuestion(part, message)) return null;
   return (
     <div className="my-3">
       <ToolCard
@@ -109,7 +117,7 @@ function Data({ name, data }: DataMessagePartProps) {
   if (name === 'compaction') return <CompactionLine data={data as unknown} isGrowing={isGrowing} />;
   if (name === 'plan') return <PlanList data={data as unknown} isGrowing={isGrowing} />;
   if (name === 'tool-approval') return <QuestionOfOldClient part={{ data }} message={message} chat={chat} />;
-  if (name !== 'elicitation') return null;
+  if (name !== 'elicitation' || isShownAsCall(data, message)) return null;
   return (
     <div className="my-3">
       <ElicitationCard part={{ type: 'data-elicitation', data }} chat={chat} />

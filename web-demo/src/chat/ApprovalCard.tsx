@@ -2,26 +2,28 @@
 
 import { useEffect, useId, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { ApprovalResponse, FermataChat } from 'fermata-chat';
+import type { ApprovalResponse, AskedCall, FermataChat, Scope } from 'fermata-chat';
+import { AlwaysButtons } from './AlwaysButtons';
 import { AnswerError } from './AnswerError';
+import { useAsked } from './asked';
 import { Button } from './Button';
-import { usePicked } from './cell';
-import { waiting } from './chats';
 import { isPlanInput, PlanEditor } from './runs/PlanEditor';
 import { FIELD } from './SchemaControls';
 import type { Schema } from './schemaFields';
-import { tellServerEvent } from './server';
 import { useSeen, useUnseen, WholeInput } from './seen';
 import { Name } from './ToolValue';
 import { useAnswer } from './useAnswer';
 import { ValueEditor } from './ValueEditor';
-import { invisibleIn } from './visible';
+import { invisibleIn, mixedIn } from './visible';
 
 export interface ApprovalQuestionProps {
   chat: FermataChat;
   approvalId: string;
+  toolCallId: string;
   name: string;
   input: unknown;
+  /** What the message says of the call. */
+  told: Partial<AskedCall> | undefined;
   /** JSON Schema of the input, where it is known. */
   schema: object | undefined;
   /** Why it is asked, where somebody said. */
@@ -42,8 +44,10 @@ type Way = 'approve' | 'always' | 'deny' | 'edit';
 export function ApprovalQuestion({
   chat,
   approvalId,
+  toolCallId,
   name,
   input,
+  told,
   schema,
   reason,
   isEdited = false,
@@ -53,11 +57,12 @@ export function ApprovalQuestion({
   const [mode, setMode] = useState<Mode>('ask');
   // Going back puts the focus on the button that led away.
   const [cameFrom, setCameFrom] = useState<Mode>('ask');
-  const why = useReason(approvalId, reason);
+  const { exactInput, scopes, reason: why } = useAsked(chat, { approvalId, toolCallId, reason, told });
   useNoteOfEditing(chat, approvalId, mode === 'edit');
   const { showAll } = useSeen(approvalId);
-  const isUnseen = useUnseen([{ id: approvalId, input }]);
+  const isUnseen = useUnseen([{ id: approvalId, input: exactInput ?? input }]);
   const invisible = invisibleIn(input);
+  const mixed = mixedIn(input);
   const plan = name === 'make_plan' && isPlanInput(input) ? input : undefined;
   const answering = useAnswer();
   const { give, isBusy, isOver, error } = answering;
@@ -87,7 +92,7 @@ export function ApprovalQuestion({
       data-editing={mode === 'edit' || undefined}
       className="space-y-3"
     >
-      {why !== undefined && why !== '' && (
+      {why !== undefined && (
         <p className="text-sm text-muted wrap-anywhere">
           {t('approval.why')} <Name text={why} />
         </p>
@@ -95,6 +100,11 @@ export function ApprovalQuestion({
       {invisible.length > 0 && (
         <p className="text-sm text-bad">
           {t('approval.invisible', { count: invisible.length, codes: [...new Set(invisible)].join(', ') })}
+        </p>
+      )}
+      {mixed.length > 0 && (
+        <p className="text-sm text-bad">
+          {t('approval.mixed', { count: mixed.length, codes: [...new Set(mixed)].join(', ') })}
         </p>
       )}
       {mode !== 'edit' && isEdited && (
@@ -116,7 +126,7 @@ export function ApprovalQuestion({
           </Button>
         </p>
       )}
-      {mode === 'ask' && <Answers {...{ name, cameFrom, answering, respond, go, isUnseen }} />}
+      {mode === 'ask' && <Answers {...{ name, scopes, cameFrom, answering, respond, go, isUnseen }} />}
       {mode === 'deny' && <Denial {...{ isBusy, isOver, respond }}>{back}</Denial>}
       {mode === 'edit' && plan !== undefined && (
         <PlanEditor
@@ -135,10 +145,11 @@ export function ApprovalQuestion({
           <ValueEditor
             schema={schema as Schema | undefined}
             value={input}
+            exactText={exactInput}
             submit={t('approval.approveEdited')}
             {...{ isBusy, isOver, error }}
-            onSubmit={(edited) => {
-              respond('edit', { approved: true, input: edited });
+            onSubmit={(_, inputText) => {
+              respond('edit', { approved: true, inputText });
             }}
             takesFocus
           >
@@ -174,22 +185,9 @@ function useNoteOfEditing(chat: FermataChat, approvalId: string, isEditing: bool
   }, [chat, approvalId, isEditing]);
 }
 
-/**
- * Why it is asked. What the stream does not say to every version of the AI SDK, the list of what waits does.
- */
-function useReason(approvalId: string, told: string | undefined): string | undefined {
-  const listed = usePicked(
-    waiting,
-    (chats) => chats.flatMap(({ pending }) => pending).find((one) => one.approvalId === approvalId)?.reason,
-  );
-  useEffect(() => {
-    if (told === undefined) tellServerEvent();
-  }, [told]);
-  return told ?? listed;
-}
-
 interface AnswersProps {
   name: string;
+  scopes: readonly Scope[];
   cameFrom: Mode;
   answering: ReturnType<typeof useAnswer>;
   respond: (way: Way, response: Omit<ApprovalResponse, 'id'>) => void;
@@ -198,7 +196,7 @@ interface AnswersProps {
   isUnseen: boolean;
 }
 
-function Answers({ name, cameFrom, answering, respond, go, isUnseen }: AnswersProps) {
+function Answers({ name, scopes, cameFrom, answering, respond, go, isUnseen }: AnswersProps) {
   const { t } = useTranslation('cards');
   const { which, isBusy, isOver } = answering;
   const state = (way: Way) => ({
@@ -217,15 +215,15 @@ function Answers({ name, cameFrom, answering, respond, go, isUnseen }: AnswersPr
       >
         {t('approval.approve')}
       </Button>
-      <Button
-        {...approves('always')}
-        title={t('approval.alwaysHint', { name })}
-        onClick={() => {
-          respond('always', { approved: true, always: true });
+      <AlwaysButtons
+        tool={name}
+        scopes={scopes}
+        isBusy={state('always').isBusy}
+        disabled={isUnseen || state('always').disabled}
+        onChoose={(always) => {
+          respond('always', { approved: true, always });
         }}
-      >
-        {t('approval.always')}
-      </Button>
+      />
       <Button
         {...state('edit')}
         ref={useFocusIf(cameFrom === 'edit')}

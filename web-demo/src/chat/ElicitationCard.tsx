@@ -1,7 +1,7 @@
-// A question that an MCP server puts to the person while a tool of it runs: a form, which is sent, declined
-// or cancelled.
+// A question that is put to the person: by the model, by an MCP server while a tool of it runs, or by Fermata about a call that has
+// failed. It is a form, which is sent, declined or cancelled.
 //
-// The words are the server's own, so the card says whose they are, and warns if they ask for a secret.
+// The card says whose the words are and who gets the answer, and warns if they ask for a secret.
 
 import { Check, MessageCircleQuestion, X, type LucideIcon } from 'lucide-react';
 import { memo } from 'react';
@@ -15,6 +15,7 @@ import { LongText } from './ToolValue';
 import { useAnswer } from './useAnswer';
 import { ValueEditor } from './ValueEditor';
 import { AnswerError } from './AnswerError';
+import { ERROR_TYPES } from './toldOfCall';
 import { inOneLine } from './visible';
 
 export type ElicitationState = 'pending' | 'accepted' | 'declined' | 'cancelled';
@@ -23,8 +24,13 @@ export type ElicitationState = 'pending' | 'accepted' | 'declined' | 'cancelled'
 export interface Elicitation {
   elicitationId: string;
   toolCallId: string;
-  /** Who asks. Missing in chats that are older than this field. */
+  tool: string;
+  /** Who asks. */
+  asks: 'assistant' | 'tool' | 'mcp';
+  /** The MCP server that asks. */
   server?: string;
+  /** What failed, if Fermata asks what follows it. */
+  failure?: { errorType: string; errorText: string };
   message: string;
   requestedSchema: Schema;
   state: ElicitationState;
@@ -39,13 +45,19 @@ const STATES: readonly string[] = ['pending', 'accepted', 'declined', 'cancelled
 
 function read(data: unknown): Elicitation | undefined {
   if (!isRecord(data)) return undefined;
-  const { elicitationId, toolCallId, server, message, requestedSchema, state } = data;
+  const { elicitationId, toolCallId, tool, asks, server, code, errorType, errorText } = data;
+  const { message, requestedSchema, state } = data;
   if (typeof elicitationId !== 'string' || typeof state !== 'string' || !STATES.includes(state))
     return undefined;
   return {
     elicitationId,
     toolCallId: typeof toolCallId === 'string' ? toolCallId : '',
+    tool: typeof tool === 'string' ? tool : '',
+    asks: asks === 'assistant' || asks === 'mcp' ? asks : 'tool',
     ...(typeof server === 'string' && { server }),
+    ...(code === 'call_failed' && {
+      failure: { errorType: String(errorType), errorText: String(errorText) },
+    }),
     message: typeof message === 'string' ? message : '',
     requestedSchema: isRecord(requestedSchema) ? requestedSchema : {},
     state: state as ElicitationState,
@@ -86,14 +98,8 @@ function Card({ part, chat }: ElicitationCardProps) {
           <Icon className="size-4" />
         </span>
         <div className="min-w-0 flex-1">
-          <h2 className="text-sm leading-6 font-medium wrap-anywhere">
-            {asked.server === undefined
-              ? t('elicitation.asks')
-              : t('elicitation.serverAsks', { server: inOneLine(asked.server) })}
-          </h2>
-          <blockquote className="my-1 border-l-2 border-line pl-3">
-            <LongText text={asked.message} />
-          </blockquote>
+          <h2 className="text-sm leading-6 font-medium wrap-anywhere">{askerWords(asked, t)}</h2>
+          <Message asked={asked} />
           <p
             role="status"
             className={`text-xs leading-5 ${isPending ? 'font-medium text-wait' : 'text-muted'}`}
@@ -105,7 +111,7 @@ function Card({ part, chat }: ElicitationCardProps) {
       {isPending && (
         <SecretWarning text={asked.message} schema={asked.requestedSchema}>
           {asked.server === undefined
-            ? t('elicitation.goes')
+            ? t('secret.goesToModel')
             : t('elicitation.goesTo', { server: inOneLine(asked.server) })}
         </SecretWarning>
       )}
@@ -114,10 +120,62 @@ function Card({ part, chat }: ElicitationCardProps) {
   );
 }
 
+type Translate = ReturnType<typeof useTranslation<'cards'>>['t'];
+
+/** Who asks, in words. */
+function askerWords({ asks, server, tool, failure }: Elicitation, t: Translate): string {
+  if (failure !== undefined) return t('elicitation.callFailed', { tool: inOneLine(tool) });
+  switch (asks) {
+    case 'assistant':
+      return t('elicitation.assistantAsks');
+    case 'tool':
+      return t('elicitation.toolAsks', { tool: inOneLine(tool) });
+    case 'mcp':
+      return t('elicitation.serverAsks', { server: inOneLine(server ?? '') });
+    default:
+      return asks satisfies never;
+  }
+}
+
+/** What is asked, unless the form says the same: the labels of its fields are the questions of the model. */
+function Message({ asked }: { asked: Elicitation }) {
+  const { t } = useTranslation('cards');
+  if (asked.asks === 'assistant' && asked.state === 'pending' && asksForFields(asked.requestedSchema))
+    return null;
+  if (asked.failure === undefined)
+    return (
+      <blockquote className="my-1 border-l-2 border-line pl-3">
+        <LongText text={asked.message} />
+      </blockquote>
+    );
+  const { errorText, errorType } = asked.failure;
+  const known = ERROR_TYPES.find((type) => type === errorType);
+  return (
+    <>
+      {known !== undefined && <p className="text-sm text-muted">{t(`trouble.${known}`)}</p>}
+      <blockquote className="my-1 border-l-2 border-line pl-3">
+        <LongText text={errorText} />
+      </blockquote>
+    </>
+  );
+}
+
+/** The form, with the words of the page where Fermata has written its own. */
+function formOf({ failure, requestedSchema }: Elicitation, t: Translate): Schema {
+  if (failure === undefined) return requestedSchema;
+  const choices = (['retry', 'go_on', 'stop'] as const).map((choice) => ({
+    const: choice,
+    title: t(`elicitation.choice.${choice}`),
+  }));
+  const choice = { title: t('elicitation.whatNow'), oneOf: choices, default: 'go_on' };
+  return { ...requestedSchema, properties: { choice } };
+}
+
 function Question({ asked, chat }: { asked: Elicitation; chat: FermataChat }) {
   const { t } = useTranslation('cards');
   const { give, which, isBusy, isOver, error } = useAnswer();
-  const { elicitationId, requestedSchema } = asked;
+  const { elicitationId } = asked;
+  const requestedSchema = formOf(asked, t);
   const answer = (answer: Omit<ElicitationAnswer, 'elicitationId'>) =>
     void give(answer.action, () => chat.answerElicitation({ elicitationId, ...answer }));
   const others = (['decline', 'cancel'] as const).map((action) => (

@@ -1,7 +1,8 @@
-// What is allowed for always in a chat, and how it is taken back.
+// What is allowed for always, in a chat or in all of them, and how it is taken back.
 
 import { useCallback, useEffect, useState } from 'react';
 import { useTranslation } from 'react-i18next';
+import { scopeWords } from './asked';
 import { useCell } from './cell';
 import { isNewChat } from './chatId';
 import { useErrorWords } from './errorWords';
@@ -9,15 +10,22 @@ import { onServerEvent, server, unknownChats } from './server';
 import { Name } from './ToolValue';
 import { formatWhen } from './When';
 
-/** A tool whose calls are not asked about any more, as `GET /api/chat/{id}/grants` has it. */
+/** Calls that are not asked about any more, as `GET /api/chat/{id}/grants` has them. */
 interface Grant {
   tool: string;
+  /** The id of the scope. */
+  scope: string;
+  label: string;
+  covers: string;
+  for: 'chat' | 'owner';
   since: string;
+  until?: string;
 }
 
 export function Grants({ chatId }: { chatId: string }) {
   const { t, i18n } = useTranslation();
   const words = useErrorWords();
+  const { t: cards } = useTranslation('cards');
   const isKnown = !useCell(unknownChats).has(chatId) && !isNewChat(chatId);
   const [grants, setGrants] = useState<readonly Grant[]>([]);
   const [error, setError] = useState<unknown>();
@@ -45,14 +53,17 @@ export function Grants({ chatId }: { chatId: string }) {
     <section aria-label={t('grants.label')} className="mt-2 border-t border-line pt-2">
       <h2 className="px-2 text-xs text-muted">{t('grants.label')}</h2>
       <ul>
-        {grants.map(({ tool, since }) => (
-          <li key={tool} className="flex items-center gap-2 px-2 py-1">
+        {grants.map(({ tool, scope, label, covers, for: granted, since, until }) => (
+          <li key={`${tool} ${scope} ${granted}`} className="flex items-center gap-2 px-2 py-1">
             <span className="min-w-0 flex-1">
-              <span className="block font-mono text-[0.8125rem] wrap-anywhere">
-                <Name text={tool} />
+              <span className="block text-[0.8125rem] wrap-anywhere">
+                <Name text={scopeWords({ id: scope, label, covers }, tool, cards)} />
               </span>
               <span className="block text-xs text-muted">
-                {t('grants.since', { time: formatWhen(since, i18n.language) })}
+                {t(granted === 'owner' ? 'grants.ofOwner' : 'grants.since', {
+                  time: formatWhen(since, i18n.language),
+                })}
+                {until !== undefined && ` · ${t('grants.until', { time: formatWhen(until, i18n.language) })}`}
               </span>
             </span>
             <button
@@ -61,7 +72,10 @@ export function Grants({ chatId }: { chatId: string }) {
               aria-label={t('grants.endLabel', { tool })}
               onClick={() =>
                 void attempt(() =>
-                  server.request(`${path}/${encodeURIComponent(tool)}`, { method: 'DELETE' }),
+                  server.request(
+                    `${path}/${encodeURIComponent(tool)}?scope=${encodeURIComponent(scope)}&for=${granted}`,
+                    { method: 'DELETE' },
+                  ),
                 )
               }
             >

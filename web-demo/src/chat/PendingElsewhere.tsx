@@ -43,9 +43,10 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
             >
               <span className="block truncate text-sm">
                 <span className="font-mono text-[0.8125rem]">{one.tool}</span>{' '}
-                {one.server === undefined
-                  ? t(`elsewhere.${one.kind}`)
-                  : t('elsewhere.serverAsks', { server: one.server })}
+                {one.asks === 'mcp' && one.server !== undefined
+                  ? t('elsewhere.serverAsks', { server: inOneLine(one.server) })
+                  : t(`elsewhere.${one.kind}`)}
+                {one.asks === undefined && one.server !== undefined && ` · ${inOneLine(one.server)}`}
               </span>
               {one.description !== undefined && (
                 <span className="block truncate text-xs">{inOneLine(one.description)}</span>

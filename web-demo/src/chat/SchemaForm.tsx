@@ -78,7 +78,9 @@ function Label({
   const words = (
     <>
       {field.title ?? name}
-      {!isRequired && <span className="font-normal text-muted"> {t('form.optional')}</span>}
+      {!isRequired && field.default === undefined && (
+        <span className="font-normal text-muted"> {t('form.optional')}</span>
+      )}
     </>
   );
   const look = 'text-sm font-medium wrap-anywhere';

@@ -6,7 +6,15 @@ import { isRecord } from '../tools/tool';
 import { ApprovalQuestion } from './ApprovalCard';
 import { ElicitationCard } from './ElicitationCard';
 import { isToldAsMemory } from './memories/memories';
-import { isToolPart, toolNameOf, type DataPart, type Message, type ToolPart } from './message';
+import {
+  isShownAsCall,
+  isShownAsQuestion,
+  isToolPart,
+  toolNameOf,
+  type DataPart,
+  type Message,
+  type ToolPart,
+} from './message';
 import { ToolCard } from './ToolCard';
 import { ValueSection } from './ToolValue';
 import { useSeen, WholeInput } from './seen';
@@ -23,7 +31,8 @@ export function StepView({ parts, message, chat }: Props) {
   return (
     <div className="my-4 space-y-3">
       {parts.map((part, place) => {
-        if (isToolPart(part))
+        if (isToolPart(part)) {
+          if (isShownAsQuestion(part, message)) return null;
           return (
             <ToolCard
               key={part.toolCallId}
@@ -34,8 +43,12 @@ export function StepView({ parts, message, chat }: Props) {
               isQuiet={isToldAsMemory(part, message)}
             />
           );
+        }
         const key = part.id ?? `data-${place}`;
-        if (part.type === 'data-elicitation') return <ElicitationCard key={key} part={part} chat={chat} />;
+        if (part.type === 'data-elicitation')
+          return isShownAsCall(part.data, message) ? null : (
+            <ElicitationCard key={key} part={part} chat={chat} />
+          );
         return <QuestionOfOldClient key={key} part={part} message={message} chat={chat} />;
       })}
     </div>
@@ -71,7 +84,12 @@ export function QuestionOfOldClient({
       <WholeInput value={whole}>
         <ValueSection label={t('card.input')} value={call.input} />
       </WholeInput>
-      <ApprovalQuestion {...{ chat, approvalId, name, schema, reason }} input={call.input} />
+      <ApprovalQuestion
+        {...{ chat, approvalId, name, schema, reason }}
+        toolCallId={call.toolCallId}
+        told={data}
+        input={call.input}
+      />
     </div>
   );
 }

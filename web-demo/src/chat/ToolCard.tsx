@@ -25,10 +25,11 @@ import { isRecord } from '../tools/tool';
 import { CallActions } from './runs/CallActions';
 import { CallDetails } from './runs/CallDetails';
 import { ApprovalQuestion } from './ApprovalCard';
+import { askedCall, useAsked } from './asked';
 import { useSeen, WholeInput } from './seen';
 import { ToolProgress } from './ToolProgress';
 import { hasMedia, ToolResult } from './ToolResult';
-import { ValueSection } from './ToolValue';
+import { LongText, ValueSection } from './ToolValue';
 import { AnswerError } from './AnswerError';
 import { callState, isSettled, runBy, type AnyToolPart, type CallState, type ServerTool } from './toolState';
 import { useAnswer } from './useAnswer';
@@ -94,6 +95,7 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
       <Header
         {...{ name, state, who, told, duration, isOpen, details, isQuiet }}
         title={part.title}
+        server={serverOf(part) ?? status?.server}
         gist={isQuiet || pageTool(name)?.Body !== undefined ? '' : (saidOf(part) ?? gistOf(part.input))}
         onToggle={() => {
           setOpen(!isOpen);
@@ -161,6 +163,8 @@ const MARKS: Record<CallState['name'], { Icon: LucideIcon; look: string; turns?:
 interface HeaderProps {
   name: string;
   title: string | undefined;
+  /** The MCP server that offers the tool. */
+  server: string | undefined;
   state: CallState;
   who: ReturnType<typeof runBy>;
   told: ToldOfCall;
@@ -175,6 +179,7 @@ interface HeaderProps {
 function Header({
   name,
   title,
+  server,
   state,
   who,
   told,
@@ -188,6 +193,9 @@ function Header({
   const { t } = useTranslation('cards');
   const inWords = useDurationWords();
   const { Icon, look, turns = false } = MARKS[state.name];
+  // An MCP server can call its tool anything, so its title never stands in place of the tool's name.
+  const isForeign = server !== undefined || who === 'mcp';
+  const ownTitle = isForeign ? undefined : title;
   return (
     <header
       className={
@@ -207,9 +215,21 @@ function Header({
       </span>
       <div className={isQuiet ? 'flex min-w-0 flex-1 flex-wrap items-baseline gap-x-2' : 'min-w-0 flex-1'}>
         <h2 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
-          <span className="font-mono font-medium wrap-anywhere">{inOneLine(title ?? name)}</span>
-          <span className="text-xs text-muted">{t(`who.${who}`)}</span>
+          {ownTitle !== undefined && <span className="font-medium wrap-anywhere">{inOneLine(ownTitle)}</span>}
+          <span
+            className={`font-mono wrap-anywhere ${ownTitle === undefined ? 'font-medium' : 'text-xs text-muted'}`}
+          >
+            {inOneLine(name)}
+          </span>
+          <span className="text-xs text-muted wrap-anywhere">
+            {server === undefined ? t(`who.${who}`) : t('who.server_of_mcp', { server: inOneLine(server) })}
+          </span>
         </h2>
+        {isForeign && title !== undefined && (
+          <p className="text-xs leading-5 text-muted wrap-anywhere">
+            {t('card.foreignTitle', { title: inOneLine(title) })}
+          </p>
+        )}
         <p className="truncate text-xs leading-5 text-muted">
           <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
             {stateWords(state, t)}
@@ -257,6 +277,12 @@ function Followed({ state, told }: { state: CallState; told: ToldOfCall }) {
       )}
     </>
   );
+}
+
+/** The MCP server that offers the tool of a call. */
+function serverOf(part: AnyToolPart): string | undefined {
+  const server = part.toolMetadata?.['server'];
+  return typeof server === 'string' ? server : askedCall(part)?.server;
 }
 
 /** The call in the words of its tool. */
@@ -317,7 +343,11 @@ function Body({ part, chat, state, who, tools, isOpen, details, errorType, isEdi
       <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
         {isOpen && (
           <WholeInput value={part.state === 'approval-requested' ? whole : undefined}>
-            <Details part={part} />
+            {part.state === 'approval-requested' ? (
+              <AskedDetails chat={chat} part={part} approvalId={part.approval.id} />
+            ) : (
+              <Details part={part} />
+            )}
           </WholeInput>
         )}
       </div>
@@ -326,6 +356,8 @@ function Body({ part, chat, state, who, tools, isOpen, details, errorType, isEdi
           key={part.approval.id}
           {...{ chat, name, schema, isEdited }}
           approvalId={part.approval.id}
+          toolCallId={part.toolCallId}
+          told={askedCall(part)}
           input={part.input}
           reason={part.approval.requestReason}
           onShowAll={open}
@@ -341,14 +373,28 @@ const isWorthShowing = (part: AnyToolPart) =>
   part.state === 'approval-responded' ||
   part.state === 'input-available';
 
+/** The input of a call that waits for a decision, as it would run. */
+function AskedDetails({ chat, part, approvalId }: Pick<BodyProps, 'chat' | 'part'> & { approvalId: string }) {
+  const told = askedCall(part);
+  const { exactInput } = useAsked(chat, { approvalId, toolCallId: part.toolCallId, reason: undefined, told });
+  return <Details part={part} exactInput={exactInput} />;
+}
+
 /** What was given, and what came of it. */
-function Details({ part }: { part: AnyToolPart }) {
+function Details({ part, exactInput }: { part: AnyToolPart; exactInput?: string | undefined }) {
   const { t } = useTranslation('cards');
   const input = part.input ?? rawInput(part);
   const isDone = part.state === 'output-available';
   return (
     <>
-      {input !== undefined && <ValueSection label={t('card.input')} value={input} />}
+      {exactInput !== undefined ? (
+        <div role="group" aria-label={t('card.input')} className="space-y-1">
+          <h4 className="text-xs font-medium text-muted">{t('card.exactInput')}</h4>
+          <LongText text={exactInput} isCode />
+        </div>
+      ) : (
+        input !== undefined && <ValueSection label={t('card.input')} value={input} />
+      )}
       {isDone && (
         <ValueSection label={t(part.preliminary === true ? 'card.soFar' : 'card.result')} value={part.output}>
           <ToolResult output={part.output} />

@@ -52,8 +52,13 @@ function Pieces({ pieces }: { pieces: Piece[] }) {
   const { t } = useTranslation('cards');
   return pieces.map((piece, place) => {
     if (typeof piece === 'string') return piece;
-    const words = piece.kind === 'invisible' ? piece.code : t(`value.${piece.kind}`, { count: piece.count });
-    const look = piece.kind === 'invisible' ? 'bg-bad-soft text-bad' : 'bg-sunken text-muted';
+    const words =
+      'count' in piece
+        ? t(`value.${piece.kind}`, { count: piece.count })
+        : piece.kind === 'mixed'
+          ? `${piece.letter} ${piece.code}`
+          : piece.code;
+    const look = 'count' in piece ? 'bg-sunken text-muted' : 'bg-bad-soft text-bad';
     return (
       <mark key={place} className={`rounded px-1 font-mono text-xs ${look}`}>
         {words}

@@ -3,7 +3,7 @@
 
 import { useCallback, useId, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { FermataError } from 'fermata-chat';
+import { FermataError, isReadExactly } from 'fermata-chat';
 import { AnswerError } from './AnswerError';
 import { Button } from './Button';
 import { RawJson } from './RawJson';
@@ -18,12 +18,15 @@ export interface ValueEditorProps {
   /** Without one there is JSON alone. */
   schema: Schema | undefined;
   value: unknown;
+  /** The value as JSON, if JavaScript reads that as another: then the text itself is edited. */
+  exactText?: string | undefined;
   submit: string;
   isBusy: boolean;
   isOver: boolean;
   /** Why the last answer was refused. */
   error: unknown;
-  onSubmit: (value: unknown) => void;
+  /** Gives the value away, and its JSON as it was edited. */
+  onSubmit: (value: unknown, text: string) => void;
   /** More buttons, beside the first. */
   children?: ReactNode;
   /** Whether to go to the first field at once. */
@@ -34,6 +37,7 @@ export interface ValueEditorProps {
 export function ValueEditor({
   schema,
   value: first,
+  exactText,
   submit,
   isBusy,
   isOver,
@@ -44,7 +48,7 @@ export function ValueEditor({
 }: ValueEditorProps) {
   const { t } = useTranslation('cards');
   const id = useId();
-  const draft = useDraft(schema, first);
+  const draft = useDraft(schema, first, exactText);
   const [wasTried, setTried] = useState(false);
   // A refusal of the server is about what was sent; what is changed since then is to be judged anew.
   const [sent, setSent] = useState<unknown>();
@@ -63,7 +67,7 @@ export function ValueEditor({
       return;
     }
     setSent(draft.value);
-    onSubmit(draft.value);
+    onSubmit(draft.value, draft.isForm ? JSON.stringify(draft.value) : draft.text);
   };
   return (
     <form
@@ -135,10 +139,10 @@ interface Draft {
 const isFormFor = (schema: Schema | undefined, value: unknown) =>
   schema !== undefined && fieldOf(schema, value, schema).control.kind !== 'json';
 
-function useDraft(schema: Schema | undefined, first: unknown): Draft {
+function useDraft(schema: Schema | undefined, first: unknown, exactText: string | undefined): Draft {
   const [value, setValue] = useState(first);
-  const [text, setText] = useState(() => toJson(first ?? {}));
-  const [isForm, setForm] = useState(() => isFormFor(schema, first));
+  const [text, setText] = useState(() => exactText ?? toJson(first ?? {}));
+  const [isForm, setForm] = useState(() => exactText === undefined && isFormFor(schema, first));
   const [broken, setBroken] = useState<ReadonlySet<string>>(new Set());
   const [round, setRound] = useState(0);
   const isBroken = isForm ? broken.size > 0 : readJson(text) === undefined;
@@ -152,7 +156,8 @@ function useDraft(schema: Schema | undefined, first: unknown): Draft {
     value,
     text,
     isForm,
-    canBeForm: isFormFor(schema, value),
+    // A form has values and no text, so it would change what JavaScript cannot read.
+    canBeForm: isFormFor(schema, value) && (isForm || isBroken || isReadExactly(text)),
     isBroken,
     round,
     setValue,

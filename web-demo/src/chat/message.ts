@@ -3,6 +3,7 @@
 
 import type { UIMessage } from 'ai';
 import type { Compaction } from 'fermata-chat';
+import { isRecord } from '../tools/tool';
 
 /** What Fermata puts on a message once it is finished. */
 export interface Metadata {
@@ -43,6 +44,28 @@ const SHOWN_DATA = ['data-elicitation', 'data-tool-approval'];
 export const isToolPart = (part: Part): part is ToolPart => 'toolCallId' in part;
 export const toolNameOf = (part: ToolPart) =>
   part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
+
+/** The tool with which the model asks the person something. */
+const ASK_USER = 'ask_user';
+
+/** Whether a call is shown as the question that it asks, which waits for the person. */
+export const isShownAsQuestion = (call: ToolPart, message: Message): boolean =>
+  toolNameOf(call) === ASK_USER &&
+  message.parts.some((part) => part.type === 'data-elicitation' && isPendingQuestionOf(part.data, call));
+
+/** Whether a question of the model is shown as its call, which has the answers. */
+export const isShownAsCall = (question: unknown, message: Message): boolean =>
+  message.parts.some(
+    (part) =>
+      isToolPart(part) &&
+      toolNameOf(part) === ASK_USER &&
+      isRecord(question) &&
+      question['toolCallId'] === part.toolCallId &&
+      question['state'] !== 'pending',
+  );
+
+const isPendingQuestionOf = (question: unknown, { toolCallId }: ToolPart): boolean =>
+  isRecord(question) && question['toolCallId'] === toolCallId && question['state'] === 'pending';
 
 const kindOf = (part: Part): Group['kind'] | undefined => {
   if (isToolPart(part) || SHOWN_DATA.includes(part.type)) return 'step';

@@ -3,6 +3,7 @@
 // Knows nothing of React. Invariants: a control is chosen only if it can show the value exactly, and
 // otherwise JSON is; what a control shows, read again untouched, is the value it was given.
 
+import { isNumberReadExactly } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
 
 export type Schema = Record<string, unknown>;
@@ -279,7 +280,7 @@ export function readText(
   if (text === '') return emptied(control, empty);
   if (control.kind === 'text') return text;
   const number = Number(text);
-  return text.trim() !== '' && Number.isFinite(number) ? number : text;
+  return text.trim() !== '' && Number.isFinite(number) && isNumberReadExactly(text.trim()) ? number : text;
 }
 
 function emptied(

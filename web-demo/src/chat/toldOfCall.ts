@@ -5,7 +5,7 @@ import type { CallStatus, FailureStrategy } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
 
 /** The types of failures that have words of their own. Any other is told as a failure, and no more. */
-const ERROR_TYPES = [
+export const ERROR_TYPES = [
   'rate_limit',
   'auth',
   'network',

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { inOneLine, invisibleIn, isLong, shown } from './visible';
+import { inOneLine, invisibleIn, isLong, mixedIn, shown } from './visible';
 
 const seen = (text: string) => shown(text, true).head;
 const invisible = (code: string) => ({ kind: 'invisible', code });
@@ -24,12 +24,42 @@ test.each([
   expect(seen(text)).toEqual(pieces);
 });
 
-test.each(['Grüße, 牛奶, שלום', 'one\n\ttwo\r\nthree', '👩‍👩‍👧 ❤️ 1️⃣ 👍🏽 🏳️‍🌈'])(
-  'what everybody sees is left as it is: %s',
-  (text) => {
-    expect(seen(text)).toEqual([text.replaceAll('\r\n', '\n')]);
-  },
-);
+test.each([
+  'Grüße, 牛奶, שלום',
+  'one\n\ttwo\r\nthree',
+  '👩‍👩‍👧 ❤️ 1️⃣ 👍🏽 🏳️‍🌈 🏴󠁧󠁢󠁥󠁮󠁧󠁿 🏴󠁧󠁢󠁷󠁬󠁳󠁿',
+  'می\u200cخواهم क्\u200dष ශ්\u200dරී',
+  '葛\u{e0100}',
+  'Привет, мир и ты: milk',
+  'Ω, Δx, 5 μm and π',
+])('what everybody sees is left as it is: %s', (text) => {
+  expect(seen(text)).toEqual([text.replaceAll('\r\n', '\n')]);
+});
+
+const mixed = (letter: string, code: string) => ({ kind: 'mixed', letter, code });
+
+test.each([
+  ['p\u0430ypal', ['p', mixed('\u0430', 'U+0430'), 'ypal']],
+  ['DE89 3704 00 \u0440', ['DE89 3704 00 ', mixed('\u0440', 'U+0440')]],
+  ['\u0410pple', [mixed('\u0410', 'U+0410'), 'pple']],
+  ['g\u03bfogle', ['g', mixed('\u03bf', 'U+03BF'), 'ogle']],
+  ['Привет p\u0430ypal и', ['Привет p', mixed('\u0430', 'U+0430'), 'ypal и']],
+])('a letter of another alphabet in %s is named', (text, pieces) => {
+  expect(seen(text)).toEqual(pieces);
+  expect(mixedIn({ list: [text] })).toEqual(
+    pieces.flatMap((piece) => (typeof piece === 'string' ? [] : [piece.code])),
+  );
+});
+
+test.each([
+  'a\u200db',
+  '\u200c',
+  'می\u200c\u200c\u200cخ',
+  '🏴\u{e0061}\u{e0062}\u{e007f}',
+  '葛\u{e0100}\u{e0101}',
+])('what belongs to no word and to no picture is named: %j', (text) => {
+  expect(invisibleIn(text).length).toBeGreaterThan(0);
+});
 
 test('blank space that could push something out of sight is counted', () => {
   expect(seen(`a${'\n'.repeat(201)}b`)).toEqual(['a\n', { kind: 'lines', count: 200 }, '\nb']);

@@ -13,20 +13,28 @@ const END = '\u0001';
  * are seen; what joins and colours an emoji belongs to it.
  */
 const INVISIBLE =
-  /(?<!\p{Emoji})\ufe0f|(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}]\ufe0f?)\u200d|\r(?!\n)|(?![\n\r\t\ufe0f\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+  /(?<kept>\u{1f3f4}\u{e0067}\u{e0062}(?:\u{e0065}\u{e006e}\u{e0067}|\u{e0073}\u{e0063}\u{e0074}|\u{e0077}\u{e006c}\u{e0073})\u{e007f}|(?<=[\p{Script=Arabic}\p{Script=Syriac}\p{Script=Nko}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gurmukhi}\p{Script=Gujarati}\p{Script=Oriya}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Sinhala}\p{Script=Khmer}])[\u200c\u200d](?!\u200c|\u200d)|(?<=\p{Script=Mongolian})[\u180b-\u180e](?![\u180b-\u180e])|(?<=\p{Script=Han})[\u{e0100}-\u{e01ef}](?![\u{e0100}-\u{e01ef}]))|(?<!\p{Emoji})\ufe0f|(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}]\ufe0f?)\u200d|\r(?!\n)|(?![\n\r\t\ufe0f\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
 /** More than two empty lines in a row, and spaces that are more than an indentation. */
 const BLANK = /\n(?:[^\S\n]*\n){3,}|[^\S\n]{40,}/g;
 
 export type Piece =
-  string | { kind: 'invisible'; code: string } | { kind: 'lines' | 'spaces'; count: number };
+  | string
+  | { kind: 'invisible'; code: string }
+  /** A letter that looks like one of another alphabet, in a word of that. */
+  | { kind: 'mixed'; letter: string; code: string }
+  | { kind: 'lines' | 'spaces'; count: number };
 
 const codeOf = (character: string) =>
   `U+${(character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}`;
 
-/** The text with everything in it that is not seen put between marks. */
+/** Replaces what is not seen. Sequences that make one picture or one letter are seen. */
+const replaceInvisible = (text: string, replace: (code: string) => string): string =>
+  text.replace(INVISIBLE, (found: string, kept: string | undefined) => kept ?? replace(codeOf(found)));
+
+/** The text with everything in it that is not seen, or not what it seems, put between marks. */
 const mark = (text: string): string =>
-  text
-    .replace(INVISIBLE, (character) => `${BEGIN}${codeOf(character)}${END}`)
+  replaceInvisible(text, (code) => `${BEGIN}${code}${END}`)
+    .replace(foreignLetters(text), (letter) => `${BEGIN}mixed ${letter}${END}`)
     .replaceAll('\r\n', '\n')
     .replace(BLANK, (blank) =>
       blank.startsWith('\n')
@@ -41,25 +49,60 @@ function piecesOf(marked: string): Piece[] {
     const [kind = '', count] = part.slice(0, end).split(' ');
     const after = part.slice(end + 1);
     const piece: Piece =
-      kind === 'lines' || kind === 'spaces'
-        ? { kind, count: Number(count) }
-        : { kind: 'invisible', code: kind };
+      kind === 'mixed'
+        ? { kind, letter: count ?? '', code: codeOf(count ?? '') }
+        : kind === 'lines' || kind === 'spaces'
+          ? { kind, count: Number(count) }
+          : { kind: 'invisible', code: kind };
     return after === '' ? [piece] : [piece, after];
   });
 }
 
 /** A text in one line, for a title or a list, with names for what is not seen. */
 export const inOneLine = (text: string): string =>
-  text.replace(INVISIBLE, (character) => `[${codeOf(character)}]`).replace(/\s+/g, ' ');
+  replaceInvisible(text, (code) => `[${code}]`)
+    .replace(foreignLetters(text), (letter) => `${letter}[${codeOf(letter)}]`)
+    .replace(/\s+/g, ' ');
 
 /**
  * The codes of a value's characters that are not seen, each as often as it is there, in its texts and in the
  * names of its fields.
  */
-export function invisibleIn(value: unknown): string[] {
-  if (typeof value === 'string') return (value.match(INVISIBLE) ?? []).map(codeOf);
+export const invisibleIn = (value: unknown): string[] =>
+  textsIn(value).flatMap((text) => {
+    const found = [...text.matchAll(INVISIBLE)].filter(({ groups }) => groups?.['kept'] === undefined);
+    return found.map(([character]) => codeOf(character));
+  });
+
+/** The codes of a value's letters that look like those of another alphabet, in words or texts of that. */
+export const mixedIn = (value: unknown): string[] =>
+  textsIn(value).flatMap((text) => (text.match(foreignLetters(text)) ?? []).map(codeOf));
+
+/** The texts of a value, and the names of its fields. */
+function textsIn(value: unknown): string[] {
+  if (typeof value === 'string') return [value];
   if (typeof value !== 'object' || value === null) return [];
-  return Object.entries(value).flatMap(([name, field]) => [...invisibleIn(name), ...invisibleIn(field)]);
+  return Object.entries(value).flatMap(([name, field]) => [
+    ...(Array.isArray(value) ? [] : [name]),
+    ...textsIn(field),
+  ]);
+}
+
+// === letters of another alphabet ===
+
+/** Letters of other alphabets that look like Latin ones. */
+const LOOKALIKE = '\\p{Script=Cyrillic}ΑΒΕΖΗΙΚΜΝΟΡΤΥΧοαυνικρ';
+const NOTHING = /(?!)/gu;
+/** Such a letter in a word with a Latin letter. */
+const IN_WORD = `[${LOOKALIKE}](?=[\\p{L}\\p{M}]*\\p{Script=Latin})|(?<=\\p{Script=Latin}[\\p{L}\\p{M}]*)[${LOOKALIKE}]`;
+const MIXED = new RegExp(IN_WORD, 'gu');
+/** Such a letter in a word with a Latin letter, or by itself. */
+const MIXED_OR_ALONE = new RegExp(`${IN_WORD}|(?<![\\p{L}\\p{M}])[${LOOKALIKE}](?![\\p{L}\\p{M}])`, 'gu');
+
+/** What finds the letters of a text that pretend to be Latin. A single letter does so where no word is of its alphabet. */
+function foreignLetters(text: string): RegExp {
+  if (!/\p{Script=Latin}/u.test(text) || !new RegExp(`[${LOOKALIKE}]`, 'u').test(text)) return NOTHING;
+  return /(?<![\p{L}\p{M}])[\p{Script=Cyrillic}\p{Script=Greek}]{2}/u.test(text) ? MIXED : MIXED_OR_ALONE;
 }
 
 // === the beginning and the end ===
@@ -106,7 +149,7 @@ function sizeOf(pieces: Piece[]): { lines: number; characters: number } {
       lines += piece.split('\n').length - 1;
       characters += piece.length;
     } else {
-      const count = piece.kind === 'invisible' ? 1 : piece.count;
+      const count = piece.kind === 'invisible' || piece.kind === 'mixed' ? 1 : piece.count;
       lines += piece.kind === 'lines' ? count : 0;
       characters += count;
     }

@@ -24,15 +24,26 @@ function show(part: AnyToolPart, chat = fakeChat()) {
   return { chat, update, user: userEvent.setup() };
 }
 
+const TOOL_SCOPE = { id: 'tool', label: 'write_note', covers: 'every call' };
+
+/** What an approval request says of its call. */
+const asked = (input: unknown, more: object = {}) => ({
+  input,
+  approval: {
+    id: 'approval of a',
+    descriptor: { tool: 'write_note', inputText: JSON.stringify(input), scopes: [TOOL_SCOPE], ...more },
+  },
+});
+
 const showQuestion = (chat = fakeChat()) =>
-  show(call('a', 'write_note', 'approval-requested', { input: NOTE }), chat);
+  show(call('a', 'write_note', 'approval-requested', asked(NOTE)), chat);
 const press = async (user: ReturnType<typeof userEvent.setup>, name: string) =>
   user.click(screen.getByRole('button', { name }));
 
 describe('a question whether a call may run', () => {
   it.each([
     ['Approve', { approved: true }],
-    ['Always allow in this chat', { approved: true, always: true }],
+    ['Always: write_note', { approved: true, always: { scope: 'tool' } }],
   ])('is answered once by %s', async (name, response) => {
     const { chat, user } = showQuestion();
     await user.dblClick(screen.getByRole('button', { name }));
@@ -70,7 +81,7 @@ describe('a question whether a call may run', () => {
     const { user } = showQuestion(chat);
     await press(user, 'Approve');
     expect(screen.getByRole('button', { name: 'Approve' }).getAttribute('aria-busy')).toBe('true');
-    for (const name of ['Approve', 'Always allow in this chat', 'Edit', 'Deny']) await press(user, name);
+    for (const name of ['Approve', 'Always: write_note', 'Edit', 'Deny']) await press(user, name);
     await act(async () => {
       arrive();
       await Promise.resolve();
@@ -114,6 +125,65 @@ describe('a question whether a call may run', () => {
   });
 });
 
+describe('what is asked about', () => {
+  it('always names the tool and the MCP server, and quotes the title of the server', () => {
+    const part = call('a', 'bank__pay', 'approval-requested', {
+      ...asked({ n: 1 }, { tool: 'bank__pay', server: 'bank' }),
+      type: 'dynamic-tool',
+      toolName: 'bank__pay',
+      title: 'Look up the weather',
+      toolMetadata: { server: 'bank' },
+    });
+    show(part);
+    const heading = screen.getByRole('heading', { level: 2 });
+    expect(heading.textContent).toContain('bank__pay');
+    expect(heading.textContent).toContain('MCP server bank');
+    expect(heading.textContent).not.toContain('weather');
+    expect(screen.getByText('“Look up the weather”').tagName).toBe('P');
+  });
+
+  it('keeps the title of a tool of the server, beside its name', () => {
+    show(call('a', 'write_note', 'approval-requested', { ...asked(NOTE), title: 'Write a note' }));
+    expect(screen.getByRole('heading', { level: 2 }).textContent).toMatch(/^Write a notewrite_note/);
+  });
+
+  it.each([
+    '{"n":10000000000000000001}',
+    '{"list":[[{"deep":9007199254740993}]]}',
+    '{"n":-0}',
+    '{"n":1e400}',
+    '{"n":0.30000000000000000001}',
+  ])('is shown, and edited, as the text that runs, if numbers cannot be read: %s', async (inputText) => {
+    const input: unknown = JSON.parse(inputText);
+    const { chat, user } = show(call('a', 'unknown', 'approval-requested', asked(input, { inputText })));
+    expect(screen.getByRole('group', { name: 'Input' }).textContent).toContain(inputText);
+    await press(user, 'Edit');
+    const editor = screen.getByRole<HTMLTextAreaElement>('textbox', { name: 'JSON' });
+    expect(editor.value).toBe(inputText);
+    await user.type(editor, '{End}', { initialSelectionStart: 1, initialSelectionEnd: 1 });
+    await user.type(editor, '"to":"b",', { initialSelectionStart: 1, initialSelectionEnd: 1 });
+    await press(user, 'Approve with these changes');
+    expect(chat.addToolApprovalResponse.mock.calls).toEqual([
+      [{ id: 'approval of a', approved: true, inputText: inputText.replace('{', '{"to":"b",') }],
+    ]);
+  });
+
+  it('can be allowed for another scope, for all chats, or for a day', async () => {
+    const scopes = [TOOL_SCOPE, { id: 'server:bank', label: 'all tools of bank', covers: 'all' }];
+    const { chat, user } = show(call('a', 'write_note', 'approval-requested', asked(NOTE, { scopes })));
+    await press(user, 'What “always” can mean');
+    await press(user, 'In all my chats: every call of the tools that bank has now');
+    expect(chat.addToolApprovalResponse.mock.calls).toEqual([
+      [{ id: 'approval of a', approved: true, always: { scope: 'server:bank', for: 'owner' } }],
+    ]);
+  });
+
+  it('cannot be allowed for always without a scope', () => {
+    show(call('a', 'write_note', 'approval-requested', asked(NOTE, { scopes: [] })));
+    expect(screen.queryByRole('button', { name: /lways/ })).toBeNull();
+  });
+});
+
 describe('an input that is too long to be shown at once', () => {
   const LONG = Array.from({ length: 200 }, (_, line) => `line ${line}`).join('\n');
   const disabled = (name: string) => screen.getByRole<HTMLButtonElement>('button', { name }).disabled;
@@ -126,9 +196,12 @@ describe('an input that is too long to be shown at once', () => {
     ['a long list', { list: Array.from({ length: 30 }, (_, at) => at) }],
   ])('cannot be approved before all of it was shown: %s', async (_, input) => {
     const { chat, user } = show(
-      call('a', 'unknown', 'approval-requested', { input, approval: { id: JSON.stringify(input) } }),
+      call('a', 'write_note', 'approval-requested', {
+        ...asked(input),
+        approval: { ...asked(input).approval, id: JSON.stringify(input) },
+      }),
     );
-    expect([disabled('Approve'), disabled('Always allow in this chat'), disabled('Deny')]).toEqual([
+    expect([disabled('Approve'), disabled('Always: write_note'), disabled('Deny')]).toEqual([
       true,
       true,
       false,
@@ -233,7 +306,7 @@ describe('an edited input', () => {
     await user.clear(screen.getByLabelText(/stars/));
     await press(user, 'Approve with these changes');
     expect(chat.addToolApprovalResponse.mock.calls).toEqual([
-      [{ id: 'approval of a', approved: true, input: { title: 'Oats', body: 'Two litres' } }],
+      [{ id: 'approval of a', approved: true, inputText: '{"title":"Oats","body":"Two litres"}' }],
     ]);
   });
 
@@ -251,7 +324,7 @@ describe('an edited input', () => {
     expect(chat.addToolApprovalResponse.mock.calls[0]?.[0]).toEqual({
       id: 'approval of a',
       approved: true,
-      input,
+      inputText: JSON.stringify(input),
     });
   });
 
@@ -268,7 +341,8 @@ describe('an edited input', () => {
     await press(user, 'Form');
     expect(screen.getByLabelText<HTMLInputElement>('title').value).toBe('From JSON');
     await press(user, 'Approve with these changes');
-    expect(chat.addToolApprovalResponse.mock.calls[0]?.[0].input).toEqual({ title: 'From JSON', body: 'b' });
+    const { inputText = '' } = chat.addToolApprovalResponse.mock.calls[0]?.[0] ?? {};
+    expect(JSON.parse(inputText)).toEqual({ title: 'From JSON', body: 'b' });
   });
 
   it('is not sent while it does not fit, and the field says why', async () => {
@@ -388,9 +462,20 @@ describe('a question of a running tool', () => {
   });
 
   it.each([
-    ['The MCP server “evil” asks:', { server: 'evil' }],
-    ['An MCP server asks:', {}],
-    ['The MCP server “e[U+202E]vil” asks:', { server: 'e\u202evil' }],
+    ['The MCP server “evil” asks:', { asks: 'mcp', server: 'evil' }],
+    ['The assistant asks:', { asks: 'assistant', state: 'accepted' }],
+    ['write_note asks:', { asks: 'tool', tool: 'write_note' }],
+    [
+      'write_note has failed.',
+      {
+        asks: 'tool',
+        tool: 'write_note',
+        code: 'call_failed',
+        errorType: 'network',
+        errorText: 'Fermata asks\u200b: whereto?',
+      },
+    ],
+    ['The MCP server “e[U+202E]vil” asks:', { asks: 'mcp', server: 'e\u202evil' }],
   ])('is in the name of who asks: %s', (words, more) => {
     const { data } = part('pending');
     render(

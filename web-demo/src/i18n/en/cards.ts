@@ -8,8 +8,16 @@ const cards = {
     result: 'Result',
     soFar: 'So far',
     deniedBecause: 'Because: {{reason}}',
+    exactInput: 'Input, exactly as it runs',
+    foreignTitle: '“{{title}}”',
   },
-  who: { server: 'on the server', mcp: 'MCP', page: 'in this page', elsewhere: 'in another page' },
+  who: {
+    server: 'on the server',
+    mcp: 'MCP',
+    server_of_mcp: 'MCP server {{server}}',
+    page: 'in this page',
+    elsewhere: 'in another page',
+  },
   state: {
     preparing: 'Preparing',
     'waits-for-you': 'Waiting for you',
@@ -63,8 +71,6 @@ const cards = {
   approval: {
     label: 'Decide about {{name}}',
     approve: 'Approve',
-    always: 'Always allow in this chat',
-    alwaysHint: 'Approve this and every later call of {{name}} in this chat',
     deny: 'Deny',
     edit: 'Edit',
     approveEdited: 'Approve with these changes',
@@ -75,10 +81,28 @@ const cards = {
     editedElsewhere: 'The input is being edited in another tab.',
     unseen: 'Part of the input is hidden. You can approve it once all of it was shown.',
     showInput: 'Show all of it',
+    mixed_one: 'The input has a letter of another alphabet that looks like one of this: {{codes}}.',
+    mixed_other:
+      'The input has {{count}} letters of another alphabet that look like those of this: {{codes}}.',
     invisible_one:
       'The input has a character that is invisible or changes the direction of the text: {{codes}}.',
     invisible_other:
       'The input has {{count}} characters that are invisible or change the direction of the text: {{codes}}.',
+  },
+  always: {
+    button: 'Always: {{what}}',
+    hint: 'Approve this call, and in this chat {{covers}}',
+    more: 'What “always” can mean',
+    chat: 'In this chat: {{covers}}',
+    day: 'In this chat for 24 hours: {{covers}}',
+    owner: 'In all my chats: {{covers}}',
+  },
+  scope: {
+    tool: 'every call of {{tool}}',
+    host: 'every call of {{tool}} for {{host}}',
+    folder: 'every call of {{tool}} for a file in {{folder}}',
+    server: 'every call of the tools that {{server}} has now',
+    serverLabel: 'all tools of {{server}}',
   },
   form: {
     views: 'How the value is shown',
@@ -122,11 +146,14 @@ const cards = {
     goesToModel: 'What you enter goes to the model, and stays in this chat.',
   },
   elicitation: {
-    label: 'Question from a tool',
+    label: 'Question',
+    assistantAsks: 'The assistant asks:',
+    toolAsks: '{{tool}} asks:',
     serverAsks: 'The MCP server “{{server}}” asks:',
-    asks: 'An MCP server asks:',
     goesTo: 'What you enter goes to “{{server}}”. Send it only if you trust that server with it.',
-    goes: 'What you enter goes to that server. Send it only if you trust it.',
+    callFailed: '{{tool}} has failed.',
+    whatNow: 'What now?',
+    choice: { retry: 'Try it again', go_on: 'Go on without it', stop: 'Stop' },
     pending: 'Waiting for you',
     accepted: 'You answered',
     declined: 'You declined',

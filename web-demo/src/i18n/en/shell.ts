@@ -126,8 +126,10 @@ const shell = {
     mcp: 'From an MCP server',
   },
   grants: {
-    label: 'Always allowed in this chat',
-    since: 'since {{time}}',
+    label: 'Always allowed',
+    since: 'in this chat, since {{time}}',
+    ofOwner: 'in all chats, since {{time}}',
+    until: 'until {{time}}',
     end: 'Ask again',
     endLabel: 'Ask again about {{tool}}',
   },

@@ -124,8 +124,10 @@ const shell: Translated<Areas['shell']> = {
     mcp: '来自 MCP 服务器',
   },
   grants: {
-    label: '此对话中始终批准',
-    since: '自 {{time}} 起',
+    label: '始终批准',
+    since: '在此对话中，自 {{time}} 起',
+    ofOwner: '在所有对话中，自 {{time}} 起',
+    until: '至 {{time}}',
     end: '恢复询问',
     endLabel: '恢复对 {{tool}} 的询问',
   },

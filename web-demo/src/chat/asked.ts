@@ -1,0 +1,93 @@
+// What a person has to know of a call to decide about it, from wherever the page knows it first: the approval request itself, the status
+// of the call, or the list of what waits.
+
+import { useEffect } from 'react';
+import { askedCall, isReadExactly, type AskedCall, type FermataChat, type Scope } from 'fermata-chat';
+import { useCallStatus } from 'fermata-chat/react';
+import type { useTranslation } from 'react-i18next';
+import { usePicked } from './cell';
+import { waiting } from './chats';
+import { tellServerEvent } from './server';
+import { inOneLine } from './visible';
+
+export interface Asked {
+  /** The input as the JSON text that runs, if JavaScript reads it as another. */
+  exactInput?: string;
+  /** What "always" can mean, the narrowest first. Empty until it is known. */
+  scopes: readonly Scope[];
+  /** Why a person is asked. */
+  reason?: string;
+}
+
+/** Follows what is known of a call that waits for a decision. `told` is what its message says. */
+export function useAsked(
+  chat: FermataChat,
+  {
+    approvalId,
+    toolCallId,
+    reason,
+    told,
+  }: {
+    approvalId: string;
+    toolCallId: string;
+    reason: string | undefined;
+    told: Partial<AskedCall> | undefined;
+  },
+): Asked {
+  const status = useCallStatus(chat, toolCallId);
+  const listed = usePicked(waiting, (chats) =>
+    chats.flatMap(({ pending }) => pending).find((one) => one.approvalId === approvalId),
+  );
+  const inputText = told?.inputText ?? status?.inputText ?? listed?.inputText;
+  const scopes = told?.scopes ?? status?.scopes ?? listed?.scopes ?? [];
+  const why = reason ?? listed?.reason;
+  const isComplete = reason !== undefined && inputText !== undefined && scopes.length > 0;
+  useEffect(() => {
+    if (!isComplete) tellServerEvent();
+  }, [isComplete]);
+  return {
+    ...(inputText !== undefined && !isReadExactly(inputText) && { exactInput: inputText }),
+    scopes,
+    ...(why !== undefined && why !== '' && { reason: why }),
+  };
+}
+
+export { askedCall };
+
+/** A scope in a word or two, for a button. */
+export function scopeLabel(
+  scope: Scope,
+  tool: string,
+  t: ReturnType<typeof useTranslation<'cards'>>['t'],
+): string {
+  const { kind, of } = partsOf(scope);
+  if (kind === 'tool') return inOneLine(tool);
+  return kind === 'server' ? t('scope.serverLabel', { server: of }) : inOneLine(scope.label);
+}
+
+/** The calls of a scope, in words. */
+export function scopeWords(
+  scope: Scope,
+  tool: string,
+  t: ReturnType<typeof useTranslation<'cards'>>['t'],
+): string {
+  const { kind, of } = partsOf(scope);
+  switch (kind) {
+    case 'tool':
+      return t('scope.tool', { tool: inOneLine(tool) });
+    case 'host':
+      return t('scope.host', { tool: inOneLine(tool), host: of });
+    case 'folder':
+      return t('scope.folder', { tool: inOneLine(tool), folder: of });
+    case 'server':
+      return t('scope.server', { server: of });
+    default:
+      return inOneLine(scope.covers);
+  }
+}
+
+/** The kind of a scope that Fermata proposes, and what it is about. */
+function partsOf({ id }: Scope): { kind: string; of: string } {
+  const colon = id.indexOf(':');
+  return colon < 0 ? { kind: id, of: '' } : { kind: id.slice(0, colon), of: inOneLine(id.slice(colon + 1)) };
+}
