@@ -9,7 +9,7 @@ use fermata_protocol::{ChatId, GrantedFor, InvalidId};
 use fermata_tools::{Grant as GivenGrant, Scope};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::schema::refusals;
 use crate::{
@@ -46,7 +46,7 @@ pub struct Grant {
 }
 
 /// The grants to revoke among those of a tool; all of them if nothing is said.
-#[derive(Deserialize, IntoParams)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct GrantFilter {
     /// The id of the scope.

@@ -627,7 +627,7 @@ async fn grants_of_an_owner_outlive_their_chat_and_are_replaced_and_revoked_one_
     };
     commit(&store, &id, vec![end(Some("host:b"))]).await;
     let version = store.chat(&id).await.unwrap().unwrap().version;
-    store.delete(&id, version).await.unwrap();
+    store.delete(&id, version, at(9), Vec::new()).await.unwrap();
     assert_eq!(store.owner_grants(&alice()).await.unwrap(), [again]);
     let id = with_run(&store).await;
     commit(&store, &id, vec![end(None)]).await;

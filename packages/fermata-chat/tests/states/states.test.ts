@@ -22,6 +22,7 @@ const WAITING: ChatRecord['pending'] = [
     toolCallId: 'c1',
     tool: 'ask',
     input: {},
+    inputText: '{}',
     kind: 'output',
     state: 'input-available',
     since: '',
