@@ -53,9 +53,9 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0027_values_elsewhere"
     "0028_less_to_write"
     "0029_how_decided"
-    "0031_audit_of_outcomes"
-    "0034_scopes_of_grants"
-    "0036_answers_by_result"
+    "0030_audit_of_outcomes"
+    "0031_scopes_of_grants"
+    "0032_answers_by_result"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -85,9 +85,9 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0023_values_elsewhere"
     "0024_room_for_updates"
     "0025_how_decided"
-    "0027_audit_of_outcomes"
-    "0030_scopes_of_grants"
-    "0032_answers_by_result"
+    "0026_audit_of_outcomes"
+    "0027_scopes_of_grants"
+    "0028_answers_by_result"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

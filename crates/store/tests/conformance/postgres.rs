@@ -703,7 +703,10 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0022 open runs by owner",
             "0023 values elsewhere",
             "0024 room for updates",
-            "0030 scopes of grants",
+            "0025 how decided",
+            "0026 audit of outcomes",
+            "0027 scopes of grants",
+            "0028 answers by result",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

@@ -189,8 +189,8 @@ fn always_does_not_let_a_tool_run_that_has_changed() {
     let mut play = Play::new();
     play.change_tool("note", in_turn);
     let spec = play.scene.toolbox.find("note").unwrap().spec();
-    let (scope, always) = (Scope::tool("note"), Always::default());
-    play.scene.grants.add(Grant::new(&play.scene.toolbox, spec, scope, &always, play.now));
+    let grant = Grant::new(&play.scene.toolbox, spec, Scope::tool("note"), &Always::default(), play.now);
+    play.scene.grants.add(grant);
     play.calls(&[("note", "{}")]);
     assert!(play.run.calls[0].is_queued());
     play.change_tool("note", |spec| {

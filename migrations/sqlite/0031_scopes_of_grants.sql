@@ -1,6 +1,3 @@
--- 0028 has written the text of tables itself. A connection that has just done so reads it again, or it would add columns in the wrong place.
-pragma writable_schema = reset;
-
 -- A grant covers a scope, holds in one chat or in all chats of an owner, and may have an end.
 -- terms: JSON, what a decision covers besides its call: the scope, for whom, until when, and the fingerprints of the tools. Null if it
 -- covers nothing else. It takes the place of fingerprint and of the answer yes_always, which are no longer written. What they allowed
