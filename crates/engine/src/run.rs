@@ -50,7 +50,7 @@ use call_status::CallStatus;
 pub(crate) use continuing::{Continuation, Said, WaitingRun};
 pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
-pub(crate) use elicit::{Elicited, asker_in};
+pub(crate) use elicit::{Elicited, ValidReply, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, interrupted, shutting_down};
 pub(crate) use event::Event;
 pub(crate) use gate::Overruled;
@@ -59,11 +59,11 @@ pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished}
 pub(crate) use recovery::RememberedRun;
 pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
+use validation::ValidAnswers;
 pub(crate) use validation::{Rejected, Validation};
-use validation::{ValidAnswers, ValidReply};
 
 use crate::{
-    Hold, Ids, Limits, Rules,
+    Ids, Limits, Rules,
     assistants::{Assistant, ModelChoice},
     context::Window,
     memories::Recollection,
@@ -71,6 +71,7 @@ use crate::{
     plan::MAKE_PLAN,
     position::Position,
     services::PolicySnapshot,
+    settings::RunHold,
     store::json_bytes,
 };
 
@@ -225,16 +226,6 @@ pub(crate) struct Checkpoint {
     pub open: bool,
 }
 
-/// How long a run that waits keeps its readers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum RunHold {
-    /// This long.
-    For(Duration),
-    /// For [`Hold::TRIAL`]: a stock page reads, and nobody knows yet how it answers. An answer in that time shows it.
-    Trial,
-}
-
 /// The request for a new run.
 pub(crate) struct RunRequest {
     pub id: RunId,
@@ -291,19 +282,6 @@ struct Deciding<'a> {
     /// The address that the event comes from, if it is known.
     address: Option<IpAddr>,
     effects: Effects,
-}
-
-// === impl RunHold ===
-
-impl RunHold {
-    pub const ZERO: Self = Self::For(Duration::ZERO);
-
-    pub fn duration(self) -> Duration {
-        match self {
-            Self::For(hold) => hold,
-            Self::Trial => Hold::TRIAL,
-        }
-    }
 }
 
 // === impl RunSettings ===

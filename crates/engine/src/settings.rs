@@ -6,6 +6,7 @@ use std::{
 };
 
 use fermata_protocol::Profile;
+use serde::{Deserialize, Serialize};
 
 use crate::FileUrls;
 
@@ -52,6 +53,16 @@ pub enum Hold {
     Auto,
     /// This time.
     For(Duration),
+}
+
+/// How long a run that waits keeps its readers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunHold {
+    /// This long.
+    For(Duration),
+    /// For [`Hold::TRIAL`]: a stock page reads, and nobody knows yet how it answers. An answer in that time shows it.
+    Trial,
 }
 
 /// The limits of an engine.
@@ -122,6 +133,19 @@ impl Hold {
     pub const AUTO: Duration = Duration::from_secs(5 * 60);
     /// How long [`Hold::Auto`] holds the streams of stock pages until one has shown how it answers.
     pub const TRIAL: Duration = Duration::from_secs(15);
+}
+
+// === impl RunHold ===
+
+impl RunHold {
+    pub const ZERO: Self = Self::For(Duration::ZERO);
+
+    pub fn duration(self) -> Duration {
+        match self {
+            Self::For(hold) => hold,
+            Self::Trial => Hold::TRIAL,
+        }
+    }
 }
 
 // === impl Settings ===

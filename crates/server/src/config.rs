@@ -59,7 +59,7 @@ pub use self::{
     secret::{Secret, Token},
     sources::warnings_of_variables,
     url::Url,
-    value::{Duration, List, NonZeroDuration, Share, Similarity, Size, UpTo},
+    value::{Duration, List, NonZeroDuration, PostRate, Share, Similarity, Size, UpTo},
     words::LogFormat,
     written::Written,
 };
@@ -69,7 +69,6 @@ use self::{
     sources::Sources,
     value::Value,
 };
-use crate::posts::PostRate;
 
 /// A setting.
 #[derive(Debug)]

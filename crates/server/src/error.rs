@@ -21,7 +21,7 @@ use fermata_tools::StateName;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{quote::shortened, serve::Full};
+use crate::quote::shortened;
 
 /// The kind of an error, which clients can tell apart by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -308,21 +308,6 @@ pub(crate) async fn log_cause(request: Request, next: Next) -> Response {
         }
     }
     response
-}
-
-impl From<Full> for ApiError {
-    fn from(full: Full) -> Self {
-        match full {
-            Full::Server => Self::new(
-                Code::Unavailable,
-                "This server has no free connection (max_connections); try again in a moment.",
-            ),
-            Full::Address => Self::new(
-                Code::TooManyConnections,
-                "Your address has reached the limit of connections (max_connections_per_address). Close some of them.",
-            ),
-        }
-    }
 }
 
 impl From<RequestError> for ApiError {

@@ -5,7 +5,6 @@
 
 use std::{
     collections::HashMap,
-    num::NonZeroU32,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,16 +13,10 @@ use axum::http::{HeaderValue, header};
 use fermata_tools::Owner;
 use tokio::time::Instant;
 
-use crate::error::{ApiError, Code};
-
-/// A number of posts in a period, such as 60 in a minute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PostRate {
-    /// The number of posts.
-    pub posts: NonZeroU32,
-    /// The period.
-    pub period: Duration,
-}
+use crate::{
+    config::PostRate,
+    error::{ApiError, Code},
+};
 
 /// The posts of each owner. Clones share them.
 #[derive(Clone, Debug)]

@@ -8,16 +8,17 @@ use fermata_tools::{
 };
 use futures::FutureExt;
 
-use super::{ActiveRun, Happening, ParkedGauge, performing::context};
+use super::{
+    ActiveRun, Happening, ParkedGauge,
+    performing::{context, targets},
+};
 use crate::{
     AnswerError, Following, Reader, Submission, SubmitError,
     answer_batch::AnswerBatch,
-    run::{
-        Context, Event, Overruled, Rejected, RunHold, Validation, WaitingRun, claims_settled_call,
-        client_view,
-    },
+    run::{Context, Event, Overruled, Rejected, Validation, WaitingRun, claims_settled_call, client_view},
     run_log::Start,
     services::Patience,
+    settings::RunHold,
     store::{AnswerRoute, AuditEntry, Change},
 };
 
@@ -213,15 +214,6 @@ impl ActiveRun {
         }
         Err(rejected.into())
     }
-}
-
-/// Returns what an answer may name to reach a call.
-pub(super) fn targets(call: &Call) -> Vec<AnswerTarget> {
-    let mut targets = vec![AnswerTarget::Call(call.id.clone())];
-    if let Some(request) = &call.approval_request {
-        targets.push(AnswerTarget::Approval(request.id.clone()));
-    }
-    targets
 }
 
 /// Waits for the answer to a call or question.

@@ -1,10 +1,10 @@
 //! Performing what a run has decided.
 
 use fermata_protocol::{AnswerTarget, ToolCallId};
-use fermata_tools::{CallContext, ElicitationReply, SlotRequest, Toolbox};
+use fermata_tools::{Call, CallContext, ElicitationReply, SlotRequest, Toolbox};
 use futures::FutureExt;
 
-use super::{ActiveRun, Happening, Ownership, StepWork, ToolEvent, answering::targets};
+use super::{ActiveRun, Happening, Ownership, StepWork, ToolEvent};
 use crate::{
     call_executor::CallExecutor,
     context::Window,
@@ -351,4 +351,13 @@ pub(crate) fn context<'a>(
         shows_model_errors: services.settings.shows_model_errors,
         window,
     }
+}
+
+/// Returns what an answer may name to reach a call.
+pub(super) fn targets(call: &Call) -> Vec<AnswerTarget> {
+    let mut targets = vec![AnswerTarget::Call(call.id.clone())];
+    if let Some(request) = &call.approval_request {
+        targets.push(AnswerTarget::Approval(request.id.clone()));
+    }
+    targets
 }

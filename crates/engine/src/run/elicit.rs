@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    Deciding, Ending, Phase, Run, ValidReply,
+    Deciding, Ending, Phase, Run,
     gate::{expiry, too_many_wait},
     is_at_work, later,
 };
@@ -22,6 +22,17 @@ use crate::{
 
 /// The kind of the data part that shows a question.
 const ELICITATION: &str = "data-elicitation";
+
+/// A valid reply to a question of a call's own.
+#[derive(Debug)]
+pub(crate) struct ValidReply {
+    /// The index of the question.
+    pub index: usize,
+    pub action: ElicitAction,
+    pub content: Option<Value>,
+    /// The message of the user, if the reply is one.
+    pub message: Option<String>,
+}
 
 /// A question that a tool has asked the user.
 #[derive(Clone, Debug)]

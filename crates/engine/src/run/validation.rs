@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Context, Overruled, Run,
-    elicit::{ElicitState, Elicited},
+    elicit::{ElicitState, Elicited, ValidReply},
 };
 use crate::plan::{self, MAKE_PLAN};
 
@@ -36,17 +36,6 @@ pub(crate) struct ValidAnswers {
     pub how: Option<DecisionChannel>,
     /// The address that the answers come from, if it is known.
     pub address: Option<IpAddr>,
-}
-
-/// A valid reply to a question of a call's own.
-#[derive(Debug)]
-pub(crate) struct ValidReply {
-    /// The index of the question.
-    pub index: usize,
-    pub action: ElicitAction,
-    pub content: Option<Value>,
-    /// The message of the user, if the reply is one.
-    pub message: Option<String>,
 }
 
 /// The subject of an answer.

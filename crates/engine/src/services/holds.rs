@@ -9,7 +9,7 @@ use fermata_tools::Owner;
 
 use crate::{
     Hold, Submission,
-    run::RunHold,
+    settings::RunHold,
     store::{AnswerRoute, ChatStore, StoreError},
 };
 

@@ -120,7 +120,12 @@ async fn words_do_not_approve_a_tool_that_has_changed() {
     let mut stream = world.post_text("go").await;
     let call = stream.read_until("tool-approval-request").await;
     offer(&world, &ran, "Pays ten times.");
-    let body = json!({"id": world.chat.as_str(), "message": {"role": "user", "content": "yes"}});
+    let decides = world.waiting_approvals().await;
+    let body = json!({
+        "id": world.chat.as_str(),
+        "message": { "role": "user", "content": "yes" },
+        "fermata": { "decides": decides },
+    });
     let refused = world.try_post(body, None).await.map(|_| ());
     assert!(matches!(refused, Err(SubmitError::ToolChanged(_))), "{refused:?}");
     assert_eq!(stream.read_until("tool-approval-request").await, call, "its own stream shows it again");

@@ -16,10 +16,9 @@ use super::{
     identity::{self, AuthKind},
     secret::Token,
     sources::Sources,
-    value::{Size, either},
+    value::{PostRate, Size, either},
     written::toml_key,
 };
-use crate::posts::PostRate;
 
 /// The default of `runs_per_owner` if owners are told apart.
 const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);

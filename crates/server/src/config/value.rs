@@ -19,7 +19,16 @@ use serde::{
 };
 
 use super::text::Text;
-use crate::{posts::PostRate, quote::shortened};
+use crate::quote::shortened;
+
+/// A number of posts in a period, such as 60 in a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PostRate {
+    /// The number of posts.
+    pub posts: NonZeroU32,
+    /// The period.
+    pub period: std::time::Duration,
+}
 
 /// A kind of value.
 pub(super) trait Value: Sized {

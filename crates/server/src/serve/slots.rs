@@ -24,7 +24,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::ConnectionLimits;
-use crate::client::{TrustedProxies, network};
+use crate::{
+    client::{TrustedProxies, network},
+    error::{ApiError, Code},
+};
 
 /// The reason why a connection has no regular slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +128,23 @@ const RESERVED_FOR: Duration = Duration::from_secs(10);
 const EVICTION_TIMEOUT: Duration = Duration::from_millis(100);
 /// The shortest time between two log lines about refused connections.
 const WARN_EVERY: Duration = Duration::from_secs(10);
+
+// === impl Full ===
+
+impl From<Full> for ApiError {
+    fn from(full: Full) -> Self {
+        match full {
+            Full::Server => Self::new(
+                Code::Unavailable,
+                "This server has no free connection (max_connections); try again in a moment.",
+            ),
+            Full::Address => Self::new(
+                Code::TooManyConnections,
+                "Your address has reached the limit of connections (max_connections_per_address). Close some of them.",
+            ),
+        }
+    }
+}
 
 // === impl Slots ===
 

@@ -254,7 +254,7 @@ async fn an_image_in_the_form_of_openai_reaches_the_model() {
     let app = TestApp::new([scripted::says("A cat.")]).await;
     let content = json!([
         {"type": "text", "text": "what is this?"},
-        {"type": "image_url", "image_url": {"url": "https://example.com/cat"}},
+        {"type": "image_url", "image_url": {"url": "https://1.1.1.1/cat"}},
     ]);
     app.open(json!({"id": "c", "messages": [{"role": "user", "content": content}]})).await.end().await;
     let asked = app.model.requests();
@@ -263,7 +263,7 @@ async fn an_image_in_the_form_of_openai_reaches_the_model() {
     };
     assert!(
         matches!(&content[1], ModelContent::File { media_type, url, .. }
-            if media_type == "image/*" && url == "https://example.com/cat"),
+            if media_type == "image/*" && url == "https://1.1.1.1/cat"),
         "{content:?}"
     );
 }

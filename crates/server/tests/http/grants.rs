@@ -78,12 +78,12 @@ async fn approve(app: &TestApp, chat: &str, call: &Value, always: Value) {
 #[tokio::test]
 async fn always_for_a_page_of_the_web_covers_its_host_and_no_other() {
     let file = Settings::new("builtin = [\"web\"]\n");
-    let hosts = ["docs.invalid", "docs.invalid", "evil.invalid"];
+    let hosts = ["docs.example.com", "docs.example.com", "evil.example.org"];
     let turns: Vec<_> = hosts.iter().flat_map(|host| fetches(&format!("https://{host}/a"))).collect();
     let app = TestApp::with(&["--config", file.path()], turns).await;
     let call = waiting(&app, "c").await;
     assert_eq!(call["scopes"].as_array().map(Vec::len), Some(1), "{call}");
-    assert_eq!(call["scopes"][0]["id"], "host:docs.invalid");
+    assert_eq!(call["scopes"][0]["id"], "host:docs.example.com");
     let unknown = json!({
         "chatId": "c", "toolCallId": call["toolCallId"], "approved": true, "always": {"scope": "tool"}
     });
@@ -93,7 +93,7 @@ async fn always_for_a_page_of_the_web_covers_its_host_and_no_other() {
     stream.end().await;
     assert!(!is_asked(&stream));
     let call = waiting(&app, "c").await;
-    assert_eq!(call["input"]["url"], "https://evil.invalid/a");
+    assert_eq!(call["input"]["url"], "https://evil.example.org/a");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ fn a_bad_rule_is_refused_with_its_line() {
         ),
         (
             "[[policy]]\ndecision = \"deny\"\nwhatever = 1\n",
-            "3: unknown key whatever; use tool, from, owner, input, decision, reason or always",
+            "3: unknown key whatever; use tool, from, owner, input, decision, reason, always or words",
         ),
         ("\n[[policy]]\ntool = \"x\"\n", "2: policy: decision is missing"),
         ("[policy]\ndecision = \"ask\"\n", "1: policy: write each rule as [[policy]]"),

@@ -137,7 +137,11 @@ impl ClusterKey {
         if is_guessable(&bytes, MIN_DIFFERENT_BYTES) {
             return Err(BadClusterKey::NotRandom);
         }
-        let secret = Salt::new(HKDF_SHA256, b"fermata cluster key").extract(&bytes);
+        Self::of(&bytes)
+    }
+
+    fn of(bytes: &[u8]) -> Result<Self, BadClusterKey> {
+        let secret = Salt::new(HKDF_SHA256, b"fermata cluster key").extract(bytes);
         let mut name = [0; 8];
         // HKDF refuses only lengths that it cannot produce, and this is not one of them.
         fill(&secret, &[b"name"], &mut name).map_err(|_| BadClusterKey::NotRandom)?;
@@ -344,13 +348,13 @@ fn milliseconds(time: SystemTime) -> u64 {
 mod tests {
     use super::*;
 
-    const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
     const MAILBOX: &str = "test:box:a";
     /// The length of version, session, number and time.
     const HEADER: usize = 1 + 16 + 8 + 8;
 
+    /// A key that is too regular to be read from the settings.
     fn key() -> ClusterKey {
-        ClusterKey::parse(KEY).unwrap()
+        ClusterKey::of(&(0..32).collect::<Vec<u8>>()).unwrap()
     }
 
     fn now() -> SystemTime {
@@ -457,12 +461,15 @@ mod tests {
 
     #[test]
     fn a_key_is_read_in_hexadecimal_and_in_base64_alike() {
-        let base64 = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-        for text in [KEY, &KEY.to_uppercase(), base64, base64.trim_end_matches('='), &format!(" {KEY}\n")] {
-            assert_eq!(ClusterKey::parse(text).unwrap(), key(), "{text}");
+        let base64 = ClusterKey::draw().unwrap();
+        let bytes = base64::prelude::BASE64_STANDARD.decode(&base64).unwrap();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = ClusterKey::parse(&base64).unwrap();
+        for text in [&hex, &hex.to_uppercase(), base64.trim_end_matches('='), &format!(" {hex}\n")] {
+            assert_eq!(ClusterKey::parse(text).unwrap(), key, "{text}");
         }
-        assert_ne!(ClusterKey::parse(&format!("{KEY}20")).unwrap(), key());
-        assert!(!format!("{:?}", key()).contains("000102"));
+        assert_ne!(ClusterKey::parse(&format!("{hex}20")).unwrap(), key);
+        assert!(!format!("{key:?}").contains(&hex[..6]));
     }
 
     #[test]

@@ -248,6 +248,8 @@ async fn going_on_with_a_run_is_no_news(store: AnyStore) {
     commit_at(&*store, &chat("b"), at(2), going_on).await.unwrap();
     assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["a", "b"]);
     commit_at(&*store, &chat("b"), at(3), vec![close("r")]).await.unwrap();
+    assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["a", "b"]);
+    commit_at(&*store, &chat("b"), at(4), vec![Change::Touched]).await.unwrap();
     assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["b", "a"]);
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use fermata_engine::{
     Store,
-    store::{InstanceId, StoreError, Version},
+    store::{Change, InstanceId, StoreError, Version},
 };
 use fermata_store::{Database, OpenError, OpenOptions, WriteNoteError};
 use fermata_tools::{CallState, ResourceKey};
@@ -357,8 +357,9 @@ async fn a_commit_is_sent_as_a_whole_before_the_first_answer() {
     let fenced = store.commit_next(&chat("a"), warm, at(3), turn("r3", "3")).await;
     assert_eq!(fenced, Err(StoreError::Fenced));
     proxy.withhold();
-    let refused =
-        store.commit_next(&chat("a"), version, at(3), vec![put(user("3", "no")), close("r2")]).await;
+    let refused = store
+        .commit_next(&chat("a"), version, at(3), vec![Change::Touched, put(user("3", "no")), close("r2")])
+        .await;
     assert!(matches!(refused, Err(StoreError::Conflict(_))), "{refused:?}");
     assert_eq!(store.messages(&chat("a")).await.unwrap().len(), 2);
     database.close().await;
@@ -570,7 +571,7 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
         assert!(postgres.execute(statement).await.is_err(), "{statement}");
     }
     delete(&*database.store, &chat("a")).await;
-    assert_eq!(postgres.number("select count(*) from audit_events where chat_id = 'a'").await, 1);
+    assert_eq!(postgres.number("select count(*) from audit_events where chat_id = 'c'").await, 1);
     for table in [
         "chats",
         "messages",

@@ -204,7 +204,7 @@ async fn a_decision_on_record_is_never_changed_and_outlives_its_chat() {
     }
     delete(&store, &chat("a")).await;
     let kept = "select count(*) from audit_events where at = 1700000000000000 and owner = 'alice' and decided_by = 'alice'
-        and address = '127.0.0.1' and chat_id = 'a' and run_id = 'r' and call_id = 'c' and tool = 'tool'
+        and address = '127.0.0.1' and chat_id = 'c' and run_id = 'r' and call_id = 'c' and tool = 'tool'
         and event = 'approved' and rule = 'rule 3' and reason = 'yes'
         and input_hash = '015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862'";
     let mut connection = raw(&folder).await;

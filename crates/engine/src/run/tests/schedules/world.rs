@@ -353,6 +353,12 @@ impl World {
     }
 
     fn perform_until_failure(&mut self, mut effects: Effects) -> Result<(), Failure> {
+        // A request that is saved is shown, even if the process ends in between.
+        for (_, chunk) in &effects.after.publish {
+            if let UiChunk::ToolApprovalRequest { approval_id, tool_name, .. } = chunk {
+                self.facts.shown_forms.insert(approval_id.clone(), self.form_of(tool_name));
+            }
+        }
         self.check_inputs(&mut effects);
         for call in self.run.calls.iter().filter(|call| self.run.is_made_by_run(call)) {
             self.facts.gates.entry(call.step).or_insert(self.scene.rules.gate);
@@ -596,11 +602,6 @@ impl World {
     }
 
     fn publish(&mut self) {
-        for (_, chunk) in &self.live.as_ref().unwrap().staged {
-            if let UiChunk::ToolApprovalRequest { approval_id, tool_name, .. } = chunk {
-                self.facts.shown_forms.insert(approval_id.clone(), self.form_of(tool_name));
-            }
-        }
         let live = self.live.as_mut().unwrap();
         let calls = self.saved.as_ref().map_or(&[][..], |saved| &saved.calls);
         self.facts.check_shown(&live.staged, calls);
