@@ -279,8 +279,11 @@ export function readText(
 ): unknown {
   if (text === '') return emptied(control, empty);
   if (control.kind === 'text') return text;
-  const number = Number(text);
-  return text.trim() !== '' && Number.isFinite(number) && isNumberReadExactly(text.trim()) ? number : text;
+  const typed = text.trim();
+  const number = Number(typed);
+  if (typed === '' || !Number.isFinite(number)) return text;
+  // The sign is never lost, not even that of -0.
+  return isNumberReadExactly(typed.replace(/^-/, '')) ? number : text;
 }
 
 function emptied(

@@ -166,6 +166,9 @@ describe('a form', () => {
     expect(readText({ kind: 'number', isInteger: false }, '1e', empty)).toBe('1e');
     expect(readText({ kind: 'number', isInteger: false }, '1e400', empty)).toBe('1e400');
     expect(readText({ kind: 'number', isInteger: false }, ' 1.50 ', empty)).toBe(1.5);
+    expect(readText({ kind: 'number', isInteger: false }, '-0.0', empty)).toBe(-0);
+    expect(readText({ kind: 'number', isInteger: false }, '-1e-400', empty)).toBe('-1e-400');
+    expect(readText({ kind: 'number', isInteger: true }, '9007199254740993', empty)).toBe('9007199254740993');
   });
 
   it('takes an emptied field for what an empty one means there', () => {
