@@ -11,14 +11,14 @@ page.addEventListener?.('pageshow', () => {
   isLeaving = false;
 });
 
-/** Waits while the page is being left, until it is shown again or nobody wants to go on. */
-export function unlessLeaving(signal: AbortSignal): Promise<void> {
-  if (!isLeaving) return Promise.resolve();
+/** Waits while the page is being left, until it is shown again or nobody wants to go on. Gives whether somebody does. */
+export function unlessLeaving(signal: AbortSignal): Promise<boolean> {
+  if (!isLeaving || signal.aborted) return Promise.resolve(!signal.aborted);
   return new Promise((resolve) => {
     const go = () => {
       page.removeEventListener?.('pageshow', go);
       signal.removeEventListener('abort', go);
-      resolve();
+      resolve(!signal.aborted);
     };
     page.addEventListener?.('pageshow', go);
     signal.addEventListener('abort', go);

@@ -96,8 +96,7 @@ export class Server {
         onRetry();
         await pause(attempt - 1, signal);
       }
-      await unlessLeaving(signal);
-      if (signal.aborted) break;
+      if (!(await unlessLeaving(signal))) break;
       try {
         const response = await this.fetch(this.chatUrl(chatId, '/stream'), init);
         if (response.status === 200 && response.body !== null) return response.body;
