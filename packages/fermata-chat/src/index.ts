@@ -10,7 +10,14 @@ import type { FermataOptions } from './transport.js';
 
 export type { Assistant, Chosen } from './assistants.js';
 export { askedCall, type AskedCall, type CallStatus, type FailureStrategy, type Scope } from './calls.js';
-export type { Always, ApprovalResponse, ElicitationAnswer, FermataChat, GivenBack, ToolOutput } from './chat.js';
+export type {
+  Always,
+  ApprovalResponse,
+  ElicitationAnswer,
+  FermataChat,
+  GivenBack,
+  ToolOutput,
+} from './chat.js';
 export {
   memoryOf,
   type Memories,

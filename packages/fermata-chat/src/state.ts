@@ -345,8 +345,7 @@ function applyRequest(
       const back = isStaleDecision(error) ? draftOf(context.messages) : undefined;
       if (isStaleDecision(error) && back !== undefined) {
         const older = isNewest ? streams.at(-1) : undefined;
-        const rest: Phase =
-          older === undefined ? IDLE : { name: 'reading', request: older, isFresh: false };
+        const rest: Phase = older === undefined ? IDLE : { name: 'reading', request: older, isFresh: false };
         const next = { ...state, phase: isNewest ? rest : phase, isStale: true };
         return [next, [{ type: 'giveBack', message: back.message, error }]];
       }

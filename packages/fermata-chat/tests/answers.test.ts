@@ -334,7 +334,8 @@ test('a "yes" that comes too late gives its words back, and the page shows what 
   const first = await tab.isAsked('write_note');
   // Nothing reaches the page while somebody else decides.
   let release = () => {};
-  tab.before = (request) => (request === post ? new Promise((resolve) => (release = resolve)) : Promise.resolve());
+  tab.before = (request) =>
+    request === post ? new Promise((resolve) => (release = resolve)) : Promise.resolve();
   tab.say('yes');
   await tab.tell({ approvalId: first, approved: true });
   const waiting = async () => {
@@ -345,10 +346,11 @@ test('a "yes" that comes too late gives its words back, and the page shows what 
   tab.before = () => Promise.resolve();
   release();
   await until(() => tab.chat.givenBack.get() !== undefined, 'the words');
-  const { message, error } = tab.chat.givenBack.get()!;
-  expect(message.parts).toMatchObject([{ type: 'text', text: 'yes' }]);
-  expect(error).toMatchObject({ status: 409, code: 'decision_is_stale' });
-  const second = (await waiting())!;
+  expect(tab.chat.givenBack.get()).toMatchObject({
+    message: { parts: [{ type: 'text', text: 'yes' }] },
+    error: { status: 409, code: 'decision_is_stale' },
+  });
+  const second = String(await waiting());
   await until(() => JSON.stringify(tab.chat.messages).includes(second), 'the second question on the page');
   expect(tab.chat.messages.filter(({ role }) => role === 'user')).toHaveLength(1);
   tab.say('yes');

@@ -64,6 +64,7 @@ export function withDollars(text: string, isGrowing = false): string {
         else at = end + 1;
         break;
       }
+      case undefined:
       default: {
         const special = /[\\`$\n]/g;
         special.lastIndex = at;

@@ -203,7 +203,8 @@ test('a component shows how full the window is once the chat is loaded, and then
 test('a record that says nothing of the window takes back what was known of it', async () => {
   let context: ContextUsage | undefined = LOADED;
   const { server } = serverWith({
-    '/api/chat/tea?optional=true': () => Response.json({ messages: MESSAGES, pending: [], open: false, context }),
+    '/api/chat/tea?optional=true': () =>
+      Response.json({ messages: MESSAGES, pending: [], open: false, context }),
   });
   const chat = chatOf(server);
   end.push(chat.open());
