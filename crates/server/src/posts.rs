@@ -6,7 +6,6 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use axum::http::{HeaderValue, header};
@@ -82,6 +81,8 @@ impl Posts {
 #[cfg(test)]
 mod tests {
     use axum::{http::StatusCode, response::IntoResponse};
+
+    use std::{num::NonZeroU32, time::Duration};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, ToolCallId};
 use fermata_tools::{
-    AnswerSchema, AuditEvent, Call, DecisionChannel, PendingCall, PolicyDecision, Receipt, ValidAnswer,
+    AnswerSchema, AuditEvent, DecisionChannel, PendingCall, PolicyDecision, Receipt, ValidAnswer,
 };
 use futures::FutureExt;
 

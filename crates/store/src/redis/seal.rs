@@ -477,7 +477,7 @@ mod tests {
         for (text, reason) in [
             ("", BadClusterKey::TooShort(0)),
             ("correct horse battery staple", BadClusterKey::NotEncoded),
-            (&KEY[..62], BadClusterKey::TooShort(31)),
+            (&"0123456789abcdef".repeat(4)[..62], BadClusterKey::TooShort(31)),
             (&"00".repeat(32), BadClusterKey::NotRandom),
             (&"deadbeef".repeat(8), BadClusterKey::NotRandom),
         ] {
