@@ -384,8 +384,9 @@ scenario('a question ends with its server', { config: byHand }, async (world) =>
 scenario('a question does not survive a restart', { config: byHand }, async (world) => {
   const { elicitationId } = await askingForColor(world);
   await world.server.kill();
-  await world.server.start();
+  // The server resumes the run when it starts.
   world.model.script(says('Went on.'));
+  await world.server.start();
   const page = await world.page();
   await page.resume();
   await page.settles();
@@ -472,7 +473,7 @@ scenario(
     letGo(world, 'a');
     await other.toEnd();
     assert.deepEqual(states(other), []);
-    assert.match(world.server.log, /WARN.*elicitation.*hand/);
+    await until(() => /WARN.*elicitation.*hand/.test(world.server.log), 'a warning in the log');
     const again = await askingForColor(world, { id: 'again' });
     model.script(says('Red.'));
     await world.answer({ chatId: 'again', elicitationId: again.elicitationId, ...red });

@@ -6,6 +6,7 @@ import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { FakeOpenAi, refuses } from '../harness/fake-openai.mjs';
 import { Server } from '../harness/server.mjs';
+import { until } from '../harness/until.mjs';
 
 /**
  * @param {Server} server
@@ -44,7 +45,8 @@ async function deadUrl() {
 test('a key alone is enough, and the log says which model is asked for', async () => {
   const server = await Server.start({ OPENAI_API_KEY: 'sk-test' });
   try {
-    assert.match(server.log, /the default model of this API is asked for: gpt-5-mini/);
+    const words = /the default model of this API is asked for: gpt-5-mini/;
+    await until(() => words.test(server.log), 'the name of the model in the log');
     assert.ok(!server.log.includes('sk-test'));
   } finally {
     await server.discard();
@@ -58,8 +60,9 @@ test('an API that cannot be reached is named on the page and in the log', async 
     const { text } = await say(server);
     assert.match(text, /"type":"error","errorText":"The model provider cannot be reached\./);
     assert.ok(text.includes(url), text);
-    const failure = logged(server).find(({ message }) => message === 'the run failed');
-    assert.ok(failure?.error.includes(url), JSON.stringify(failure));
+    const failed = () => logged(server).find(({ message }) => message === 'the run failed');
+    const failure = await until(failed, 'the log');
+    assert.ok(failure.error.includes(url), JSON.stringify(failure));
   } finally {
     await server.discard();
   }
@@ -117,13 +120,12 @@ test('a request has an id, which its lines in the log repeat', async () => {
   try {
     const { response } = await say(server, { 'x-request-id': 'from-the-proxy-1' });
     assert.equal(response.headers.get('x-request-id'), 'from-the-proxy-1');
+    const isAnswer = (/** @type {Record<string, any>} */ { message, spans }) =>
+      message === 'answered a request' &&
+      spans?.some((/** @type {any} */ { id }) => id === 'from-the-proxy-1');
+    const answered = await until(() => logged(server).find(isAnswer), 'the line of the request');
+    assert.equal(answered.route, '/api/chat');
     const lines = logged(server);
-    const answered = lines.find(
-      ({ message, spans }) =>
-        message === 'answered a request' &&
-        spans?.some((/** @type {any} */ { id }) => id === 'from-the-proxy-1'),
-    );
-    assert.equal(answered?.route, '/api/chat');
     const warnings = lines.filter(({ level }) => level === 'WARN').map(({ message }) => message);
     assert.deepEqual(warnings, [
       'FERMATA_MAX_STPES is set, but there is no such setting; did you mean FERMATA_MAX_STEPS?',

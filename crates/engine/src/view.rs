@@ -53,6 +53,7 @@ pub struct ChatView {
 }
 
 /// A call or a question that waits for the user or the browser.
+#[expect(clippy::large_enum_variant, reason = "a value is made, read once and dropped; few exist at a time")]
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Pending {
     /// A call that waits for a person's decision or for the browser's output.

@@ -149,6 +149,7 @@ pub struct MemoryEdit {
 }
 
 /// The outcome of a change.
+#[expect(clippy::large_enum_variant, reason = "a value is made, read once and dropped; few exist at a time")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryOutcome {
     /// The memory was changed.
@@ -173,6 +174,7 @@ pub struct MemoryEvent {
 }
 
 /// The outcome of undoing the newest change of a memory.
+#[expect(clippy::large_enum_variant, reason = "a value is made, read once and dropped; few exist at a time")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
     /// The memory is as it was before; `None` if it was new then and is deleted now.

@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use fermata_engine::{AnswerError, SubmitError};
+use fermata_engine::{AnswerError, Rules, SubmitError};
 use fermata_protocol::{Answer, AnswerTarget, ApprovalId};
-use fermata_tools::{CallContext, Decision, DecisionChannel, RunBy, Tool, ToolError, ToolSpec};
+use fermata_tools::{
+    ApprovalMode, CallContext, Decision, DecisionChannel, Rule, RulePolicy, RunBy, Tool, ToolError, ToolSpec,
+};
 use serde_json::{Value, json};
 
 use crate::world::{World, always, calls, decision, text};
@@ -114,6 +116,9 @@ async fn always_that_comes_after_the_change_allows_nothing() {
 #[tokio::test(start_paused = true)]
 async fn words_do_not_approve_a_tool_that_has_changed() {
     let world = World::new();
+    let rule = Rule { words: Some(true), ..Rule::of_every_call(Decision::Ask) };
+    let policy = RulePolicy { approval: ApprovalMode::Default, rules: vec![rule] };
+    world.engine.set_rules(Rules { policy: Arc::new(policy), ..Rules::default() });
     let ran = Ran::default();
     offer(&world, &ran, "Pays once.");
     world.script([calls(&[("pay", json!({}))]), text("Done.")]);

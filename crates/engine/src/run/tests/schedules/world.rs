@@ -353,18 +353,18 @@ impl World {
     }
 
     fn perform_until_failure(&mut self, mut effects: Effects) -> Result<(), Failure> {
-        // A request that is saved is shown, even if the process ends in between.
-        for (_, chunk) in &effects.after.publish {
-            if let UiChunk::ToolApprovalRequest { approval_id, tool_name, .. } = chunk {
-                self.facts.shown_forms.insert(approval_id.clone(), self.form_of(tool_name));
-            }
-        }
         self.check_inputs(&mut effects);
         for call in self.run.calls.iter().filter(|call| self.run.is_made_by_run(call)) {
             self.facts.gates.entry(call.step).or_insert(self.scene.rules.gate);
         }
         self.enqueue_locks(&mut effects);
         self.enqueue_for_slots(&mut effects);
+        // A request that is saved is shown, even if the process ends in between.
+        for (_, chunk) in &effects.after.publish {
+            if let UiChunk::ToolApprovalRequest { approval_id, tool_name, .. } = chunk {
+                self.facts.shown_forms.insert(approval_id.clone(), self.form_of(tool_name));
+            }
+        }
         // Every effect has to be performed here, too.
         let AfterCommit {
             release,
