@@ -1,40 +1,12 @@
 // The package as single files, for pages that copy it instead of installing it: `fermata.ts`, and the hook for React and
 // the runtime for assistant-ui, which import it. Run as a program, it writes them to a folder.
 
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseSync } from 'vite';
 
 const SOURCE = path.resolve(import.meta.dirname, '../src');
-
-/** The parts of each file; every part comes after those that it imports. The last one is the entry. */
-const CHAT = [
-  'version.ts',
-  'server.ts',
-  'followed.ts',
-  'assistants.ts',
-  'memories.ts',
-  'context.ts',
-  'runs.ts',
-  'summaries.ts',
-  'stream.ts',
-  'transport.ts',
-  'outbox.ts',
-  'parts.ts',
-  'tools.ts',
-  'calls.ts',
-  'state.ts',
-  'chat.ts',
-  'index.ts',
-];
-const ASSISTANT_UI = [
-  'assistant-ui/options.ts',
-  'assistant-ui/threads.ts',
-  'assistant-ui/page-tools.ts',
-  'assistant-ui/thread.ts',
-  'assistant-ui.tsx',
-];
 
 const HEAD = `// Fermata for chat pages, as one file: copy it into your project. It needs nothing but \`ai\`, version 5, 6 or 7. It
 // is put together from packages/fermata-chat, where the same can be read in parts.
@@ -43,9 +15,9 @@ const HEAD = `// Fermata for chat pages, as one file: copy it into your project.
 /** The files, by name. */
 export function singleFiles() {
   return {
-    'fermata.ts': single(HEAD, CHAT),
+    'fermata.ts': single(HEAD, 'index.ts'),
     'fermata-react.ts': read('react.ts').replaceAll("'./index.js'", "'./fermata'"),
-    'fermata-assistant-ui.tsx': single(headOf('assistant-ui.tsx'), ASSISTANT_UI),
+    'fermata-assistant-ui.tsx': single(headOf('assistant-ui.tsx'), 'assistant-ui.tsx'),
   };
 }
 
@@ -80,12 +52,41 @@ const declaredBy = (declaration) =>
     ? declaration.declarations.map(({ id }) => id.name)
     : [declaration.id.name];
 
-function single(top, parts) {
-  const known = publicNames(parts.at(-1));
+/** An entry and the files of the package that it needs; each comes after those whose values it imports. */
+function partsOf(entry) {
+  const seen = new Set();
+  const parts = [];
+  const visit = (name) => {
+    if (seen.has(name)) return;
+    seen.add(name);
+    const needed = parse(name).statements.filter(({ source }) => isPart(source?.value));
+    const [types, values] = [needed.filter(isOfTypes), needed.filter((statement) => !isOfTypes(statement))];
+    const fileOf = ({ source }) => fileNamed(path.join(path.dirname(name), source.value));
+    values.map(fileOf).forEach(visit);
+    parts.push(name);
+    types.map(fileOf).forEach(visit);
+  };
+  visit(entry);
+  return parts;
+}
+
+/** The index is a file of its own; every other file of the package is a part. */
+const isPart = (from) => from?.startsWith('.') && !from.endsWith('/index.js');
+
+const isOfTypes = ({ importKind, exportKind }) => importKind === 'type' || exportKind === 'type';
+
+/** The source of a module of the package. */
+const fileNamed = (module) =>
+  ['.ts', '.tsx']
+    .map((ending) => module.replace(/\.js$/, ending))
+    .find((name) => existsSync(path.join(SOURCE, name)));
+
+function single(top, entry) {
+  const known = publicNames(entry);
   /** The imported names, by the package. */
   const imports = new Map();
   const bodies = [];
-  for (const name of parts) {
+  for (const name of partsOf(entry)) {
     const { text, statements } = parse(name);
     const head = headOf(name);
     bodies.push(`// === ${name.replace(/\.tsx?$/, '')} ===`, head === top ? '' : head.trim());
@@ -110,9 +111,9 @@ function single(top, parts) {
 }
 
 function collect(imports, statement, text) {
-  // The index is a file of its own; every other file of the package is a part.
-  const from = statement.source.value.endsWith('/index.js') ? './fermata' : statement.source.value;
-  if (from.startsWith('.') && from !== './fermata') return;
+  const { value } = statement.source;
+  if (isPart(value)) return;
+  const from = value.endsWith('/index.js') ? './fermata' : value;
   if (statement.specifiers.some(({ type }) => type === 'ImportDefaultSpecifier')) {
     imports.set(from, text.slice(statement.start, statement.end));
     return;
