@@ -66,12 +66,13 @@ test('a page knows how far a call is, and what it waits for', async () => {
   const id = await tab.isAsked('write_note');
   clock = (await tab.shows('current_time', 'input-available')).toolCallId;
   await until(() => tab.chat.callStatus(clock)?.waitsFor !== undefined, 'the status of the call');
-  expect(tab.chat.callStatus(clock)).toEqual({ state: 'scheduled', waitsFor: 'gate' });
+  const call = { tool: 'current_time', title: 'Tell the time' };
+  expect(tab.chat.callStatus(clock)).toEqual({ ...call, state: 'scheduled', waitsFor: 'gate' });
   await tab.chat.addToolApprovalResponse({ id, approved: true });
   await tab.reads('Written.');
   await world.agrees(tab);
-  expect(tab.chat.callStatus(clock)).toEqual({ state: 'success' });
-  expect(heard).toContainEqual({ state: 'executing' });
+  expect(tab.chat.callStatus(clock)).toEqual({ ...call, state: 'success' });
+  expect(heard).toContainEqual({ ...call, state: 'executing' });
 });
 
 test('other tabs are told that an input is being edited', async () => {
