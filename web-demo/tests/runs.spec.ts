@@ -181,7 +181,7 @@ for (const { name, path } of PAGES) {
         await expect(card).toContainText('the model went on without it');
         expect(await seriousViolations(chat.page)).toEqual([]);
         await info.attach('a failed call', { body: await chat.page.screenshot() });
-        const again = card.getByRole('button', { name: 'Try write_note again' });
+        const again = card.getByRole('button', { name: 'Try again: write_note' });
         await again.focus();
         await chat.page.keyboard.press('Enter');
         await chat.hears('It still is.');
@@ -209,7 +209,7 @@ for (const { name, path } of PAGES) {
         await chat.hears('You have cancelled it.');
         await chat.isAtRest();
         await info.attach('a cancelled call', { body: await chat.page.screenshot() });
-        await expect(card.getByRole('button', { name: 'Try hand__work again' })).toHaveCount(0);
+        await expect(card.getByRole('button', { name: 'Try again: hand__work' })).toHaveCount(0);
         expect(await seriousViolations(chat.page)).toEqual([]);
       });
 

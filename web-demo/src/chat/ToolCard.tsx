@@ -389,7 +389,7 @@ function Details({ part, exactInput }: { part: AnyToolPart; exactInput?: string 
     <>
       {exactInput !== undefined ? (
         <div role="group" aria-label={t('card.input')} className="space-y-1">
-          <h4 className="text-xs font-medium text-muted">{t('card.exactInput')}</h4>
+          <h3 className="text-xs font-medium text-muted">{t('card.exactInput')}</h3>
           <LongText text={exactInput} isCode />
         </div>
       ) : (

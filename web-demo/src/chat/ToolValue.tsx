@@ -203,7 +203,7 @@ export function ValueSection({
   return (
     <div role="group" aria-label={label} className="space-y-1">
       <div className="flex min-h-8 items-center justify-between gap-2">
-        <h4 className="text-xs font-medium text-muted">{label}</h4>
+        <h3 className="text-xs font-medium text-muted">{label}</h3>
         <button
           type="button"
           aria-pressed={isRaw}

@@ -62,7 +62,7 @@ const runs = {
   inPlaceOf: 'in place of {{tool}}',
   replacedBy: '{{tool}} was called in its place',
   retry: 'Try again',
-  retryLabel: 'Try {{name}} again',
+  retryLabel: 'Try again: {{name}}',
   cancel: 'Cancel',
   cancelLabel: 'Cancel {{name}}',
   refused: {
