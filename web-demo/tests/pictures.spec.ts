@@ -50,7 +50,7 @@ async function picture(chat: ChatPage, name: string) {
 }
 
 test('the greeting', async ({ chat }) => {
-  await expect(chat.page.getByRole('list', { name: 'Suggestions' })).toBeVisible();
+  await expect(chat.page.getByRole('textbox').first()).toBeVisible();
   await picture(chat, 'greeting');
 });
 

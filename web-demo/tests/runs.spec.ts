@@ -184,6 +184,8 @@ for (const { name, path } of PAGES) {
         const again = card.getByRole('button', { name: 'Try again: write_note' });
         await again.focus();
         await chat.page.keyboard.press('Enter');
+        // The call had begun to run, so a person decides whether it runs again.
+        await chat.card('write_note').last().getByRole('button', { name: 'Approve', exact: true }).click();
         await chat.hears('It still is.');
         await chat.isAtRest();
         await expect(chat.card('write_note')).toHaveCount(2);
@@ -236,7 +238,7 @@ for (const { name, path } of PAGES) {
 
       test.describe('and that is asked about', () => {
         test.use({
-          config: '[[policy]]\ntool = "hand__work"\ndecision = "ask"\n',
+          config: '[[policy]]\ntool = "hand__work"\ndecision = "ask"\nwords = true\n',
         });
 
         test('a call that a word has approved is shown as it runs and ends', async ({ world, chat }) => {

@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 import { expect, test } from '@playwright/test';
 
 const DIST = resolve(import.meta.dirname, '../dist');
-const MOST = 415_000;
+const MOST = 425_000;
 /** KaTeX, which comes with the first formula. */
 const FORMULAS = /\/Formula-/;
 const MOST_OF_FORMULAS = 80_000;
@@ -33,7 +33,7 @@ function scriptsOf(page: string): string[] {
   return [...found];
 }
 
-test('the plain page may load less than 415 kB of compressed JavaScript, and 80 kB for formulas', () => {
+test('the plain page may load less than 425 kB of compressed JavaScript, and 80 kB for formulas', () => {
   const scripts = scriptsOf('index.html');
   const sizeOf = (paths: string[]) =>
     paths.reduce((sum, path) => sum + gzipSync(readFileSync(path), { level: 9 }).length, 0);

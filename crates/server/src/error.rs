@@ -73,13 +73,22 @@ const MAX_DETAIL: usize = 10_000;
 pub struct ApiError {
     code: Code,
     detail: String,
-    state: Option<StateName>,
-    retried_as: Option<ToolCallId>,
-    waiting: Option<Vec<ApprovalId>>,
+    fact: Option<Fact>,
     /// A header that replaces the code's own.
     header: Option<(HeaderName, HeaderValue)>,
     /// The failure of the database that caused the error, for the log.
     cause: Option<Cause>,
+}
+
+/// A fact that the body of an error has for programs.
+#[derive(Debug)]
+enum Fact {
+    /// The state of the call.
+    State(StateName),
+    /// The call with which the failed one was made again.
+    RetriedAs(ToolCallId),
+    /// The approvals that wait now.
+    Waiting(Vec<ApprovalId>),
 }
 
 /// The failure of the database behind a response.
@@ -224,7 +233,7 @@ impl ApiError {
             detail.truncate(detail.floor_char_boundary(MAX_DETAIL));
             detail.push_str("… and more.");
         }
-        Self { code, detail, state: None, retried_as: None, waiting: None, header: None, cause: None }
+        Self { code, detail, fact: None, header: None, cause: None }
     }
 
     /// Creates the error for an unknown chat. A chat of another owner gets the same one, so that its existence is not revealed.
@@ -252,7 +261,7 @@ impl ApiError {
     }
 
     fn with_state(self, state: StateName) -> Self {
-        Self { state: Some(state), ..self }
+        Self { fact: Some(Fact::State(state)), ..self }
     }
 }
 
@@ -260,15 +269,22 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.code.of();
         let title = status.canonical_reason().unwrap_or("Error");
+        let (mut state, mut retried_as, mut waiting) = (None, None, None);
+        match self.fact {
+            Some(Fact::State(of_call)) => state = Some(of_call),
+            Some(Fact::RetriedAs(call)) => retried_as = Some(call),
+            Some(Fact::Waiting(approvals)) => waiting = Some(approvals),
+            None => {}
+        }
         let problem = Problem {
             kind: "about:blank",
             title,
             status: status.as_u16(),
             detail: self.detail,
             code,
-            state: self.state,
-            retried_as: self.retried_as,
-            waiting: self.waiting,
+            state,
+            retried_as,
+            waiting,
         };
         let mut headers = HeaderMap::from_iter(self.header.or_else(|| self.code.hint()));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -365,8 +381,8 @@ impl From<SubmitError> for ApiError {
         };
         let code = match &error {
             SubmitError::DecisionIsStale { waiting } => {
-                let waiting = Some(waiting.clone());
-                return Self { waiting, ..Self::new(Code::DecisionIsStale, error.to_string()) };
+                let fact = Some(Fact::Waiting(waiting.clone()));
+                return Self { fact, ..Self::new(Code::DecisionIsStale, error.to_string()) };
             }
             SubmitError::Unavailable(unavailable) => return unavailable.clone().into(),
             SubmitError::Invalid(_) => Code::InvalidRequest,
@@ -375,8 +391,8 @@ impl From<SubmitError> for ApiError {
             }
             SubmitError::NotFailed(_) => Code::NotFailed,
             SubmitError::AlreadyRetried(retried_as) => {
-                let retried_as = Some(retried_as.clone());
-                return Self { retried_as, ..Self::new(Code::AlreadyRetried, error.to_string()) };
+                let fact = Some(Fact::RetriedAs(retried_as.clone()));
+                return Self { fact, ..Self::new(Code::AlreadyRetried, error.to_string()) };
             }
             SubmitError::ToolChanged(_) => Code::ToolChanged,
             SubmitError::RunOpen => Code::RunOpen,

@@ -325,8 +325,8 @@ async fn an_assistant_for_nobody_may_be_the_default_one() {
 async fn a_post_sets_only_options_that_pass_and_the_operators_stay() {
     let world = World::new();
     let mut assistants = assistants(&world);
-    let map = |value: Value| value.as_object().unwrap().clone();
-    assistants.default.model.settings = map(json!({"providerOptions": {"openai": {"store": false}}}));
+    let settings = json!({"providerOptions": {"openai": {"store": false}}});
+    assistants.default.model.settings = settings.as_object().unwrap().clone();
     assistants.default.model.pass = vec!["store".into()];
     world.engine.set_assistants(assistants);
     let body = |options: Value| json!({"id": "c", "message": {"role": "user", "content": "hi"}, "callSettings": {"providerOptions": {"openai": options}}});

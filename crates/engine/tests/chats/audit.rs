@@ -1,7 +1,5 @@
 //! The audit: the end of each call that somebody was asked about, whatever ends it, and what happens to a chat as a whole.
 
-#![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
-
 use std::time::Duration;
 
 use fermata_engine::store::memory::AuditRecord;

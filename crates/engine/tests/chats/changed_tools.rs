@@ -37,7 +37,7 @@ impl Tool for Pay {
     }
 
     async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
-        self.ran.lock().unwrap().push(self.description);
+        self.ran.lock().expect("the notes").push(self.description);
         Ok(json!("paid"))
     }
 }
@@ -50,10 +50,10 @@ fn offer(world: &World, ran: &Ran, description: &'static str) {
 
 /// Approves the question about the call that waits.
 async fn approve_newest(world: &World) {
-    let run = world.open_run().unwrap();
-    let request = run.calls[0].approval_request.clone().unwrap();
+    let run = world.open_run().expect("an open run");
+    let request = run.calls[0].approval_request.clone().expect("a request");
     let of = AnswerTarget::Approval(request.id);
-    world.answer(Answer { of, ..decision("", true) }).await.unwrap();
+    world.answer(Answer { of, ..decision("", true) }).await.expect("an answer");
 }
 
 #[tokio::test(start_paused = true)]

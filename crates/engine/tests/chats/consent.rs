@@ -319,14 +319,14 @@ async fn outcome_of(world: &World, body: Value, waiting: &[String]) -> Outcome {
         Ok(following) => {
             crate::world::StreamReader::new(following.reader).read_to_end().await;
             let is_decided = outcomes(&world.messages().await[1]) == ["output"; 2];
-            assert_eq!(is_decided, !world.tool_log.lock().unwrap().is_empty());
+            assert_eq!(is_decided, !world.tool_log.lock().expect("the log of the tools").is_empty());
             if is_decided { Outcome::Decides } else { Outcome::IsAMessage }
         }
         Err(SubmitError::DecisionIsStale { waiting: told }) => {
             let told: Vec<String> = told.iter().map(ToString::to_string).collect();
             assert_eq!(told, waiting, "the error says what waits");
             assert_eq!(world.waiting_approvals().await, waiting, "and nothing has happened");
-            world.engine.stop(&world.owner, &world.chat).await.unwrap();
+            world.engine.stop(&world.owner, &world.chat).await.expect("a stop");
             Outcome::IsStale
         }
         Err(other) => panic!("{other}"),

@@ -50,7 +50,7 @@ async fn answer_on_stream(world: &World, body: serde_json::Value) {
     world.script([calls(&[("where", json!({}))]), text("Here.")]);
     let mut stream = world.post(body).await;
     let call = stream.read_until("tool-input-available").await;
-    world.answer(output(&call, json!("Bern"))).await.unwrap();
+    world.answer(output(&call, json!("Bern"))).await.expect("an answer");
     assert!(stream.read_to_end().await.ends_with("finish"), "the answer is continued on the same stream");
 }
 
