@@ -73,9 +73,9 @@ const MAX_DETAIL: usize = 10_000;
 pub struct ApiError {
     code: Code,
     detail: String,
-    fact: Option<Fact>,
+    fact: Option<Box<Fact>>,
     /// A header that replaces the code's own.
-    header: Option<(HeaderName, HeaderValue)>,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
     /// The failure of the database that caused the error, for the log.
     cause: Option<Cause>,
 }
@@ -252,7 +252,7 @@ impl ApiError {
 
     /// Sets a header that replaces the code's own.
     pub(crate) fn with_header(self, name: HeaderName, value: HeaderValue) -> Self {
-        Self { header: Some((name, value)), ..self }
+        Self { header: Some(Box::new((name, value))), ..self }
     }
 
     /// Returns the sentence for people.
@@ -261,7 +261,7 @@ impl ApiError {
     }
 
     fn with_state(self, state: StateName) -> Self {
-        Self { fact: Some(Fact::State(state)), ..self }
+        Self { fact: Some(Box::new(Fact::State(state))), ..self }
     }
 }
 
@@ -270,7 +270,7 @@ impl IntoResponse for ApiError {
         let (status, code) = self.code.of();
         let title = status.canonical_reason().unwrap_or("Error");
         let (mut state, mut retried_as, mut waiting) = (None, None, None);
-        match self.fact {
+        match self.fact.map(|fact| *fact) {
             Some(Fact::State(of_call)) => state = Some(of_call),
             Some(Fact::RetriedAs(call)) => retried_as = Some(call),
             Some(Fact::Waiting(approvals)) => waiting = Some(approvals),
@@ -286,7 +286,8 @@ impl IntoResponse for ApiError {
             retried_as,
             waiting,
         };
-        let mut headers = HeaderMap::from_iter(self.header.or_else(|| self.code.hint()));
+        let mut headers =
+            HeaderMap::from_iter(self.header.map(|header| *header).or_else(|| self.code.hint()));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         let mut response = (status, headers, Json(problem)).into_response();
         if let Some(cause) = self.cause {
@@ -381,7 +382,7 @@ impl From<SubmitError> for ApiError {
         };
         let code = match &error {
             SubmitError::DecisionIsStale { waiting } => {
-                let fact = Some(Fact::Waiting(waiting.clone()));
+                let fact = Some(Box::new(Fact::Waiting(waiting.clone())));
                 return Self { fact, ..Self::new(Code::DecisionIsStale, error.to_string()) };
             }
             SubmitError::Unavailable(unavailable) => return unavailable.clone().into(),
@@ -391,7 +392,7 @@ impl From<SubmitError> for ApiError {
             }
             SubmitError::NotFailed(_) => Code::NotFailed,
             SubmitError::AlreadyRetried(retried_as) => {
-                let fact = Some(Fact::RetriedAs(retried_as.clone()));
+                let fact = Some(Box::new(Fact::RetriedAs(retried_as.clone())));
                 return Self { fact, ..Self::new(Code::AlreadyRetried, error.to_string()) };
             }
             SubmitError::ToolChanged(_) => Code::ToolChanged,
