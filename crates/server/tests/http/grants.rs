@@ -81,7 +81,9 @@ async fn always_for_a_page_of_the_web_covers_its_host_and_no_other() {
     let hosts = ["docs.example.com", "docs.example.com", "evil.example.org"];
     let turns: Vec<_> = hosts.iter().flat_map(|host| fetches(&format!("https://{host}/a"))).collect();
     let app = TestApp::with(&["--config", file.path()], turns).await;
-    let call = waiting(&app, "c").await;
+    let mut first = app.open(says("c", "go")).await;
+    first.until("tool-approval-request").await;
+    let call = app.pending("c").await[0].clone();
     assert_eq!(call["scopes"].as_array().map(Vec::len), Some(1), "{call}");
     assert_eq!(call["scopes"][0]["id"], "host:docs.example.com");
     let unknown = json!({
@@ -89,6 +91,7 @@ async fn always_for_a_page_of_the_web_covers_its_host_and_no_other() {
     });
     app.post("/chat/tool-result", unknown).await.problem(422, "unknown_scope");
     approve(&app, "c", &call, json!(true)).await;
+    first.end().await;
     let mut stream = app.open(says("c", "again")).await;
     stream.end().await;
     assert!(!is_asked(&stream));
