@@ -14,7 +14,7 @@ use crate::{
 
 /// Something that an operator may have to account for later: a decision, the end of what was decided about, a deletion.
 ///
-/// The store adds the time, and whom and what it is about ([`AuditEntry`](https://docs.rs/fermata-engine)).
+/// The store adds the time, and whom and what it is about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEvent {
     /// The kind of event.
