@@ -123,14 +123,14 @@ impl Grant {
     /// grant has not ended.
     pub fn covers(&self, tool: ToolRef<'_>, input: &Value, now: Timestamp) -> bool {
         !self.has_ended(now)
-            && self.is_for(tool.spec())
+            && self.is_for(tool)
             && tool.scopes(input).iter().any(|scope| scope.id == self.terms.scope.id)
     }
 
     /// Returns whether the grant was given for the tool as it is.
-    pub fn is_for(&self, spec: &ToolSpec) -> bool {
-        let known = self.terms.tools.get(&spec.name);
-        known.is_some_and(|fingerprint| *fingerprint == spec.fingerprint())
+    pub fn is_for(&self, tool: ToolRef<'_>) -> bool {
+        let known = self.terms.tools.get(&tool.spec().name);
+        known.is_some_and(|fingerprint| fingerprint == tool.fingerprint())
     }
 
     /// Returns whether the grant has come to its end.

@@ -275,7 +275,7 @@ impl Handle for Grants {
                     .terms
                     .tools
                     .keys()
-                    .any(|tool| toolbox.find(tool).is_none_or(|found| grant.is_for(found.spec())))
+                    .any(|tool| toolbox.find(tool).is_none_or(|found| grant.is_for(found)))
         };
         Ok(grants.iter().filter(counts).cloned().collect())
     }
