@@ -9,6 +9,9 @@ const NOTE = { name: 'write_note', input: { title: 'Milk', body: 'Two litres.' }
 /** The contrasts of all icons and of all borders of fields that are shown now, with what they are. */
 async function contrasts({ page }: ChatPage): Promise<{ what: string; contrast: number }[]> {
   return page.evaluate(() => {
+    // A colour on its way to another is none of the page's.
+    for (const animation of document.getAnimations())
+      if (animation instanceof CSSTransition) animation.finish();
     type Colour = [number, number, number, number];
     const canvas = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
     const read = (colour: string): Colour => {

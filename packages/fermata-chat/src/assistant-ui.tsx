@@ -133,6 +133,8 @@ function useThread(threads: Threads): AssistantRuntime {
   const runtime = useAISDKRuntime(presented, {
     ...threads.options.runtime,
     onRespondToToolApproval: thread.respond,
+    // A message may be the answer to what waits: the server says what became of each call.
+    cancelPendingToolCallsOnSend: false,
   });
   useEffect(() => thread.page.attach(runtime), [thread, runtime]);
   // The list has no title of a chat that is on none of its pages that are loaded.

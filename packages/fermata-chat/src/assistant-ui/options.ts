@@ -29,5 +29,8 @@ export interface FermataRuntimeOptions extends Omit<FermataOptions, 'client' | '
    */
   newest?: number;
   /** assistant-ui's own options: attachments, suggestions, … */
-  runtime?: Omit<RuntimeOptions, 'onRespondToToolApproval' | 'messageRepository'>;
+  runtime?: Omit<
+    RuntimeOptions,
+    'cancelPendingToolCallsOnSend' | 'onRespondToToolApproval' | 'messageRepository'
+  >;
 }
