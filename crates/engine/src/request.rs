@@ -21,6 +21,9 @@ use crate::{
     view::Detail,
 };
 
+/// The time after which what was saved is read instead of asking the owner of a chat.
+const SAVED_AFTER: Duration = Duration::from_millis(300);
+
 /// A request to the actor of a chat.
 pub(crate) trait ChatRequest: Send + Sync + 'static {
     type Reply: Send + 'static;
@@ -39,6 +42,9 @@ pub(crate) trait RemoteRequest:
 {
     /// `true` if the request changes nothing.
     const READS: bool = false;
+
+    /// The time for which the owner of the chat is looked for. It is longer than the time until the death of an instance is noticed.
+    const OWNER_TIMEOUT: Duration = Duration::from_secs(15);
 
     /// Returns the address that the request came from, and the call that it is about, as far as they are known.
     fn details(&self) -> (Option<IpAddr>, Option<ToolCallId>) {
@@ -302,6 +308,7 @@ chat_request!(Stop -> (), ReadError, if denied Ok(()); {
 chat_request!(EndHold -> bool, ReadError, if denied Ok(false));
 chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound); {
     const READS: bool = true;
+    const OWNER_TIMEOUT: Duration = SAVED_AFTER;
 });
 chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound); {
     fn note_chat(&mut self, chat: &ChatOwner) {
@@ -311,6 +318,7 @@ chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound); {
 chat_request!(EditInput -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
 chat_request!(Grants -> Vec<Grant>, ReadError, if denied Err(ReadError::NotFound); {
     const READS: bool = true;
+    const OWNER_TIMEOUT: Duration = SAVED_AFTER;
 });
 chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound); {
     fn details(&self) -> (Option<IpAddr>, Option<ToolCallId>) {

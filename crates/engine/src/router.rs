@@ -36,8 +36,6 @@ use crate::{
     summary::SummaryPlan,
 };
 
-/// The time for which a request looks for the owner of its chat. It is longer than the time until the death of an instance is noticed.
-const OWNER_TIMEOUT: Duration = Duration::from_secs(15);
 /// The pause before the owner of a chat is looked for again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// The number of readers that may look for their runs at a time, if an instance dies that had many.
@@ -127,7 +125,7 @@ impl Router {
             }
         };
         let locator = ChatLocator::new(self, request.owner(), chat);
-        let deadline = Instant::now() + OWNER_TIMEOUT;
+        let deadline = Instant::now() + R::OWNER_TIMEOUT;
         loop {
             let owner = match known_owner.take() {
                 Some(owner) => owner,
@@ -139,9 +137,13 @@ impl Router {
                     }
                 },
             };
-            let called = self.call_elsewhere(&owner, chat, &request, &locator, deadline, may_be_done).await?;
-            if let Some(reply) = called {
-                return Ok(reply);
+            match self.call_elsewhere(&owner, chat, &request, &locator, deadline, may_be_done).await {
+                Ok(Some(result)) => return result,
+                Ok(None) => {}
+                Err(unavailable) => {
+                    let read = request.read_saved(&self.services, chat).await;
+                    return read.unwrap_or_else(|| Err(unavailable.into()));
+                }
             }
         }
     }
@@ -173,7 +175,7 @@ impl Router {
             Location::Elsewhere(owner, _) => Some(owner),
         };
         let locator = ChatLocator::new(self, &answer.owner, chat);
-        let deadline = Instant::now() + OWNER_TIMEOUT;
+        let deadline = Instant::now() + AnswerRequest::OWNER_TIMEOUT;
         loop {
             let owner = match known_owner.take() {
                 Some(owner) => owner,
@@ -183,8 +185,8 @@ impl Router {
                 },
             };
             let called = self.call_elsewhere(&owner, chat, &answer, &locator, deadline, may_be_done).await?;
-            if let Some(receipts) = called {
-                return Ok(receipts);
+            if let Some(result) = called {
+                return result;
             }
         }
     }
@@ -217,7 +219,7 @@ impl Router {
         Err(Unavailable::Busy.into())
     }
 
-    /// Makes a request to the instance that owns the chat. Returns `None` if the owner has to be looked for again.
+    /// Makes a request to the instance that owns the chat, and returns its result; `None` if the owner has to be looked for again.
     async fn call_elsewhere<R>(
         &self,
         owner: &InstanceId,
@@ -226,7 +228,7 @@ impl Router {
         locator: &ChatLocator,
         deadline: Instant,
         may_be_done: &mut bool,
-    ) -> Result<Option<R::Reply>, R::Error>
+    ) -> Result<Option<Result<R::Reply, R::Error>>, Unavailable>
     where
         R: RemoteRequest,
         R::Reply: RemoteReply,
@@ -236,10 +238,10 @@ impl Router {
                 let result: Result<Result<<R::Reply as RemoteReply>::Wire, R::Error>, _> =
                     serde_json::from_str(result.get());
                 return match result {
-                    Ok(result) => result.map(|reply| Some(R::Reply::import(reply, locator))),
+                    Ok(result) => Ok(Some(result.map(|reply| R::Reply::import(reply, locator)))),
                     Err(error) => {
                         tracing::error!(%chat, %owner, %error, "the reply of the instance that owns the chat cannot be read");
-                        Err(Unavailable::Unreachable.into())
+                        Err(Unavailable::Unreachable)
                     }
                 };
             }
@@ -262,7 +264,7 @@ impl Router {
             CallError::Unreachable if is_idempotent => Unavailable::Unreachable,
             CallError::Unreachable | CallError::OutcomeUnknown => Unavailable::OutcomeUnknown,
         };
-        Err(unavailable.into())
+        Err(unavailable)
     }
 
     /// Makes a request to the chat's actor in this process, which is started if there is none.

@@ -88,6 +88,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0026_audit_of_outcomes"
     "0027_scopes_of_grants"
     "0028_answers_by_result"
+    "0029_processes_of_instances"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

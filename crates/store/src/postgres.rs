@@ -18,6 +18,7 @@ mod connect;
 pub mod open;
 mod pgvector;
 mod pool;
+mod process;
 mod sessions;
 mod tls;
 

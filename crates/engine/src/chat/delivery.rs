@@ -1,6 +1,9 @@
 //! Requests on their way to a chat actor, and their replies.
 
+use std::future::ready;
+
 use async_trait::async_trait;
+use fermata_protocol::ChatId;
 use tokio::sync::oneshot;
 
 use super::ChatActor;
@@ -8,7 +11,7 @@ use crate::{
     Unavailable,
     errors::RequestError,
     request::ChatRequest,
-    services::Patience,
+    services::{Patience, Services},
     store::{InstanceId, StoreError},
 };
 
@@ -41,6 +44,15 @@ pub(crate) trait Deliver: Send {
 pub(crate) trait Handle: ChatRequest {
     /// Handles the request. The chat does not exist, or belongs to the user who makes the request.
     fn handle(&self, actor: &mut ChatActor) -> impl Future<Output = Result<Self::Reply, Self::Error>> + Send;
+
+    /// Reads what was saved, because the owner of the chat cannot be asked. Returns `None` if only the owner can do what is asked.
+    fn read_saved(
+        &self,
+        _: &Services,
+        _: &ChatId,
+    ) -> impl Future<Output = Option<Result<Self::Reply, Self::Error>>> + Send {
+        ready(None)
+    }
 }
 
 /// The outcome of a request.

@@ -6,7 +6,9 @@ use fermata_protocol::{
     Answer as CallAnswer, AnswerKind, AnswerTarget, ChatId, ElicitationId, GrantedFor, Profile, RunId,
     RunStatus, Show, Stage, UiChunk,
 };
-use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Receipt, Refusal, ValidAnswer};
+use fermata_tools::{
+    AuditAction, AuditEvent, Grant, GrantTerms, Owner, Receipt, Refusal, Toolbox, ValidAnswer,
+};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
@@ -21,7 +23,7 @@ use crate::{
     run::{Ending, Event, Rejected, Run, asker_in, detach_chunks},
     run_log::{Writer, read_records},
     services::{Patience, Services},
-    store::{AuditEntry, Change, Files, StoreError},
+    store::{AuditEntry, Change, Files, RunRecord, StoreError},
     view::{Detail, Outline, SHORT_CHAT, shown},
 };
 
@@ -193,6 +195,29 @@ impl Handle for View {
             ChatState::Unread | ChatState::Absent | ChatState::Elsewhere(_) => Err(ReadError::NotFound),
         }
     }
+
+    async fn read_saved(&self, services: &Services, chat: &ChatId) -> Option<Result<ChatView, ReadError>> {
+        let read = async {
+            let (record, run) = saved(services, chat, &self.owner).await?;
+            let run = run.map(read_run).transpose()?;
+            self.read(services, &record, run.as_ref()).await
+        };
+        Some(read.await)
+    }
+}
+
+/// Reads a user's chat and its open run as they were saved.
+async fn saved(
+    services: &Services,
+    chat: &ChatId,
+    owner: &Owner,
+) -> Result<(Record, Option<RunRecord>), ReadError> {
+    let lease_epoch = services.lease.epoch();
+    let Some(saved) = services.store.chat(chat).await? else { return Err(ReadError::NotFound) };
+    if saved.owner != *owner {
+        return Err(ReadError::NotFound);
+    }
+    Ok((Record::read(chat.clone(), &saved, lease_epoch), saved.open_run))
 }
 
 impl View {
@@ -263,11 +288,29 @@ impl Handle for Grants {
     /// Lists the grants that still count. A grant ends when its tool changes, which cannot be checked while the tool is missing.
     async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<Grant>, ReadError> {
         let Some(record) = actor.record() else { return Err(ReadError::NotFound) };
-        let services = &actor.services;
+        self.read(&actor.services, record, actor.active().map(|active| &active.toolbox)).await
+    }
+
+    async fn read_saved(&self, services: &Services, chat: &ChatId) -> Option<Result<Vec<Grant>, ReadError>> {
+        let read = async {
+            let (record, _) = saved(services, chat, &self.owner).await?;
+            self.read(services, &record, None).await
+        };
+        Some(read.await)
+    }
+}
+
+impl Grants {
+    async fn read(
+        &self,
+        services: &Services,
+        record: &Record,
+        toolbox: Option<&Toolbox>,
+    ) -> Result<Vec<Grant>, ReadError> {
         let mut grants = record.grants.clone();
         grants.set_of_owner(services.store.owner_grants(&record.owner).await?);
         let policies = services.policies.current();
-        let toolbox = actor.active().map_or(&policies.toolbox, |active| &active.toolbox);
+        let toolbox = toolbox.unwrap_or(&policies.toolbox);
         let now = services.clock.now();
         let counts = |grant: &&Grant| {
             !grant.has_ended(now)

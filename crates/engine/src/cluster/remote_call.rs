@@ -8,7 +8,10 @@ use std::{
 use dashmap::DashMap;
 use fermata_protocol::ChatId;
 use serde_json::value::RawValue;
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     Cluster,
@@ -63,17 +66,19 @@ impl Cluster {
             chat: chat.clone(),
             request: Box::new(request),
         };
-        match transport.send(to, vec![message.to_bytes()]).await {
-            Ok(()) => {}
-            Err(TransportError::NoMailbox) => return Err(CallError::NotOwner),
-            Err(TransportError::Unavailable(error)) => {
+        match timeout_at(deadline, transport.send(to, vec![message.to_bytes()])).await {
+            Ok(Ok(())) => {}
+            Ok(Err(TransportError::NoMailbox)) => return Err(CallError::NotOwner),
+            Ok(Err(TransportError::Unavailable(error))) => {
                 tracing::warn!(%chat, %to, %error, "the instance that owns the chat cannot be called");
                 return Err(CallError::Unreachable);
             }
+            Err(_) => return Err(CallError::Unreachable),
         }
         tokio::pin!(reply);
         loop {
-            match tokio::time::timeout(CHECK_INTERVAL, &mut reply).await {
+            let check_at = deadline.min(Instant::now() + CHECK_INTERVAL);
+            match timeout_at(check_at, &mut reply).await {
                 Ok(Ok(Some(result))) => return Ok(result),
                 Ok(Ok(None)) => return Err(CallError::NotOwner),
                 Ok(Err(_)) => return Err(CallError::OutcomeUnknown),

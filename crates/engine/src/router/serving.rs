@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::time::Instant;
 
-use super::{OWNER_TIMEOUT, RemoteReply, Router};
+use super::{RemoteReply, Router};
 use crate::{
     chat::{ActorMessage, Delivered, Handle},
     cluster::{IncomingCall, OutgoingReply},
@@ -76,7 +76,8 @@ impl Router {
         if self.is_closed_to(chat) {
             return None;
         }
-        let result = match self.answer_here(chat, answer, Instant::now() + OWNER_TIMEOUT).await {
+        let result = match self.answer_here(chat, answer, Instant::now() + AnswerRequest::OWNER_TIMEOUT).await
+        {
             Ok(Ok(receipts)) => Ok(receipts),
             Ok(Err(_elsewhere)) => return None,
             Err(error) => Err(error),

@@ -497,12 +497,41 @@ async fn without_transport_chats_go_on_at_their_owner_and_the_others_are_unreach
     let unreachable = there.engine.resume(&there.owner, &there.chat, None).await;
     assert!(matches!(unreachable, Err(ReadError::Unavailable(Unavailable::Unreachable))));
     assert_eq!(here.pending().await.len(), 1);
+    is_read_as_saved(&there, &here).await;
     wait(10).await;
     transport.set_down(false);
     wait(3).await;
     assert_eq!(there.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
     let all = stream.read_to_end().await;
     assert_eq!(remote.read_to_end().await, all, "the reader elsewhere has found its run again");
+}
+
+/// What can be read without the owner is there at once, and is what the owner shows.
+async fn is_read_as_saved(there: &World, here: &World) {
+    let begun_at = tokio::time::Instant::now();
+    assert_eq!(there.pending().await, here.pending().await);
+    let read = |world: &World| {
+        let (engine, owner, chat) = (world.engine.clone(), world.owner.clone(), world.chat.clone());
+        async move {
+            let view = engine.chat(&owner, &chat).await.expect("it can be read");
+            let grants = engine.grants(&owner, &chat).await.expect("it can be read");
+            (format!("{:?} {:?} {grants:?}", view.messages, view.pending), view.open)
+        }
+    };
+    assert_eq!(read(there).await, read(here).await);
+    assert!(begun_at.elapsed() < Duration::from_secs(1), "{:?}", begun_at.elapsed());
+    let stranger = there.engine.pending(&Owner::new("eve"), &there.chat).await;
+    assert!(matches!(stranger, Err(ReadError::NotFound)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chat_is_read_as_it_was_saved_while_its_owner_does_not_reply() {
+    let (here, there, mut stream, call) = parked().await;
+    here.transport.as_ref().unwrap().lose_next(usize::MAX);
+    is_read_as_saved(&there, &here).await;
+    here.transport.as_ref().unwrap().lose_next(0);
+    here.answer(output(&call, json!("Bern"))).await.unwrap();
+    stream.read_to_end().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,9 +4,9 @@
 //! need not wait for the lease. The lease is for instances that are paused or cut off, whose session lives on.
 //!
 //! A lock that is free is no proof: a session may have been ended by itself, or with all others when the server was started again. So an
-//! instance is dead only if it has not been heard of for longer than a living one needs to come back. And what an instance has not seen it
-//! does not judge: one that joins, that has lost its session, or whose own heartbeat was late, because it, the server or the network
-//! stood still, waits until the others had the time to be heard of.
+//! instance is dead only if its process is gone, which only another one on its machine can see, or if it has not been heard of for longer
+//! than a living one needs to come back. And what an instance has not seen it does not judge: one that joins, that has lost its session, or
+//! whose own heartbeat was late, because it, the server or the network stood still, waits until the others had the time to be heard of.
 //!
 //! Invariants: a lock is held before its number is in the row; a row is removed only if it is still as it was when its instance was found
 //! dead; a session is kept while a query is under way in it, however long that takes within a lease.
@@ -20,7 +20,7 @@ use std::{
 use fermata_engine::store::{InstanceId, Joined, LEASE, Renewed, StoreError};
 use tokio::task::AbortHandle;
 
-use super::{connect::Connector, within};
+use super::{connect::Connector, process::Process, within};
 use crate::{
     SharedClock,
     column::read_time,
@@ -79,7 +79,7 @@ struct Seen {
     has_failed_over: bool,
     /// The time of its last heartbeat, by the server's clock, in microseconds.
     beat_at: Option<i64>,
-    /// The time before which it removes no other instance.
+    /// The time before which it takes no other instance for dead because that is silent.
     reaps_from: Option<Instant>,
     /// The timeline of the server: another one is a standby that was promoted, or a backup.
     timeline: Option<String>,
@@ -88,8 +88,8 @@ struct Seen {
 /// The value of the column `instances.beat_at` for an instance of this version. Versions without the table `heartbeats` go by that column.
 const NEVER_SILENT: i64 = i64::MAX;
 
-/// The row of an instance that may be dead: its id, session and last heartbeat.
-type Expired = (Text, i64, i64);
+/// The row of another instance: its id, session and process, its last heartbeat, and the time since then, in microseconds.
+type Other = (Text, i64, Option<String>, i64, i64);
 
 // === impl Sessions ===
 
@@ -218,7 +218,7 @@ impl Seen {
         }
     }
 
-    /// Removes no other instance for this time.
+    /// Takes no other instance for dead because of its silence for this time.
     fn forbear(&mut self, time: Duration) {
         let from = Instant::now() + time;
         self.reaps_from = self.reaps_from.max(Some(from));
@@ -268,10 +268,11 @@ impl Session {
             let before = seen.timeline.replace(timeline.clone());
             seen.has_failed_over |= before.is_some_and(|before| before != timeline);
         }
-        if seen.reaps_from.is_none_or(|from| from <= Instant::now()) {
+        let judges_silence = seen.reaps_from.is_none_or(|from| from <= Instant::now());
+        if judges_silence {
             seen.reaps_from = None;
-            self.reap(instance).await?;
         }
+        self.reap(instance, judges_silence).await?;
         Ok(Renewed {
             was_dead: seen.was_dead,
             has_failed_over: seen.has_failed_over,
@@ -314,16 +315,17 @@ impl Session {
         let (added,): (bool,) = self
             .connection()
             .query(
-                "insert into instances (id, session, joined_at, beat_at, knows)
-                 values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4)
+                "insert into instances (id, session, joined_at, beat_at, knows, process)
+                 values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4, $5)
                  on conflict (id) do update
-                 set session = excluded.session, beat_at = excluded.beat_at, knows = excluded.knows
+                 set session = excluded.session, beat_at = excluded.beat_at, knows = excluded.knows, process = excluded.process
                  returning xmax = 0",
             )
             .bind(text(instance.as_str()))
             .bind(number)
             .bind(NEVER_SILENT)
             .bind(newest(&POSTGRES))
+            .bind(Process::current().map(|process| process.to_string()))
             .fetch_one()
             .await?;
         Ok(added)
@@ -345,41 +347,47 @@ impl Session {
         Ok(now.map(|(now,)| now))
     }
 
-    /// Removes the other instances that are dead: their last heartbeat is older than a lease, or their lock is free and they are silent.
-    /// Their locks on resources go with their rows.
-    async fn reap(&mut self, instance: &InstanceId) -> Result<(), Fault> {
-        let expired: Vec<Expired> = self.connection().query(
-            "select id, session, heard_of from (
-                select instances.id, instances.session, coalesce(heartbeats.beat_at, instances.beat_at) as heard_of,
-                    (extract(epoch from clock_timestamp()) * 1000000)::bigint as now
-                from instances left join heartbeats on heartbeats.instance = instances.id
-             ) as others
-             where id <> $1 and (
-                heard_of < now - $2
-                or heard_of < now - $4 and not exists (
-                    select 1 from pg_locks
-                    where locktype = 'advisory' and granted and objsubid = 2
-                        and database = (select oid from pg_database where datname = current_database())
-                        and classid::bigint = $3 and objid::bigint = others.session
-                )
-             )",
-        )
-        .bind(text(instance.as_str()))
-        .bind(i64::try_from(LEASE.as_micros()).unwrap_or(i64::MAX))
-        .bind(i64::from(LOCKS))
-        .bind(i64::try_from(SILENCE.as_micros()).unwrap_or(i64::MAX))
-        .fetch_all()
-        .await?;
-        for (id, session, heard_of) in expired {
+    /// Removes the other instances that are dead: their lock is free and their process is gone, or, if this instance judges silence, their
+    /// last heartbeat is older than a lease, or their lock is free and they are silent. Their locks on resources go with their rows.
+    async fn reap(&mut self, instance: &InstanceId, judges_silence: bool) -> Result<(), Fault> {
+        let others: Vec<Other> = self
+            .connection()
+            .query(
+                "select id, session, process, heard_of, (extract(epoch from clock_timestamp()) * 1000000)::bigint - heard_of from (
+                    select instances.id, session, process, coalesce(heartbeats.beat_at, instances.beat_at) as heard_of
+                    from instances left join heartbeats on heartbeats.instance = instances.id
+                 ) as others
+                 where id <> $1",
+            )
+            .bind(text(instance.as_str()))
+            .fetch_all()
+            .await?;
+        for (id, session, process, heard_of, silent_for) in others {
+            let silent_for = Duration::from_micros(u64::try_from(silent_for).unwrap_or_default());
+            let is_gone =
+                || process.is_some_and(|process| process.parse().is_ok_and(|it: Process| it.is_gone()));
+            let is_dead = judges_silence && silent_for > LEASE;
+            let is_dead_without_lock = judges_silence && silent_for > SILENCE || is_gone();
+            if !is_dead && !is_dead_without_lock {
+                continue;
+            }
             // An instance that was heard of meanwhile stays.
             self.connection()
                 .query(
                     "delete from instances where id = $1 and session = $2
-                     and $3 = coalesce((select beat_at from heartbeats where instance = $1), beat_at)",
+                     and $3 = coalesce((select beat_at from heartbeats where instance = $1), beat_at)
+                     and ($4 or not exists (
+                        select 1 from pg_locks
+                        where locktype = 'advisory' and granted and objsubid = 2
+                            and database = (select oid from pg_database where datname = current_database())
+                            and classid::bigint = $5 and objid::bigint = $2
+                     ))",
                 )
                 .bind(id)
                 .bind(session)
                 .bind(heard_of)
+                .bind(is_dead)
+                .bind(i64::from(LOCKS))
                 .execute()
                 .await?;
         }
