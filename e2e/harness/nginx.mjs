@@ -1,6 +1,6 @@
 // @ts-check
-// nginx with the settings of `deploy/nginx.conf`, of which only ports, folders and the names of the instances
-// are others here. Without an nginx its tests are skipped, unless FERMATA_REQUIRE_SERVICES=1 says that they
+// nginx with the settings of `deploy/nginx.conf` and `deploy/instances.conf`, of which only ports, folders and
+// the names of the instances are others here. Without an nginx its tests are skipped, unless FERMATA_REQUIRE_SERVICES=1 says that they
 // must not be.
 
 import { execFileSync, spawn } from 'node:child_process';
@@ -10,7 +10,7 @@ import path from 'node:path';
 import { freePort } from './ports.mjs';
 import { until } from './until.mjs';
 
-const SETTINGS = path.resolve(import.meta.dirname, '../../deploy/nginx.conf');
+const DEPLOY = path.resolve(import.meta.dirname, '../../deploy');
 
 /** @returns {string | undefined} what is missing */
 function missing() {
@@ -68,7 +68,8 @@ export class Nginx {
     this.#plain = await freePort();
     this.#tls = await freePort();
     const file = path.join(this.#folder, 'nginx.conf');
-    writeFileSync(file, this.#adapted(instances));
+    writeFileSync(file, this.#settings());
+    writeFileSync(path.join(this.#folder, 'instances.conf'), withInstances(instances));
     this.#makeCertificate();
     const child = spawn('nginx', ['-c', file, '-e', 'stderr', '-g', 'daemon off;'], {
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -89,27 +90,14 @@ export class Nginx {
     }, 'nginx to answer');
   }
 
-  /** @param {string[]} instances */
-  #adapted(instances) {
-    let settings = readFileSync(SETTINGS, 'utf8');
-    /** @type {(from: string | RegExp, to: string) => void} */
-    const replace = (from, to) => {
-      const changed = settings.replaceAll(from, to);
-      if (changed === settings) throw new Error(`deploy/nginx.conf says nothing like ${from} any more`);
-      settings = changed;
-    };
-    replace('/tmp/', `${this.#folder}/`);
-    replace(
-      / +server fermata-1:3000 [^;]*;\n +server fermata-2:3000 [^;]*;/g,
-      instances.map((address) => `server ${address};`).join('\n'),
-    );
-    replace(/resolver [^;]*;/g, '');
-    replace('listen 8080;', `listen 127.0.0.1:${this.#plain};`);
-    // An nginx before 1.25 knows HTTP/2 as a word of `listen` only.
-    replace('http2 on;', '');
-    replace('listen 8443 ssl;', `listen 127.0.0.1:${this.#tls} ssl http2;`);
-    replace('/etc/nginx/tls', path.join(this.#folder, 'tls'));
-    return settings;
+  /** The settings with this one's ports and folder. */
+  #settings() {
+    return adapted('nginx.conf', [
+      ['/tmp/', `${this.#folder}/`],
+      ['listen 8080;', `listen 127.0.0.1:${this.#plain};`],
+      ['listen 8443 ', `listen 127.0.0.1:${this.#tls} `],
+      ['/etc/nginx/tls', path.join(this.#folder, 'tls')],
+    ]);
   }
 
   #makeCertificate() {
@@ -144,4 +132,30 @@ export class Nginx {
     }
     rmSync(this.#folder, { recursive: true, force: true });
   }
+}
+
+/** @param {string[]} instances */
+const withInstances = (instances) =>
+  adapted('instances.conf', [
+    [
+      / +server fermata-1:3000 resolve (.*;)\n +server fermata-2:3000 .*;/g,
+      instances.map((address) => `    server ${address} $1`).join('\n'),
+    ],
+    [/resolver .*;/g, ''],
+  ]);
+
+/**
+ * A file of `deploy/` with some words replaced.
+ *
+ * @param {string} name
+ * @param {[from: string | RegExp, to: string][]} changes
+ */
+function adapted(name, changes) {
+  let settings = readFileSync(path.join(DEPLOY, name), 'utf8');
+  for (const [from, to] of changes) {
+    const changed = settings.replaceAll(from, to);
+    if (changed === settings) throw new Error(`deploy/${name} says nothing like ${from} any more`);
+    settings = changed;
+  }
+  return settings;
 }

@@ -29,24 +29,30 @@ const answers =
 function behind(name, instances, check) {
   test(name, { skip: NO_NGINX ?? false }, async () => {
     const servers = await Promise.all(instances.map((instance) => listen(http.createServer(instance))));
-    const addresses = servers.map(
-      (server) => `127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}`,
-    );
-    const proxy = await Nginx.start(...addresses);
+    const proxy = await Nginx.start(...servers.map(addressOf));
     try {
       await check(proxy);
     } finally {
       await proxy.stop();
-      for (const server of servers) {
-        server.closeAllConnections();
-        server.close();
-      }
+      close(...servers);
     }
   });
 }
 
 /** @type {(server: http.Server) => Promise<http.Server>} */
 const listen = (server) => new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(server)));
+
+/** @param {http.Server} server */
+const addressOf = (server) =>
+  `127.0.0.1:${/** @type {import('node:net').AddressInfo} */ (server.address()).port}`;
+
+/** @param {...http.Server} servers */
+function close(...servers) {
+  for (const server of servers) {
+    server.closeAllConnections();
+    server.close();
+  }
+}
 
 /** @param {string} url @param {RequestInit} [init] */
 async function ask(url, init) {
@@ -75,12 +81,12 @@ describe('the proxy', { concurrency: 2 }, () => {
   );
 
   behind(
-    'asks an instance who sends a body before it has read it',
+    'asks an instance who sends a large body before it has read it',
     [answers(401, { code: 'unauthorized' })],
     async (proxy) => {
       // Nothing but the announcement is ever sent.
       for (const path of ['/api/chat', '/chat/tool-result', '/api/chat/tool-result']) {
-        const got = await announce(proxy, 9_000_000, path);
+        const got = await announce(proxy, 1_000_000, path);
         assert.deepEqual([got.status, got.problem.code], [401, 'unauthorized'], path);
       }
     },
@@ -100,27 +106,62 @@ describe('the proxy', { concurrency: 2 }, () => {
     );
   }
 
-  const ending = () => {
-    /** @type {string[]} */
-    const asked = [];
-    /** @type {(name: string, instance: Instance) => Instance} */
-    const noted = (name, instance) => (request, response) => {
-      asked.push(`${name} ${request.method}`);
-      instance(request, response);
-    };
-    return { asked, instances: [noted('first', answers(503)), noted('second', answers(503))] };
-  };
+  const deletes = { method: 'DELETE' };
+  const small = post('{"message":{"role":"user","content":"hello"}}');
+  const large = post(Buffer.alloc(2_000_000, ' '));
+  const stop = { method: 'POST' };
+  for (const [what, init] of Object.entries({ 'a question': {}, 'a small post': small, deletes, stop }))
+    test(`asks the other instance where one is ending: ${what}`, { skip: NO_NGINX ?? false }, async () => {
+      /** @type {string[]} */
+      const done = [];
+      const ending = await listen(http.createServer(answers(503, { code: 'unavailable' })));
+      const living = await listen(
+        http.createServer(async (request, response) => {
+          if (request.url?.endsWith('/stream')) return void response.writeHead(200).write('data: {}\n\n');
+          let body = '';
+          for await (const bytes of request) body += bytes;
+          done.push(`${request.method} ${body}`);
+          response.end('{}');
+        }),
+      );
+      const proxy = await Nginx.start(addressOf(ending), addressOf(living));
+      const leave = new AbortController();
+      try {
+        // The living one has all of the streams.
+        for (let opened = 0; opened < 20; opened += 1)
+          assert.equal((await fetch(`${proxy.url}/api/chat/a/stream`, { signal: leave.signal })).status, 200);
+        const asked = Array.from({ length: 30 }, () => ask(`${proxy.url}/api/chat`, init));
+        const got = await Promise.all(asked);
+        assert.deepEqual(new Set(got.map(({ status }) => status)), new Set([200]));
+        const { method = 'GET', body = '' } = /** @type {RequestInit} */ (init);
+        assert.deepEqual(done, Array(30).fill(`${method} ${body}`));
+      } finally {
+        leave.abort();
+        await proxy.stop();
+        close(ending, living);
+      }
+    });
 
-  const reads = ending();
-  behind('puts a question once more where an instance says 503', reads.instances, async (proxy) => {
-    assert.equal((await ask(`${proxy.url}/api/chat/a`)).status, 503);
-    assert.deepEqual(reads.asked.toSorted(), ['first GET', 'second GET']);
-  });
-
-  const posts = ending();
-  behind('has a post sent again by whoever has its body', posts.instances, async (proxy) => {
-    const got = await ask(`${proxy.url}/api/chat`, post('{"message":{"role":"user","content":"hello"}}'));
-    assert.deepEqual([got.status, got.problem.code, posts.asked.length], [503, 'unavailable', 1]);
+  /** @type {string[]} */
+  const asked = [];
+  const bothEnd = [1, 2].map(
+    (place) => (/** @type {http.IncomingMessage} */ request, /** @type {any} */ response) => {
+      asked.push(`${place} ${request.method}`);
+      answers(503, { code: 'unavailable', detail: 'A sentence of its own.' })(request, response);
+    },
+  );
+  behind('passes on what the last instance says where all of them are ending', bothEnd, async (proxy) => {
+    for (const init of [{}, small, large]) {
+      const got = await ask(`${proxy.url}/api/chat`, init);
+      assert.deepEqual(
+        [got.status, got.problem],
+        [503, { code: 'unavailable', detail: 'A sentence of its own.' }],
+      );
+    }
+    const [reads, posts] = ['GET', 'POST'].map((method) => asked.filter((one) => one.endsWith(method)));
+    assert.deepEqual(reads?.toSorted(), ['1 GET', '2 GET']);
+    // The body of the large one is gone, and whoever has it sends it again.
+    assert.equal(posts?.length, 3 + 1);
   });
 
   test(
