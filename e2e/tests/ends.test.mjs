@@ -4,8 +4,9 @@
 
 import assert from 'node:assert/strict';
 import { calls, says } from '../harness/fake-openai.mjs';
+import { messageOf } from '../harness/message.mjs';
 import { BROWSER_TOOLS, scenario } from '../harness/scenario.mjs';
-import { until } from '../harness/until.mjs';
+import { gate, until } from '../harness/until.mjs';
 
 const locate = { name: 'get_location', input: { accuracy: 'high' } };
 
@@ -221,3 +222,39 @@ scenario('a run that a crash cut off is taken up again, whole and once', {}, asy
   assert.equal(page.words, 'Hello again.');
   assert.deepEqual(model.request(3).words, ['user: count', 'assistant: One, two.', 'user: hello']);
 });
+
+for (const show of [[], ['run'], 'all'])
+  scenario(
+    `what was shown of a step that a crash cut off is taken back (show: ${JSON.stringify(show)})`,
+    {},
+    async (world) => {
+      const { model, server, version } = world;
+      const again = gate();
+      model.script(
+        async (pen) => {
+          pen.says('One, ');
+          pen.says('two, ');
+          await pen.gone;
+        },
+        async (pen) => {
+          await again.opened;
+          pen.says('Three, four.');
+        },
+      );
+      const cut = await world.post('count', { fermata: { client: version, show } });
+      await until(
+        () => JSON.stringify(cut.chunks).includes('two, '),
+        () => `all that the model has said: ${cut.outline}`,
+      );
+      await server.kill();
+      await server.start();
+      const rest = await world.follow({ 'last-event-id': cut.events.at(-1)?.id ?? '' });
+      again.open();
+      await rest.toEnd();
+      assert.ok(rest.done, rest.outline);
+      if (version !== 7) assert.equal(rest.chunks[0]?.type, 'start', 'it begins again');
+      const shown = await messageOf([...(version === 7 ? cut.chunks : []), ...rest.chunks], version);
+      const texts = shown.parts.flatMap(({ type, text }) => (type === 'text' ? [text] : []));
+      assert.deepEqual(texts, ['Three, four.']);
+    },
+  );

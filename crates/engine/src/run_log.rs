@@ -1,8 +1,9 @@
 //! The log of a run, and its readers.
 //!
 //! One [`Writer`] appends, and any number of [`Reader`]s follow. A chunk is encoded once, when it is appended; readers share its bytes and own
-//! no more than a position. A reader that is slow or gone delays nothing. Only one thing about the meaning of chunks matters here: a step is
-//! saved as a whole, so a lost position directly after a `start-step` belongs to a step that was cut off.
+//! no more than a position. A reader that is slow or gone delays nothing. Only one thing about the meaning of chunks matters here: what the
+//! model says in a step is saved as a whole, so a lost position belongs to a step that was cut off if nothing of the model is between it and
+//! the `start-step` before it.
 //!
 //! Invariants: a log has one writer. It ends exactly once, also when the writer is dropped in a panic. A reader ends when its log does, unless
 //! the run continues in another log: then the reader continues there.
@@ -81,7 +82,20 @@ enum Role {
     StepBegins,
     /// A delta of the model's text.
     Text,
+    /// Something that the server tells the page, such as the status of the run, at any time.
+    Aside,
     Other,
+}
+
+impl Role {
+    fn of(chunk: &UiChunk) -> Self {
+        match chunk {
+            UiChunk::StartStep => Self::StepBegins,
+            UiChunk::TextDelta { .. } | UiChunk::ReasoningDelta { .. } => Self::Text,
+            UiChunk::Data(_) | UiChunk::MessageMetadata { .. } => Self::Aside,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// Appends to a log in two steps: chunks that are staged can be saved, but not read yet.
@@ -116,14 +130,7 @@ impl Writer {
     pub fn stage(&mut self, chunks: &[(Position, UiChunk)]) {
         for (position, chunk) in chunks {
             let frames = encode(&self.log.run, (*position).into(), chunk);
-            let role = if *chunk == UiChunk::StartStep {
-                Role::StepBegins
-            } else if matches!(chunk, UiChunk::TextDelta { .. } | UiChunk::ReasoningDelta { .. }) {
-                Role::Text
-            } else {
-                Role::Other
-            };
-            self.staged.push(Entry { position: *position, role, frames });
+            self.staged.push(Entry { position: *position, role: Role::of(chunk), frames });
             saved::add(&mut self.unsaved, *position, chunk);
         }
     }
@@ -275,8 +282,11 @@ impl RunLog {
         let next = log.entries.partition_point(|entry| entry.position <= position);
         let read = &log.entries[..next];
         let Some(before) = read.last() else { return Some(Start::default()) };
-        // A step is saved as a whole, so the whole step was lost if a `start-step` is the last entry before the position.
-        let step_was_lost = before.role == Role::StepBegins;
+        // What the model says in a step is saved as a whole, so all of it was lost if there is nothing of it.
+        let step_was_lost = read
+            .iter()
+            .rfind(|entry| entry.role != Role::Aside)
+            .is_some_and(|entry| entry.role == Role::StepBegins);
         let is_within_text = match log.entries.get(next) {
             Some(after) => after.role == Role::Text && after.position.epoch() == position.epoch(),
             None => false,

@@ -1,7 +1,7 @@
 //! Writers and readers of one log: what is saved, what is read, and how readers end.
 
 use bytes::Bytes;
-use fermata_protocol::ToolCallId;
+use fermata_protocol::{DataChunk, ToolCallId};
 use futures::FutureExt;
 
 use super::*;
@@ -112,6 +112,31 @@ async fn lost_text_of_a_step_is_retracted_and_lost_reports_are_not() {
     let reports = after(&log, Profile::V6, &format!("r:{}", u64::from(second.plus(9))));
     assert!(!reports.contains(&format!("<{last_text}>")) && reports.contains("finish-step"), "{reports}");
     assert!(!after(&log, Profile::V7, "r:2").contains("reset-step"), "it has seen nothing of the step");
+}
+
+#[tokio::test]
+async fn lost_text_of_a_step_is_retracted_whatever_the_page_was_told_beside_it() {
+    let told = |kind: &str, is_transient: bool| {
+        let data = serde_json::json!({"stage": "working"});
+        let transient = is_transient.then_some(true);
+        UiChunk::Data(DataChunk { kind: kind.into(), id: None, data, transient })
+    };
+    let metadata = UiChunk::MessageMetadata { message_metadata: serde_json::json!({"calls": {}}) };
+    let asides = [vec![told("run", true)], vec![told("plan", false), metadata], Vec::new()];
+    for aside in asides {
+        let mut log = Writer::new(RunId::new("r"));
+        log.append(&[delta(1), (at(2), UiChunk::StartStep)]);
+        let last = 2 + aside.len() as u64;
+        log.append(&(3..).map(at).zip(aside.clone()).collect::<Vec<_>>());
+        // Text of this epoch up to 9 was read, and is lost.
+        let next = at(2).next_epoch().plus(1);
+        log.append(&[(next, delta(1).1)]);
+        let reset = Start { after: at(2), prologue: vec![UiChunk::ResetStep] };
+        assert_eq!(log.log().resume_after(Profile::V7, at(9)), Some(reset), "{aside:?}");
+        assert_eq!(log.log().resume_after(Profile::V6, at(9)), None, "{aside:?}");
+        let all_read = Start { after: at(last), prologue: Vec::new() };
+        assert_eq!(log.log().resume_after(Profile::V6, at(last)), Some(all_read), "{aside:?}");
+    }
 }
 
 fn records(log: &Writer) -> Vec<(u64, String)> {
