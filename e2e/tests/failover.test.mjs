@@ -358,6 +358,9 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
       await two.answer({ toolCallId, output: 'Bern' });
       await again.toEnd();
       assert.ok(again.done && textOf(again) === 'You are in Bern.', again.outline);
+      const { log } = cluster.server(1);
+      assert.match(log, / draining: .* runs=1\n/);
+      assert.match(log, / drained .* moved=1 finished=0 cut=0 refused=0\n/);
     },
   );
 
@@ -385,5 +388,6 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
     await until(() => !cluster.server(1).alive, 'the instance to end');
     assert.match(JSON.stringify(await recordAt(cluster.at(2))), /One, two\./);
     assert.equal(cluster.model.requests.length, 1);
+    assert.match(cluster.server(1).log, / drained .* moved=0 finished=1 cut=0 refused=1\n/);
   });
 });

@@ -15,7 +15,11 @@ mod saving;
 mod spans;
 mod timers;
 
-use std::{collections::HashMap, pin::Pin, sync::Arc};
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{Arc, atomic::Ordering},
+};
 
 use fermata_protocol::{Plan, ToolCallId, UiMessage};
 use fermata_tools::{InputError, PendingCalls, Slot, ToolError, Toolbox};
@@ -454,11 +458,14 @@ impl ActiveRun {
 
     /// Sends the readers away because the server ends. They come back to another instance, or after the next start.
     pub async fn shut_down(&mut self) -> Result<(), StoreError> {
+        let tally = &self.services.shutdown.tally;
         if self.run.is_waiting() {
+            tally.moved.fetch_add(1, Ordering::Relaxed);
             // A client does not post an interrupted message again, not even when a call of it is answered.
             self.log.leave(shutting_down());
             return Ok(());
         }
+        tally.cut.fetch_add(1, Ordering::Relaxed);
         self.log.leave(interrupted());
         if self.attempts == 0 {
             return Ok(());

@@ -104,19 +104,22 @@ impl Cluster {
     /// Renews the lease with each heartbeat, until it is dropped. It needs nothing of the runtime of the chat actors, see
     /// [`Heartbeat`](crate::services::Heartbeat).
     pub async fn keep_alive(cluster: Weak<Self>) {
-        let mut was_renewed = true;
+        let mut failing_since: Option<Instant> = None;
         while let Some(cluster) = cluster.upgrade() {
             match cluster.services.lease.renew().await {
                 Ok(heartbeat) => {
-                    was_renewed = true;
+                    if let Some(since) = failing_since.take() {
+                        let after = since.elapsed();
+                        tracing::info!(instance = %cluster.instance(), ?after, "the lease of this instance is renewed again");
+                    }
                     cluster.alive.send_replace(Arc::new(heartbeat.alive.into_iter().collect()));
                     cluster.heartbeats.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => {
-                    if was_renewed {
+                    if failing_since.is_none() {
                         tracing::warn!(instance = %cluster.instance(), %error, "the lease of this instance could not be renewed");
+                        failing_since = Some(Instant::now());
                     }
-                    was_renewed = false;
                 }
             }
             drop(cluster);

@@ -1,12 +1,16 @@
 //! The public API: everything that can be asked of a chat, on one screen.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{
+    net::IpAddr,
+    sync::{Arc, atomic::Ordering},
+};
 
 use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, GrantedFor, Summary, ToolCallId};
 use fermata_tools::{
     Capacity, Checker, DecisionChannel, Grant, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
 };
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use crate::{
     AnswerError, Assistants, CallError, ChatPages, ChatView, Clock, Following, Ids, MemoryService,
@@ -133,7 +137,7 @@ impl Engine {
     /// Returns the reason if nothing was started.
     pub async fn submit(&self, submission: Submission) -> Result<Following, SubmitError> {
         if self.services.shutdown.draining.is_reached() {
-            return Err(Unavailable::ShuttingDown.into());
+            return Err(self.services.shutdown.refuse().into());
         }
         let limits = &self.services.settings.limits;
         let body = &submission.body;
@@ -421,21 +425,30 @@ impl Engine {
     /// Ends everything in good order: nothing new begins; runs that wait end for their readers at once with an `error` chunk, those at
     /// work when they come to wait, or after [`Settings::drain`]. All stay saved, for other instances or the next start.
     pub async fn shutdown(&self) {
-        let Services { store, lease, shutdown, settings, .. } = &*self.services;
+        let Services { store, lease, shutdown, settings, open_runs, .. } = &*self.services;
+        let (instance, begun_at, runs) = (&lease.instance, Instant::now(), open_runs.count());
+        tracing::info!(
+            %instance, runs,
+            "draining: runs that wait are handed over now, and those at work may go on for {:?}", settings.drain
+        );
         shutdown.draining.reach();
         self.router.shut_actors_down();
         shutdown.tasks.close();
         self.cluster.end_replicas(&shutting_down());
         // Runs that wait have no owner from now on, so that other instances may resume them at once.
         if let Err(error) = store.release(&lease.instance).await {
-            tracing::warn!(instance = %lease.instance, %error, "runs that wait could not be released; they are resumed when this instance is gone");
+            tracing::warn!(%instance, %error, "runs that wait could not be released; they are resumed when this instance is gone");
         }
         if tokio::time::timeout(settings.drain, shutdown.tasks.wait()).await.is_err() {
-            tracing::info!(instance = %lease.instance, "runs were still at work; they go on elsewhere, or after the next start");
+            tracing::info!(%instance, "runs were still at work; they go on elsewhere, or after the next start");
         }
         shutdown.stopping.reach();
         self.router.shut_actors_down();
         shutdown.tasks.wait().await;
+        let [moved, cut, refused] = [&shutdown.tally.moved, &shutdown.tally.cut, &shutdown.tally.refused]
+            .map(|count| count.load(Ordering::Relaxed));
+        let (after, finished) = (begun_at.elapsed(), runs.saturating_sub(moved + cut));
+        tracing::info!(%instance, ?after, moved, finished, cut, refused, "drained");
         shutdown.stopped.reach();
         shutdown.background.close();
         shutdown.background.wait().await;
@@ -443,7 +456,7 @@ impl Engine {
         self.cluster.end_replicas(&shutting_down());
         self.cluster.close().await;
         if let Err(error) = lease.give_up().await {
-            tracing::warn!(instance = %lease.instance, %error, "the lease of this instance could not be given up; it will expire");
+            tracing::warn!(%instance, %error, "the lease of this instance could not be given up; it will expire");
         }
     }
 }

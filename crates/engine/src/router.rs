@@ -278,7 +278,9 @@ impl Router {
         // A request that finds no room is replied to, too.
         match reply.await {
             Ok(delivered) => Ok(delivered),
-            Err(_) if self.services.shutdown.draining.is_reached() => Err(Unavailable::ShuttingDown.into()),
+            Err(_) if self.services.shutdown.draining.is_reached() => {
+                Err(self.services.shutdown.refuse().into())
+            }
             Err(_) => Err(StoreError::Unavailable("the chat's actor has failed".into()).into()),
         }
     }
@@ -322,7 +324,7 @@ impl Router {
     /// request, so that other users cost its owner nothing. The actor checks again, because the chat may get another owner meanwhile.
     async fn locate(&self, chat: &ChatId, owner: &Owner) -> Result<Location, Unavailable> {
         if self.is_closed_to(chat) {
-            return Err(Unavailable::ShuttingDown);
+            return Err(self.services.shutdown.refuse());
         }
         if self.mailboxes.belongs_to(chat, owner) {
             return Ok(Location::Here);

@@ -138,10 +138,17 @@ impl Router {
             };
             let instances = self.cluster.others().min(MAX_SHARES) + 1;
             let (due, orphans) = (MAX_DUE + backed_off.len(), MAX_ORPHANS + backed_off.len());
-            chats.extend(share(store.due(reached, due * instances).await?, due));
-            chats.extend(share(store.orphans(orphans * instances).await?, orphans));
+            let is_woken = |chat: &ChatId| !self.mailboxes.contains(chat) && !backed_off.contains(chat);
+            chats.extend(share(store.due(reached, due * instances).await?, due).into_iter().filter(is_woken));
+            let found = chats.len();
+            chats.extend(
+                share(store.orphans(orphans * instances).await?, orphans).into_iter().filter(is_woken),
+            );
+            if chats.len() > found {
+                let (instance, runs) = (&self.services.lease.instance, chats.len() - found);
+                tracing::info!(%instance, runs, "runs that were at work at an instance that has ended are resumed here");
+            }
         }
-        chats.retain(|chat| !self.mailboxes.contains(chat) && !backed_off.contains(chat));
         // These are woken even if they have an actor, because it may be about to fail, too.
         chats.extend(std::mem::take(&mut *self.recovery.requeued()));
         for chat in chats {

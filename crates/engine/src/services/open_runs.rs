@@ -20,6 +20,11 @@ pub(crate) struct OpenRun {
 // === impl OpenRuns ===
 
 impl OpenRuns {
+    /// Returns the number of open runs in memory, of all users.
+    pub fn count(&self) -> usize {
+        self.by_owner.iter().map(|of_owner| *of_owner.value()).sum()
+    }
+
     /// Counts one more run, without regard to the limit.
     pub fn enter(&self, owner: &Owner) -> OpenRun {
         *self.by_owner.entry(owner.clone()).or_default() += 1;

@@ -2,10 +2,12 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::Unavailable;
 
 /// The stages of a shutdown, in this order, and the tasks of the engine.
 #[derive(Clone, Default)]
@@ -20,6 +22,19 @@ pub(crate) struct Shutdown {
     pub tasks: TaskTracker,
     /// The tasks that go on until the stage `draining` or `stopped`.
     pub background: TaskTracker,
+    /// What the shutdown has done so far, for the log.
+    pub tally: Arc<Tally>,
+}
+
+/// What became of runs and requests during a shutdown.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// The runs that were waiting: their streams have ended, and other instances may resume them.
+    pub moved: AtomicUsize,
+    /// The runs that were at work when the time was up: the step that they were in is made again.
+    pub cut: AtomicUsize,
+    /// The requests that were refused because the server is shutting down.
+    pub refused: AtomicUsize,
 }
 
 /// A stage of the shutdown. Clones are the same stage.
@@ -35,6 +50,12 @@ pub(crate) struct Stage {
 // === impl Shutdown ===
 
 impl Shutdown {
+    /// Returns the error of a request that is refused because the server is shutting down, and counts it.
+    pub fn refuse(&self) -> Unavailable {
+        self.tally.refused.fetch_add(1, Ordering::Relaxed);
+        Unavailable::ShuttingDown
+    }
+
     /// Spawns a background task that is dropped when the stage is reached.
     pub fn spawn_background(&self, until: &Stage, work: impl Future<Output = ()> + Send + 'static) {
         self.background.spawn(until.clone().cut_off(work));

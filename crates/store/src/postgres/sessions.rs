@@ -372,7 +372,8 @@ impl Session {
                 continue;
             }
             // An instance that was heard of meanwhile stays.
-            self.connection()
+            let removed: Option<(Text,)> = self
+                .connection()
                 .query(
                     "delete from instances where id = $1 and session = $2
                      and $3 = coalesce((select beat_at from heartbeats where instance = $1), beat_at)
@@ -381,15 +382,19 @@ impl Session {
                         where locktype = 'advisory' and granted and objsubid = 2
                             and database = (select oid from pg_database where datname = current_database())
                             and classid::bigint = $5 and objid::bigint = $2
-                     ))",
+                     ))
+                     returning id",
                 )
                 .bind(id)
                 .bind(session)
                 .bind(heard_of)
                 .bind(is_dead)
                 .bind(i64::from(LOCKS))
-                .execute()
+                .fetch_optional()
                 .await?;
+            if let Some((Text(gone),)) = removed {
+                tracing::info!(%instance, %gone, ?silent_for, "another instance is gone; its runs are resumed by those that are left");
+            }
         }
         Ok(())
     }
