@@ -528,7 +528,9 @@ impl Config {
     pub fn rules_hash(&self) -> String {
         let rules: Vec<_> = self.policy.iter().map(|written| &written.rule).collect();
         let modes = (self.approval, self.gate, self.chain, self.memory_writes);
-        input_hash(&serde_json::json!(format!("{:?}", (rules, modes, &self.tools, &self.error_policy))))
+        input_hash(
+            &serde_json::json!(format!("{:?}", (rules, modes, &self.tools, &self.error_policy))).into(),
+        )
     }
 
     /// Returns what decides about calls.

@@ -11,14 +11,14 @@ use fermata_engine::{
     model::{ModelError, ModelEvent, ModelMessage, ModelRequest},
     store::{ChatStore, MemoryStore},
 };
-use fermata_protocol::{ChatBody, ChatId, FinishReason};
+use fermata_protocol::{ChatBody, ChatId, FinishReason, JsonText};
 use fermata_tools::{CallContext, Capacity, Decision, Owner, RunBy, Tool, ToolError, ToolSpec};
 use futures::{StreamExt, stream, stream::BoxStream};
 use peak_alloc::PeakAlloc;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-#[allow(dead_code, reason = "each test binary uses its part")]
+#[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../shared/mod.rs"]
 mod shared;
 
@@ -35,7 +35,7 @@ struct OneCall {
     arguments: Arc<str>,
 }
 
-/// A tool that drops its input and runs until it may end.
+/// A tool that runs until it may end.
 struct Waits {
     may_end: Arc<Semaphore>,
     runs: Arc<Semaphore>,
@@ -85,8 +85,7 @@ impl Tool for Waits {
         }
     }
 
-    async fn call(&self, input: Value, _: CallContext) -> Result<Value, ToolError> {
-        drop(input);
+    async fn call(&self, _: JsonText, _: CallContext) -> Result<Value, ToolError> {
         self.runs.add_permits(1);
         self.may_end.acquire().await.unwrap().forget();
         Ok(json!({}))

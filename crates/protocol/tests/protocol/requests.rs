@@ -394,7 +394,7 @@ fn answers_are_read() {
     );
     assert_eq!(
         one(json!({"approvalId": "p", "approved": true, "input": {"a": 1}})),
-        ("approval p".into(), decision(true, None, None, Some(json!({"a": 1}))))
+        ("approval p".into(), decision(true, None, None, Some(json!({"a": 1}).into())))
     );
     let exact = r#"{"n":10000000000000000001,"x":[-0,1.0]}"#;
     assert_eq!(
@@ -441,7 +441,7 @@ fn answers_are_read() {
     let elicited = |action, content| AnswerKind::Elicited { action, content };
     assert_eq!(
         one(json!({"elicitationId": "e", "action": "accept", "content": {"a": 1}})),
-        ("elicitation e".into(), elicited(ElicitAction::Accept, Some(json!({"a": 1}))))
+        ("elicitation e".into(), elicited(ElicitAction::Accept, Some(json!({"a": 1}).into())))
     );
     assert_eq!(
         one(json!({"elicitationId": "e", "toolCallId": "c", "action": "decline"})),
