@@ -441,7 +441,7 @@ fn answers_are_read() {
     let elicited = |action, content| AnswerKind::Elicited { action, content };
     assert_eq!(
         one(json!({"elicitationId": "e", "action": "accept", "content": {"a": 1}})),
-        ("elicitation e".into(), elicited(ElicitAction::Accept, Some(json!({"a": 1}).into())))
+        ("elicitation e".into(), elicited(ElicitAction::Accept, Some(json!({"a": 1}))))
     );
     assert_eq!(
         one(json!({"elicitationId": "e", "toolCallId": "c", "action": "decline"})),
