@@ -94,5 +94,5 @@ pub fn partial_json(data: &[u8]) {
     let Ok(whole) = serde_json::from_str::<Value>(&text) else { return };
     let message = assembler.snapshot();
     let input = message.parts.iter().filter_map(UiPart::as_tool).find_map(|part| part.state.input().cloned());
-    assert_eq!(input, Some(whole), "arguments that are complete are what they say");
+    assert_eq!(input, Some(whole.into()), "arguments that are complete are what they say");
 }

@@ -89,7 +89,7 @@ fn parked(question: &UiMessage) -> [Arc<[Change]>; 2] {
     let chunk = r#"{"type":"tool-input-start","toolCallId":"call_1","toolName":"get_location"}"#;
     let at = Timestamp::UNIX_EPOCH;
     let mut call = Call::new(ToolCallId::new("call_1"), 1, "get_location".into(), Some(RunBy::Browser), at);
-    call.input = json!({});
+    call.input = json!({}).into();
     call.enter(CallState::Scheduled, at);
     call.enter(CallState::Executing, at);
     call.expires = Some(at);

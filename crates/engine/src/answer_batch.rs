@@ -123,7 +123,7 @@ async fn check(
             }
             AnswerKind::Elicited { action: ElicitAction::Accept, content } => {
                 let content = content.clone().unwrap_or_else(|| Value::Object(Map::new()));
-                (content, "The content does not fit what was asked for")
+                (content.into(), "The content does not fit what was asked for")
             }
             AnswerKind::Decision { .. }
             | AnswerKind::Elicited { .. }

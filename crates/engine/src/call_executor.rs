@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use fermata_protocol::measure;
+use fermata_protocol::{JsonText, measure};
 use fermata_tools::{CallContext, ErrorPolicy, ErrorType, Execution, ResourceKey, ToolError, ToolRef};
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ impl CallExecutor {
     pub fn execution(
         &self,
         tool: ToolRef<'_>,
-        input: Value,
+        input: JsonText,
         context: CallContext,
         times_run_before: u32,
     ) -> Option<Execution> {
@@ -130,7 +130,7 @@ mod tests {
             }
         }
 
-        async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
+        async fn call(&self, _: JsonText, _: CallContext) -> Result<Value, ToolError> {
             Ok(Value::Null)
         }
     }
@@ -158,7 +158,7 @@ mod tests {
                     CallContext::new(Owner::anyone(), ChatId::new("chat"), ToolCallId::new("call_1"));
                 let tool = toolbox.find("look").expect("the tool");
                 let execution = executor()
-                    .execution(tool, json!({}), context, times_run_before)
+                    .execution(tool, json!({}).into(), context, times_run_before)
                     .expect("a server's tool");
                 assert_eq!((execution.retries, execution.timeout), (retries, timeout));
             }

@@ -6,6 +6,7 @@
 use std::ops::AddAssign;
 
 use async_trait::async_trait;
+use fermata_protocol::JsonText;
 use fermata_tools::{ErrorPolicy, ErrorType, InputSchema};
 use futures::stream::BoxStream;
 use serde_json::{Map, Value};
@@ -93,7 +94,7 @@ pub struct ModelCall {
     /// The name of the tool: `[A-Za-z0-9_-]{1,64}`.
     pub tool: String,
     /// The input, which is an object.
-    pub input: Value,
+    pub input: JsonText,
 }
 
 /// A tool that is offered to the model.

@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use fermata_protocol::{Plan, PlanMode, PlanState, PlanStep, PlanStepState, ToolCallId};
+use fermata_protocol::{JsonText, Plan, PlanMode, PlanState, PlanStep, PlanStepState, ToolCallId};
 use fermata_tools::{Decision, RunBy, ToolSpec, Toolbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,7 @@ struct UpdatePlan {
 pub(crate) struct PlanCall<'a> {
     pub id: &'a ToolCallId,
     pub tool: &'a str,
-    pub input: &'a Value,
+    pub input: &'a JsonText,
     pub outcome: PlanOutcome,
 }
 
@@ -316,7 +316,7 @@ pub(crate) fn plan_of<'a>(calls: impl Iterator<Item = PlanCall<'a>>) -> Option<P
                 PlanOutcome::Cancelled => PlanState::Denied,
                 PlanOutcome::Failed => continue,
             };
-            if let Ok(MakePlan { goal, steps }) = MakePlan::deserialize(input) {
+            if let Ok(MakePlan { goal, steps }) = input.read() {
                 let steps = steps.into_iter().map(PlanStep::from).collect();
                 plan = Some(Plan { goal, state, steps });
             }
@@ -329,7 +329,7 @@ pub(crate) fn plan_of<'a>(calls: impl Iterator<Item = PlanCall<'a>>) -> Option<P
         };
         if tool == UPDATE_PLAN {
             if outcome == PlanOutcome::Success
-                && let Ok(UpdatePlan { id, state, .. }) = UpdatePlan::deserialize(input)
+                && let Ok(UpdatePlan { id, state, .. }) = input.read()
                 && let Some(step) = plan.steps.iter_mut().find(|step| step.id == id)
             {
                 step.state = state;

@@ -191,7 +191,7 @@ impl History {
             let content = result_of(part, context);
             let input = match part.state.input() {
                 Some(input) if input.is_object() => input.clone(),
-                Some(_) | None => json!({}),
+                Some(_) | None => json!({}).into(),
             };
             calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input });
             results.push(ModelMessage::Tool { call_id, tool, content });

@@ -90,7 +90,8 @@ pub struct Limits {
     pub calls_per_step: usize,
     /// Bytes of the arguments of one call, also if a person has edited them.
     pub argument_bytes: usize,
-    /// JSON values in the arguments of one call, also if a person has edited them. Each takes a hundred times the memory of its text.
+    /// JSON values in the arguments of one call, also if a person has edited them. Each takes a hundred times the memory of its text
+    /// while it is checked.
     pub argument_nodes: usize,
     /// Bytes that a model may say in one step: text, reasoning, arguments and files.
     pub step_output_bytes: usize,

@@ -274,6 +274,7 @@ fn output_bytes(event: &ModelEvent) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use fermata_protocol::JsonText;
     use serde_json::json;
 
     use super::*;
@@ -341,7 +342,7 @@ mod tests {
             .into_iter()
             .map(|call| call.into_input(FinishReason::ToolCalls).expect("an input"))
             .collect();
-        assert_eq!(inputs, [json!({}), json!({"n": 1})]);
+        assert_eq!(inputs, [json!({}), json!({"n": 1})].map(JsonText::from));
     }
 
     #[test]
@@ -377,7 +378,7 @@ mod tests {
             let received = collector.into_calls().remove(0).into_received();
             assert_eq!(received.is_object(), is_input, "{arguments}");
             let Err(invalid) = input else { continue };
-            assert_eq!(invalid.received, json!(null));
+            assert_eq!(invalid.received, JsonText::default());
             assert_eq!(
                 invalid.error_text,
                 "The arguments of look have 6 JSON values; the limit is 5 (max_argument_nodes). Call it again with less."

@@ -272,7 +272,7 @@ fn excerpt(message: &UiMessage) -> Option<Value> {
     for part in message.parts.iter().filter_map(UiPart::as_tool) {
         let mut call = json!({"tool": part.name.as_str()});
         if let Some(input) = part.state.input() {
-            call["input"] = clipped(&input.to_string(), OUTPUT_BYTES).into();
+            call["input"] = clipped(input.as_str(), OUTPUT_BYTES).into();
         }
         match &part.state {
             ToolState::OutputAvailable { output, .. } => {

@@ -39,8 +39,7 @@ pub fn of_message(message: &ModelMessage) -> u64 {
         ModelMessage::User(content) | ModelMessage::Tool { content, .. } => of_content(content),
         // Most providers are not sent the reasoning of earlier turns.
         ModelMessage::Assistant { reasoning: _, text, calls } => {
-            let calls =
-                calls.iter().map(|call| FRAME + of_text(&call.tool) + of_text(&call.input.to_string()));
+            let calls = calls.iter().map(|call| FRAME + of_text(&call.tool) + of_text(call.input.as_str()));
             of_text(text) + calls.sum::<u64>()
         }
     };
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn calls_count_with_their_inputs() {
-        let call = ModelCall { id: "c".into(), tool: "search".into(), input: json!({"query": "tea"}) };
+        let call = ModelCall { id: "c".into(), tool: "search".into(), input: json!({"query": "tea"}).into() };
         let message =
             ModelMessage::Assistant { reasoning: "hm".into(), text: "four".into(), calls: vec![call] };
         assert_eq!(of_message(&message), FRAME + 1 + FRAME + 2 + 4);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use fermata_protocol::JsonText;
 use fermata_tools::{CallContext, Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec};
 use futures::FutureExt;
 use rmcp::{
@@ -80,13 +81,17 @@ impl McpTool {
         &self,
         server: &Server,
         session: &AcquiredSession,
-        input: Map<String, Value>,
+        input: &JsonText,
         context: &CallContext,
     ) -> Result<Value, CallFailure> {
         let Connection { peer, link, .. } = &session.connection;
         let fail = |error| call_failure(&server.name, error, &server.secrets);
         let open_call = open_call(server, session, context).await?;
-        let params = CallToolRequestParams::new(self.name.clone()).with_arguments(input);
+        let arguments = input.read().map_err(|_| {
+            let error = ToolError::new(ErrorType::InvalidFormat, "The input must be an object.");
+            CallFailure::Failed(error)
+        })?;
+        let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let handle =
             peer.send_request_with_option(request, PeerRequestOptions::no_options()).await.map_err(fail)?;
@@ -226,10 +231,7 @@ impl Tool for McpTool {
         self.spec.clone()
     }
 
-    async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
-        let Value::Object(input) = input else {
-            return Err(ToolError::new(ErrorType::InvalidFormat, "The input must be an object."));
-        };
+    async fn call(&self, input: JsonText, context: CallContext) -> Result<Value, ToolError> {
         let mut has_expired = false;
         loop {
             let (server, session) = tokio::select! {
@@ -243,7 +245,7 @@ impl Tool for McpTool {
                     "The MCP server {server} no longer has the tool {name}."
                 )));
             }
-            match self.call_over(&server, &session, input.clone(), &context).await {
+            match self.call_over(&server, &session, &input, &context).await {
                 Ok(output) => return Ok(output),
                 Err(CallFailure::Failed(error)) => return Err(error),
                 Err(CallFailure::SessionExpired) if has_expired => return Err(connection_lost(&self.server)),

@@ -4,7 +4,7 @@
 //! `tests/real_clients` compares the results with it. The fold does not know runs or profiles.
 //!
 //! Invariants: a part keeps its index until `reset-step` removes it, so open texts and streamed inputs are stored by index ·
-//! streamed input is not parsed before its value is needed.
+//! streamed input is not parsed before its value is needed, and its text is kept once · an input takes no more deltas once its call has gone on.
 
 mod input;
 mod metadata;
@@ -181,9 +181,11 @@ impl Assembler {
     /// that an input was refused. [`crate::Profile::message`] makes of it what a client shows.
     pub fn snapshot(&self) -> UiMessage {
         let mut message = self.message.clone();
-        for input in self.inputs.iter().filter(|input| input.is_part_stale) {
-            if let Some(UiPart::Tool(part)) = message.parts.get_mut(input.part) {
-                part.state = input.state();
+        for input in &self.inputs {
+            if let Some(text) = &input.text
+                && let Some(UiPart::Tool(part)) = message.parts.get_mut(input.part)
+            {
+                part.state = input.state_with(text.clone());
             }
         }
         message

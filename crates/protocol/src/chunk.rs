@@ -9,7 +9,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    ApprovalId, MessageId, ToolCallId,
+    ApprovalId, JsonText, MessageId, ToolCallId,
     message::schema::{ProviderMetadata, SteeringPart},
 };
 
@@ -183,7 +183,8 @@ pub enum UiChunk {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         tool_name: String,
-        input: Value,
+        #[schema(value_type = Value)]
+        input: JsonText,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         provider_executed: Option<bool>,
         #[serde(skip_serializing_if = "is_absent", default)]
@@ -201,7 +202,8 @@ pub enum UiChunk {
         #[schema(value_type = String)]
         tool_call_id: ToolCallId,
         tool_name: String,
-        input: Value,
+        #[schema(value_type = Value)]
+        input: JsonText,
         error_text: String,
         #[serde(skip_serializing_if = "Option::is_none", default)]
         provider_executed: Option<bool>,

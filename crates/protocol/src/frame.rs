@@ -10,6 +10,8 @@ use crate::{Profile, RunId, UiChunk};
 
 /// The event that ends every stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
+/// The size in bytes from which a frame is given no more memory than it needs. To move a smaller one would take longer than to write it.
+const LARGE: usize = 1024;
 /// A comment that is sent on a quiet stream, so that proxies do not close it.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
 
@@ -73,6 +75,10 @@ fn frame(run: &RunId, seq: u64, n: Option<u32>, chunk: &UiChunk) -> Bytes {
         "a chunk can always be written as JSON, and writing to memory does not fail"
     );
     bytes.extend_from_slice(b"\n\n");
+    if bytes.len() > LARGE {
+        // A log keeps its frames, and the capacity has grown to up to twice the size.
+        bytes.shrink_to_fit();
+    }
     Bytes::from(bytes)
 }
 

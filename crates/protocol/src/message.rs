@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use crate::{ApprovalId, MessageId, ToolCallId};
+use crate::{ApprovalId, JsonText, MessageId, ToolCallId};
 
 /// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -145,34 +145,34 @@ pub struct ToolPart {
 #[expect(missing_docs, reason = "the fields are the AI SDK's own and are documented there")]
 pub enum ToolState {
     InputStreaming {
-        input: Option<Value>,
+        input: Option<JsonText>,
         raw_input: Option<String>,
     },
     InputAvailable {
-        input: Value,
+        input: JsonText,
     },
     ApprovalRequested {
-        input: Option<Value>,
+        input: Option<JsonText>,
         raw_input: Option<String>,
     },
     ApprovalResponded {
-        input: Option<Value>,
+        input: Option<JsonText>,
         raw_input: Option<String>,
     },
     OutputAvailable {
-        input: Option<Value>,
+        input: Option<JsonText>,
         output: Value,
         preliminary: Option<bool>,
     },
     OutputError {
-        input: Option<Value>,
-        raw_input: Option<Value>,
+        input: Option<JsonText>,
+        raw_input: Option<JsonText>,
         error_text: String,
     },
     /// The call was denied. `error_text` is only in the stored message: version 5, which knows no denials, shows it as the
     /// call's error.
     OutputDenied {
-        input: Option<Value>,
+        input: Option<JsonText>,
         raw_input: Option<String>,
         error_text: Option<String>,
     },
@@ -235,7 +235,7 @@ impl UiPart {
 
 impl ToolPart {
     /// Replaces the call's state. `next` gets the input and the raw input of the current state.
-    pub(crate) fn advance(&mut self, next: impl FnOnce(Option<Value>, Option<Value>) -> ToolState) {
+    pub(crate) fn advance(&mut self, next: impl FnOnce(Option<JsonText>, Option<JsonText>) -> ToolState) {
         let previous =
             mem::replace(&mut self.state, ToolState::InputStreaming { input: None, raw_input: None });
         let (input, raw_input) = match previous {
@@ -245,7 +245,9 @@ impl ToolPart {
             ToolState::InputStreaming { input, raw_input }
             | ToolState::ApprovalRequested { input, raw_input }
             | ToolState::ApprovalResponded { input, raw_input }
-            | ToolState::OutputDenied { input, raw_input, .. } => (input, raw_input.map(Value::String)),
+            | ToolState::OutputDenied { input, raw_input, .. } => {
+                (input, raw_input.map(|text| JsonText::from(Value::String(text))))
+            }
         };
         self.state = next(input, raw_input);
     }
@@ -271,7 +273,7 @@ impl ToolName {
 
 impl ToolState {
     /// Returns the input as far as it has arrived.
-    pub fn input(&self) -> Option<&Value> {
+    pub fn input(&self) -> Option<&JsonText> {
         match self {
             Self::InputAvailable { input } => Some(input),
             Self::InputStreaming { input, .. }

@@ -9,7 +9,7 @@
 use serde_json::{Map, Value};
 
 use crate::{
-    DataChunk, ToolPart, ToolState, UiChunk, UiMessage, UiPart, denial_text,
+    DataChunk, JsonText, ToolPart, ToolState, UiChunk, UiMessage, UiPart, denial_text,
     message::steps::{model_output_end, steps},
 };
 
@@ -166,19 +166,19 @@ fn replay_input(call: &ToolPart, chunks: &mut Vec<UiChunk>) {
             chunks.push(input_available(call, input));
         }
         ToolState::OutputAvailable { input, .. } => {
-            stream_input(call, input.as_ref().map(Value::to_string), chunks)
+            stream_input(call, input.as_ref().map(|input| input.as_str().to_owned()), chunks)
         }
         ToolState::OutputError { input, raw_input, .. } if is_refused(input, raw_input) => {
             stream_input(call, None, chunks)
         }
         ToolState::OutputError { raw_input, .. } => {
-            stream_input(call, raw_input.as_ref().and_then(Value::as_str).map(str::to_owned), chunks);
+            stream_input(call, raw_input.as_ref().and_then(|text| text.read().ok()), chunks);
         }
     }
 }
 
 /// Returns whether the input was refused. A stored message then has it as `input` and as `raw_input`.
-fn is_refused(input: &Option<Value>, raw_input: &Option<Value>) -> bool {
+fn is_refused(input: &Option<JsonText>, raw_input: &Option<JsonText>) -> bool {
     raw_input.is_some() && input == raw_input
 }
 
@@ -198,7 +198,7 @@ fn stream_input(call: &ToolPart, text: Option<String>, chunks: &mut Vec<UiChunk>
     }
 }
 
-fn input_available(call: &ToolPart, input: &Value) -> UiChunk {
+fn input_available(call: &ToolPart, input: &JsonText) -> UiChunk {
     UiChunk::ToolInputAvailable {
         tool_call_id: call.tool_call_id.clone(),
         tool_name: call.name.as_str().to_owned(),

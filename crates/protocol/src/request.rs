@@ -35,8 +35,8 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::{
-    ApprovalId, ChatId, ElicitationId, MessageId, PlanMode, Profile, Role, ToolCallId, ToolState, UiPart,
-    profile::DATA_TOOL_APPROVAL,
+    ApprovalId, ChatId, ElicitationId, JsonText, MessageId, PlanMode, Profile, Role, ToolCallId, ToolState,
+    UiPart, profile::DATA_TOOL_APPROVAL,
 };
 
 /// Answers in one `POST /chat/tool-result`, and approvals in `fermata.decides`. Far more than may wait in a chat; a longer list is a mistake, or an attack.
@@ -287,7 +287,7 @@ pub enum AnswerKind {
         always: Option<Always>,
         /// The edited input.
         #[serde(skip_serializing_if = "Option::is_none", default)]
-        input: Option<Value>,
+        input: Option<JsonText>,
     },
     /// A person answered what a running call asked.
     Elicited {

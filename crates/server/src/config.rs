@@ -427,7 +427,7 @@ settings! {
         max_arguments: Size = "1MB", "FERMATA_MAX_ARGUMENTS",
             over "the call has failed, and the model is told why; 413 `too_large` for an edited input";
         /// The number of JSON values in the arguments of one call: objects, lists, strings, numbers, true, false and null. Each takes
-        /// a hundred times the memory of its text.
+        /// a hundred times the memory of its text while it is checked.
         max_argument_nodes: NonZeroUsize = "20000", "FERMATA_MAX_ARGUMENT_NODES",
             over "the call has failed, and the model is told why; 413 `too_large` for an edited input";
         /// The size of what the model says in one step: text, reasoning, arguments and files.
@@ -528,7 +528,9 @@ impl Config {
     pub fn rules_hash(&self) -> String {
         let rules: Vec<_> = self.policy.iter().map(|written| &written.rule).collect();
         let modes = (self.approval, self.gate, self.chain, self.memory_writes);
-        input_hash(&serde_json::json!(format!("{:?}", (rules, modes, &self.tools, &self.error_policy))))
+        input_hash(
+            &serde_json::json!(format!("{:?}", (rules, modes, &self.tools, &self.error_policy))).into(),
+        )
     }
 
     /// Returns what decides about calls.

@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-use fermata_protocol::ToolCallId;
+use fermata_protocol::{JsonText, ToolCallId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::{
     Call, CallState, Cancelled, Decision, DecisionChannel, DecisionSource, Owner, PolicyDecision,
@@ -105,8 +104,8 @@ pub enum AuditAction {
 ///
 /// The hash is taken over the input as compact JSON, which is byte for byte what the columns `input` and `edited_input` of a saved
 /// call hold.
-pub fn input_hash(input: &Value) -> String {
-    sha256(input.to_string().as_bytes())
+pub fn input_hash(input: &JsonText) -> String {
+    sha256(input.as_str().as_bytes())
 }
 
 // === impl AuditEvent ===
@@ -191,7 +190,7 @@ impl AuditEvent {
     }
 
     /// Creates the event for a policy's decision about a call with this input.
-    pub fn by_policy(call: &Call, input: &Value, policy_decision: &PolicyDecision) -> Self {
+    pub fn by_policy(call: &Call, input: &JsonText, policy_decision: &PolicyDecision) -> Self {
         let action = match policy_decision.decision {
             Decision::Allow => AuditAction::RuleAllowed,
             Decision::Ask => AuditAction::RuleAsked,

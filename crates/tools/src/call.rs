@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fermata_protocol::{AnswerKind, ApprovalId, ElicitAction, ElicitationId, ToolCallId};
+use fermata_protocol::{AnswerKind, ApprovalId, ElicitAction, ElicitationId, JsonText, ToolCallId};
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,10 +43,10 @@ pub struct Call {
     /// The party that runs the call; `None` if no tool has that name.
     pub run_by: Option<RunBy>,
     /// The input as the model gave it; a string if it is not valid JSON.
-    pub input: Value,
+    pub input: JsonText,
     /// The input as a person edited it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub edited: Option<Value>,
+    pub edited: Option<JsonText>,
     /// What the call's tool says of it.
     #[serde(skip_serializing_if = "Presentation::is_empty", default)]
     pub presentation: Presentation,
@@ -186,7 +186,7 @@ impl Call {
             step,
             tool,
             run_by,
-            input: Value::Null,
+            input: JsonText::default(),
             edited: None,
             presentation: Presentation::default(),
             policy_decision: None,
@@ -300,7 +300,7 @@ impl Call {
     }
 
     /// Returns the input that the tool and the model get: the edited one if a person edited it.
-    pub fn effective_input(&self) -> &Value {
+    pub fn effective_input(&self) -> &JsonText {
         self.edited.as_ref().unwrap_or(&self.input)
     }
 
@@ -384,8 +384,8 @@ mod tests {
             content: Some(json!({"size": 1})),
         };
         let mut call = Call {
-            input: json!({"a": 1}),
-            edited: Some(json!({"a": 2})),
+            input: json!({"a": 1}).into(),
+            edited: Some(json!({"a": 2}).into()),
             policy_decision: Some(PolicyDecision {
                 decision: Decision::Ask,
                 reason: Some("careful".into()),

@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fermata_protocol::JsonText;
 use jsonschema::{PatternOptions, Validator};
 use quick_cache::{Weighter, sync::Cache};
 use serde_json::Value;
@@ -55,11 +56,11 @@ pub struct Checker {
     permits: Arc<Semaphore>,
 }
 
-/// An input with the schema that it is checked against.
+/// An input with the schema that it is checked against. It is read when it is checked, because checks may wait for their turn.
 #[derive(Clone)]
 pub struct Check {
     pub(crate) schema: Schema,
-    pub(crate) value: Value,
+    pub(crate) value: JsonText,
 }
 
 /// The schema of an input that a person has edited, or of the content with which a person answers a question. Cheap to clone.
@@ -183,7 +184,8 @@ impl Checker {
                 return Some(Err(InputError(format!("the schema cannot be used: {reason}"))));
             }
         };
-        let levels = cost.depth.saturating_mul(depth(&check.value) + 1);
+        let value = check.value.value();
+        let levels = cost.depth.saturating_mul(depth(&value) + 1);
         if levels > DEEPEST {
             return Some(Err(InputError(format!(
                 "it is nested too deep for its schema: the levels of both multiplied are over {DEEPEST}"
@@ -193,7 +195,7 @@ impl Checker {
         if is_deep && !may_build {
             return None;
         }
-        let work = || self.build_and_run(check, &cost, steps, until, may_build);
+        let work = || self.build_and_run(&check.schema, &value, &cost, steps, until, may_build);
         if !is_deep {
             return work();
         }
@@ -205,24 +207,25 @@ impl Checker {
 
     fn build_and_run(
         &self,
-        check: &Check,
+        schema: &Schema,
+        value: &Value,
         cost: &SchemaCost,
         steps: u64,
         until: Option<Instant>,
         may_build: bool,
     ) -> Option<Result<(), InputError>> {
-        let key = check.schema.key();
+        let key = schema.key();
         let is_small = cost.bytes <= BUILT_AT_ONCE && cost.building <= STATES_AT_ONCE;
         let built = match self.validators.get(&key) {
             Some(built) => built,
             None if !may_build && !is_small => return None,
-            None => match self.validators.get_or_insert_with(&key, || build(&check.schema, cost)) {
+            None => match self.validators.get_or_insert_with(&key, || build(schema, cost)) {
                 Ok(built) => built,
                 Err(error) => return Some(Err(error)),
             },
         };
         // The regular expression engine has panicked before, which must not stop the chat's actor.
-        let run = AssertUnwindSafe(|| run(&built.validator, &check.value, &cost.prices, steps, until));
+        let run = AssertUnwindSafe(|| run(&built.validator, value, &cost.prices, steps, until));
         catch_unwind(run).unwrap_or_else(|_| Some(Err(unchecked())))
     }
 }
@@ -329,8 +332,8 @@ impl AnswerSchema {
     }
 
     /// Returns the check of a value against this schema.
-    pub fn check(self, value: Value) -> Check {
-        Check { schema: self.0, value }
+    pub fn check(self, value: impl Into<JsonText>) -> Check {
+        Check { schema: self.0, value: value.into() }
     }
 }
 

@@ -201,6 +201,7 @@ impl Grants {
 mod tests {
     use std::{sync::Arc, time::Duration};
 
+    use fermata_protocol::JsonText;
     use serde_json::json;
 
     use super::*;
@@ -236,7 +237,7 @@ mod tests {
             Some(vec![Scope::new(format!("host:{host}"), host, host)])
         }
 
-        async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
+        async fn call(&self, _: JsonText, _: CallContext) -> Result<Value, ToolError> {
             Ok(Value::Null)
         }
     }
@@ -387,8 +388,8 @@ mod tests {
         let at = Timestamp::from_nanosecond(1_999).unwrap();
         let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), at);
         assert_eq!(Confirmation::of(&call, Owner::anyone(), at, None), None, "nothing was decided");
-        call.input = json!(1);
-        call.edited = Some(json!(2));
+        call.input = json!(1).into();
+        call.edited = Some(json!(2).into());
         for (approved, given) in [(true, true), (true, false), (false, false), (false, true)] {
             call.approval_decision = Some(ApprovalDecision {
                 by: Owner::anyone(),

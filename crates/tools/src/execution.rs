@@ -6,6 +6,7 @@
 use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc, time::Duration};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
+use fermata_protocol::JsonText;
 use futures::FutureExt;
 use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
@@ -25,7 +26,7 @@ pub struct Execution {
     /// The tool that runs the call.
     pub tool: Arc<dyn Tool>,
     /// The input, which fits the tool's schema.
-    pub input: Value,
+    pub input: JsonText,
     /// The context that the tool gets.
     pub context: CallContext,
     /// The time limit of each attempt. The time in which the call waits for a person does not count.

@@ -3,6 +3,7 @@
 use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use fermata_protocol::JsonText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -125,7 +126,7 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     /// Returns an error if the call fails. The model reads its text, which must not contain keys, paths or SQL.
-    async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError>;
+    async fn call(&self, input: JsonText, context: CallContext) -> Result<Value, ToolError>;
 }
 
 /// A tool whose input is a Rust type, from which the JSON Schema is generated.
@@ -249,8 +250,8 @@ impl<T: TypedTool> Tool for Typed<T> {
         T::Input::deserialize(input).map_or(Some(Vec::new()), |input| self.tool.scopes(&input))
     }
 
-    async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
-        let input = serde_json::from_value(input).map_err(|error| {
+    async fn call(&self, input: JsonText, context: CallContext) -> Result<Value, ToolError> {
+        let input = input.read().map_err(|error| {
             ToolError::new(ErrorType::InvalidFormat, format!("The input does not fit: {error}"))
         })?;
         self.tool.call(input, context).await

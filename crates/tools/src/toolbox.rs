@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use fermata_protocol::PostedTool;
+use fermata_protocol::{JsonText, PostedTool};
 use serde_json::Value;
 
 use crate::{
@@ -239,7 +239,7 @@ impl<'a> ToolRef<'a> {
 
     /// Returns where the output of a call with this input comes from, for people, if others than the user and this server have a say in it:
     /// a page, an MCP server, or what the tool names ([`Tool::reads_from`]).
-    pub fn reads_from(self, input: &Value) -> Option<String> {
+    pub fn reads_from(self, input: &JsonText) -> Option<String> {
         let mut source = match (self.spec().run_by, self.tool()) {
             (RunBy::Browser, _) => "the page".into(),
             (RunBy::Mcp, _) => match &self.spec().server {
@@ -249,7 +249,7 @@ impl<'a> ToolRef<'a> {
             // The run itself settles the calls of such a tool.
             (RunBy::Server, None) => return None,
             // A tool that panics is not trusted to say that it reads nothing.
-            (RunBy::Server, Some(tool)) => catch_unwind(AssertUnwindSafe(|| tool.reads_from(input)))
+            (RunBy::Server, Some(tool)) => catch_unwind(AssertUnwindSafe(|| tool.reads_from(&input.value())))
                 .unwrap_or_else(|_| Some(self.spec().name.clone()))?,
         };
         presentation::clip(&mut source, presentation::LONGEST_DESCRIPTION);
@@ -312,8 +312,8 @@ impl<'a> ToolRef<'a> {
     }
 
     /// Creates the check of an input against this tool's schema.
-    pub fn check_of(self, input: Value) -> Check {
-        Check { schema: Schema::Tool(self.0.clone()), value: input }
+    pub fn check_of(self, input: impl Into<JsonText>) -> Check {
+        Check { schema: Schema::Tool(self.0.clone()), value: input.into() }
     }
 
     /// Returns the schema for an input of this tool that a person edits.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use fermata_protocol::{ToolState, UiChunk, UiMessage, UiPart};
 use fermata_tools::{AuditEvent, Call, CallState, Cancelled, PendingCalls};
 use jiff::Timestamp;
+use serde_json::json;
 
 use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
 use crate::{
@@ -175,7 +176,7 @@ fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
             ToolState::InputStreaming { input, raw_input }
             | ToolState::ApprovalRequested { input, raw_input }
             | ToolState::ApprovalResponded { input, raw_input } => (input.take(), raw_input.take()),
-            ToolState::InputAvailable { input } => (Some(input.take()), None),
+            ToolState::InputAvailable { input } => (Some(std::mem::take(input)), None),
             ToolState::OutputAvailable { .. }
             | ToolState::OutputError { .. }
             | ToolState::OutputDenied { .. } => continue,
@@ -197,6 +198,7 @@ fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
             )
             | None => Cancelled::RunEnded.text(),
         };
-        part.state = ToolState::OutputError { input, raw_input: raw_input.map(Into::into), error_text };
+        part.state =
+            ToolState::OutputError { input, raw_input: raw_input.map(|text| json!(text).into()), error_text };
     }
 }

@@ -44,8 +44,7 @@ impl Handle for Box<Submission> {
         actor.activate().await?;
         if let Some(call) = &self.retries {
             let retried = actor.failed_call(call).await?;
-            let (open_run, _) =
-                actor.make_room(&self.owner, Keep::All, retried.input.to_string().len()).await?;
+            let (open_run, _) = actor.make_room(&self.owner, Keep::All, retried.input.as_str().len()).await?;
             let bytes = actor.chat_bytes();
             let changes = noted_retry(self, &retried);
             settings.retries = Some(retried);

@@ -19,7 +19,8 @@ fn error(steps: &[Value]) -> String {
 fn made(calls: &[(&str, Value, PlanOutcome)]) -> Option<Plan> {
     let ids: Vec<ToolCallId> =
         (0..calls.len()).map(|index| ToolCallId::new(format!("call_{index}"))).collect();
-    plan_of(calls.iter().zip(&ids).map(|((tool, input, outcome), id)| PlanCall {
+    let inputs: Vec<JsonText> = calls.iter().map(|(_, input, _)| input.into()).collect();
+    plan_of(calls.iter().zip(&inputs).zip(&ids).map(|(((tool, _, outcome), input), id)| PlanCall {
         id,
         tool,
         input,

@@ -1,11 +1,10 @@
 //! Answers that were validated, and what they change: outcomes, decisions, edits, and what a person allows for good.
 
-use fermata_protocol::{AnswerKind, ApprovalId, UiChunk};
+use fermata_protocol::{AnswerKind, ApprovalId, JsonText, UiChunk};
 use fermata_tools::{
     ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Decision, DecisionChannel,
     DecisionSource, Grant, PolicyDecision, ToolError,
 };
-use serde_json::Value;
 
 use super::{Deciding, Phase, ValidAnswers};
 
@@ -47,11 +46,11 @@ impl Deciding<'_> {
     }
 
     /// Applies a person's edit of the input. The call waits with the edited input until the person's decision counts.
-    fn edit(&mut self, index: usize, input: Value) {
+    fn edit(&mut self, index: usize, input: JsonText) {
         if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
-            let policy = &*self.context.rules.policy;
-            self.call_mut(index).policy_decision = Some(found.decide(policy, self.context.owner, &input));
-            self.call_mut(index).presentation = found.presentation(&input);
+            let (policy, value) = (&*self.context.rules.policy, input.value());
+            self.call_mut(index).policy_decision = Some(found.decide(policy, self.context.owner, &value));
+            self.call_mut(index).presentation = found.presentation(&value);
         }
         self.call_mut(index).edited = Some(input);
         self.audit(AuditAction::Edited, index, None);

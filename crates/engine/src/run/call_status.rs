@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use fermata_protocol::{Show, ToolCallId, UiChunk};
+use fermata_protocol::{JsonText, Show, ToolCallId, UiChunk};
 use fermata_tools::{Call, CallState, ErrorStrategy, ErrorType, RunBy, Scope, StateName};
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Deciding, Phase, Run, later};
 use crate::Rules;
@@ -37,7 +37,7 @@ pub(super) struct ShownCall {
     title: Option<String>,
     /// The input that the call would run with.
     #[serde(skip_serializing_if = "Option::is_none")]
-    input: Option<Value>,
+    input: Option<JsonText>,
     /// The same input as the JSON text that the audit has the hash of. JavaScript reads some numbers as others than they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_text: Option<String>,
@@ -107,11 +107,11 @@ enum WaitsFor {
 impl ShownCall {
     /// Returns a call for the person who decides about it.
     pub fn of(call: &Call) -> Self {
-        let text = call.effective_input().to_string();
+        let input = call.effective_input();
         let mut shown = Self { scopes: call.presentation.scopes.clone(), ..Self::without_input(call) };
-        if text.len() <= LONGEST_SHOWN_INPUT {
-            shown.input = Some(call.effective_input().clone());
-            shown.input_text = Some(text);
+        if input.as_str().len() <= LONGEST_SHOWN_INPUT {
+            shown.input = Some(input.clone());
+            shown.input_text = Some(input.as_str().to_owned());
         }
         shown
     }

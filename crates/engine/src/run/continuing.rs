@@ -149,8 +149,8 @@ impl Run {
             if asked.state != ElicitState::Pending || asked.source != QuestionSource::AskUser {
                 continue;
             }
-            let input = self.call(asked.asker).effective_input();
-            let fitting = if is_used { None } else { questions::fit(input, message) };
+            let input = self.call(asked.asker).effective_input().value();
+            let fitting = if is_used { None } else { questions::fit(&input, message) };
             is_used |= fitting.is_some();
             elicitations.push(ValidReply {
                 index,

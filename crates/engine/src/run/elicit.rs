@@ -129,9 +129,11 @@ impl Run {
                 questions::about_failure(call, failure),
                 QuestionSource::Failure,
             ),
-            None if call.asks_user => {
-                (questions::id_of(call), questions::form(call.effective_input()), QuestionSource::AskUser)
-            }
+            None if call.asks_user => (
+                questions::id_of(call),
+                questions::form(&call.effective_input().value()),
+                QuestionSource::AskUser,
+            ),
             None => return None,
         };
         let (since, state, expiry_ends) = (call.since(), ElicitState::Pending, ExpiryEnds::Run);
@@ -284,8 +286,8 @@ impl Deciding<'_> {
         match self.run.elicited[index].source {
             QuestionSource::Tool => {}
             QuestionSource::AskUser => {
-                let input = self.run.call(asker).effective_input();
-                let output = questions::output(input, content.as_ref(), message.as_deref());
+                let input = self.run.call(asker).effective_input().value();
+                let output = questions::output(&input, content.as_ref(), message.as_deref());
                 self.settle(asker, Ok(output));
             }
             QuestionSource::Failure => self.on_choice(asker, questions::choice(content.as_ref())),

@@ -111,11 +111,11 @@ impl Run {
             return false;
         }
         let policy = &context.rules.policy;
-        let input = call.effective_input();
-        let policy_decision = found.decide(&**policy, context.owner, input);
+        let input = call.effective_input().value();
+        let policy_decision = found.decide(&**policy, context.owner, &input);
         policy_decision.decision == Decision::Ask
             && policy.honors_grants(&policy_decision)
-            && grant.covers(found, input, context.now)
+            && grant.covers(found, &input, context.now)
     }
 
     /// Returns the reason why a call must not run with this input, although it waits for its approval or was allowed or approved. This holds
@@ -152,7 +152,7 @@ impl Run {
     pub(super) fn takes_words(&self, index: usize, context: &Context<'_>) -> bool {
         let call = self.call(index);
         let Some(run_by) = call.run_by else { return false };
-        let policy_decision = self.newest_decision(index, call.effective_input(), context);
+        let policy_decision = self.newest_decision(index, &call.effective_input().value(), context);
         policy_decision.is_some_and(|decision| context.newest.honors_words(&decision, run_by))
     }
 
@@ -259,12 +259,13 @@ impl Deciding<'_> {
                 self.fail_input(index, error_text);
             }
             Ok(input) => {
+                let value = input.value();
                 self.call_mut(index).input = input;
                 if let Some(error_text) = self.plan_error(index).or_else(|| self.question_error(index)) {
                     return self.fail_input(index, error_text);
                 }
                 if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
-                    let presentation = found.presentation(self.run.call(index).effective_input());
+                    let presentation = found.presentation(&value);
                     let call = self.call_mut(index);
                     call.presentation = presentation;
                     call.fingerprint = Some(found.fingerprint().to_owned());
@@ -278,7 +279,7 @@ impl Deciding<'_> {
                 } else if self.run.is_another_first(index, self.context) {
                     CallState::Cancelled { cancelled: Cancelled::NotFirst }
                 } else {
-                    let state = self.apply_policy(index);
+                    let state = self.apply_policy(index, &value);
                     refused_by_tool = self.refusal_by_tool(index);
                     state
                 };
@@ -308,14 +309,14 @@ impl Deciding<'_> {
         }
         let earlier = self.run.calls[..index].iter().filter(|earlier| is_question(earlier));
         let asked = earlier.filter(|earlier| !matches!(earlier.state(), CallState::Error { .. })).count();
-        questions::check(call.effective_input(), asked).err()
+        questions::check(&call.effective_input().value(), asked).err()
     }
 
     /// Applies the policy to a valid call, and returns the state that the call enters.
-    fn apply_policy(&mut self, index: usize) -> CallState {
+    fn apply_policy(&mut self, index: usize, input: &Value) -> CallState {
         let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };
-        let policy_decision = self.run.policy_decision(index, call.effective_input(), found, self.context);
+        let policy_decision = self.run.policy_decision(index, input, found, self.context);
         let state = match policy_decision.decision {
             Decision::Deny => CallState::Cancelled {
                 cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
@@ -339,8 +340,8 @@ impl Deciding<'_> {
 
     /// Keeps a call that is about to run from it, if the newest rules deny it or its tool has changed. Returns whether that is so.
     pub(super) fn keep_overruled(&mut self, index: usize) -> bool {
-        let input = self.run.call(index).effective_input();
-        match self.run.overruled(index, input, self.context) {
+        let input = self.run.call(index).effective_input().value();
+        match self.run.overruled(index, &input, self.context) {
             Some(overruled) => self.overrule(index, overruled),
             None => return false,
         }
@@ -361,7 +362,7 @@ impl Deciding<'_> {
             let call = self.run.call(index);
             if *call.state() == CallState::Scheduled
                 && let Some(Overruled::ToolChanged) =
-                    self.run.overruled(index, call.effective_input(), self.context)
+                    self.run.overruled(index, &call.effective_input().value(), self.context)
             {
                 self.ask_again(index);
             }
@@ -393,7 +394,7 @@ impl Deciding<'_> {
         let reason = format!("the tool {tool} has changed since the call was shown or allowed");
         let policy_decision =
             PolicyDecision { decision: Decision::Ask, reason: Some(reason), by: DecisionSource::ToolChanged };
-        let presentation = found.presentation(&call.input);
+        let presentation = found.presentation(&call.input.value());
         self.effects.commit.audit.push(AuditEvent::by_policy(call, &call.input, &policy_decision));
         self.run.edited_until.remove(&index);
         let call = self.call_mut(index);

@@ -49,7 +49,8 @@ impl Run {
                         "it changes what is remembered in all chats, after something from outside was read";
                     return Some(format!("{text}: {source}"));
                 }
-                let slot = call.effective_input()["slot"].as_str().unwrap_or_default();
+                let input = call.effective_input().value();
+                let slot = input["slot"].as_str().unwrap_or_default();
                 if slot.trim().is_empty() {
                     None
                 } else {

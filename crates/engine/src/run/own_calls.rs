@@ -3,10 +3,9 @@
 //! They go through the checks, the rules and the states of any call. Until their inputs are checked, nothing of them is shown or saved; after a
 //! crash they are checked again.
 
-use fermata_protocol::{ToolCallId, UiChunk};
+use fermata_protocol::{JsonText, ToolCallId, UiChunk};
 use fermata_tools::{Call, ErrorType, Fallback, InputError, ToolRef, ToolSpec};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{
     Context, Deciding, Next, Phase, Run,
@@ -23,7 +22,7 @@ pub(crate) struct RetriedCall {
     /// The id of the failed call.
     pub of: ToolCallId,
     pub tool: String,
-    pub input: Value,
+    pub input: JsonText,
     /// `true` if the failed call had begun to run, so that it may have had its effect.
     pub had_begun: bool,
 }
@@ -105,7 +104,7 @@ impl Deciding<'_> {
             let own = OwnCall {
                 id: ToolCallId::new(self.context.ids.next("call_")),
                 tool: fallback.tool,
-                input: fallback.input.unwrap_or_else(|| call.effective_input().clone()),
+                input: fallback.input.map_or_else(|| call.effective_input().clone(), JsonText::from),
                 cause: OwnCallCause::FallbackOf(call.id.clone()),
             };
             self.check_own_call(own);
@@ -152,7 +151,10 @@ impl Deciding<'_> {
         let mut made = Vec::new();
         for (OwnCall { id, tool, input, cause }, error_text) in checked {
             self.begin_call(id.clone(), tool, Some(cause));
-            self.publish(UiChunk::ToolInputDelta { tool_call_id: id, input_text_delta: input.to_string() });
+            self.publish(UiChunk::ToolInputDelta {
+                tool_call_id: id,
+                input_text_delta: input.as_str().to_owned(),
+            });
             let input = match error_text {
                 None => Ok(input),
                 Some(error_text) => Err(InvalidArguments { received: input, error_text }),

@@ -111,7 +111,7 @@ impl Deciding<'_> {
         match earlier.next().map(Call::state) {
             Some(CallState::Cancelled { .. }) => Some("There will be no plan for this message. Go on without one.".into()),
             Some(_) => Some("There is a plan for this message already. Go on with it, and report its steps with update_plan.".into()),
-            None => plan::check(call.effective_input(), self.context.toolbox).err(),
+            None => plan::check(&call.effective_input().value(), self.context.toolbox).err(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Deciding<'_> {
         let outcome = if call.tool == MAKE_PLAN {
             Ok(json!({ "state": "accepted" }))
         } else {
-            plan::update(self.run.plan().as_ref(), call.effective_input())
+            plan::update(self.run.plan().as_ref(), &call.effective_input().value())
         };
         self.settle(index, outcome.map_err(|text| ToolError::new(ErrorType::InvalidFormat, text)));
     }

@@ -2,10 +2,10 @@
 //!
 //! The [`StepCollector`] assembles the step, and this module turns its changes into chunks.
 
-use fermata_protocol::{DataChunk, Show, SummaryReason, ToolCallId, UiChunk};
+use fermata_protocol::{DataChunk, JsonText, Show, SummaryReason, ToolCallId, UiChunk};
 use fermata_tools::{Call, InputError, RunBy, ToolRef};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
@@ -47,7 +47,7 @@ pub(super) struct MadeCall {
     /// `true` if the model sent no arguments, so that the input is an empty object.
     pub is_bare: bool,
     /// The call's input, or the arguments that are not valid and the reason.
-    pub input: Result<Value, InvalidArguments>,
+    pub input: Result<JsonText, InvalidArguments>,
 }
 
 /// A call that the run is about to make itself.
@@ -55,7 +55,7 @@ pub(super) struct MadeCall {
 pub(super) struct OwnCall {
     pub id: ToolCallId,
     pub tool: String,
-    pub input: Value,
+    pub input: JsonText,
     pub cause: OwnCallCause,
 }
 

@@ -33,8 +33,8 @@ use std::{
 use async_trait::async_trait;
 use expect_test::{Expect, expect};
 use fermata_protocol::{
-    Always, Answer, AnswerKind, AnswerTarget, DataChunk, FinishReason, MessageId, PostedTool, Profile, RunId,
-    Show, UiChunk,
+    Always, Answer, AnswerKind, AnswerTarget, DataChunk, FinishReason, JsonText, MessageId, PostedTool,
+    Profile, RunId, Show, UiChunk,
 };
 use fermata_tools::{
     AuditEvent, CallContext, Check, Checker, Decision, DecisionChannel, DecisionSource, DefaultPolicy,
@@ -74,7 +74,7 @@ impl Tool for FakeTool {
         Some(std::iter::once(Scope::tool(self.0)).chain(by_n).collect())
     }
 
-    async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
+    async fn call(&self, _: JsonText, _: CallContext) -> Result<Value, ToolError> {
         Err(ToolError::internal("a transcript runs nothing"))
     }
 }
@@ -411,7 +411,7 @@ fn decision(call: &str, approved: bool) -> Answer {
 }
 
 fn edited(call: &str, input: Value) -> Answer {
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(input) };
+    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(input.into()) };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
 }
 

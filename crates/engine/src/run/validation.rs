@@ -156,7 +156,7 @@ impl Run {
                         self.grant(index, &answer.kind, context)?;
                         if let AnswerKind::Decision { approved: true, input, .. } = &answer.kind {
                             let input = input.as_ref().unwrap_or(self.call(index).effective_input());
-                            let reason = self.overruled(index, input, context);
+                            let reason = self.overruled(index, &input.value(), context);
                             overruled.extend(reason.map(|reason| (index, reason)));
                         }
                         calls.push((index, answer.kind.clone()));
@@ -201,7 +201,7 @@ impl Run {
             AnswerKind::Output { output } => within(context.limits.output_bytes, output.to_string().len()),
             AnswerKind::Failure { error_text } => within(context.limits.output_bytes, error_text.len()),
             AnswerKind::Decision { approved: true, input: Some(input), .. } => {
-                let json = input.to_string();
+                let json = input.as_str();
                 let (limits, nodes) = (context.limits, measure(json.as_bytes()).nodes);
                 for (count, unit, limit, setting) in [
                     (json.len(), "bytes as JSON", limits.argument_bytes, "max_arguments"),
@@ -215,11 +215,12 @@ impl Run {
                 }
                 let Some(found) = context.toolbox.find(&self.call(index).tool) else { return Ok(()) };
                 if self.call(index).tool == MAKE_PLAN && self.is_of_plan(self.call(index)) {
-                    plan::check(input, context.toolbox).map_err(Rejected::BadInput)?;
+                    plan::check(&input.value(), context.toolbox).map_err(Rejected::BadInput)?;
                 }
                 // A person has read what they wrote, so the edit is the approval: only a denial counts.
-                let own = found.decide(&*context.rules.policy, context.owner, input);
-                let denial = match (own.decision, self.overruled(index, input, context)) {
+                let value = input.value();
+                let own = found.decide(&*context.rules.policy, context.owner, &value);
+                let denial = match (own.decision, self.overruled(index, &value, context)) {
                     (Decision::Deny, _) => own,
                     (Decision::Ask | Decision::Allow, Some(Overruled::Denied(denial))) => denial,
                     (Decision::Ask | Decision::Allow, Some(Overruled::ToolChanged) | None) => return Ok(()),
@@ -249,7 +250,7 @@ impl Run {
         let call = self.call(index);
         let found = context.toolbox.find(&call.tool);
         let scopes = match (input, found) {
-            (Some(input), Some(found)) => found.scopes(input),
+            (Some(input), Some(found)) => found.scopes(&input.value()),
             (Some(_), None) | (None, _) => call.presentation.scopes.clone(),
         };
         let known: Vec<String> = scopes.iter().map(|scope| scope.id.clone()).collect();
@@ -274,7 +275,7 @@ impl Run {
     fn check_room(&self, answers: &[(usize, AnswerKind)], context: &Context<'_>) -> Result<(), Rejected> {
         let added = |(_, answer): &(usize, AnswerKind)| match answer {
             AnswerKind::Output { output } => output.to_string().len(),
-            AnswerKind::Decision { approved: true, input: Some(input), .. } => input.to_string().len(),
+            AnswerKind::Decision { approved: true, input: Some(input), .. } => input.as_str().len(),
             AnswerKind::Decision { .. } | AnswerKind::Failure { .. } | AnswerKind::Elicited { .. } => 0,
         };
         let added: usize = answers.iter().map(added).sum();

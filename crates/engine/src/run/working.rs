@@ -136,7 +136,8 @@ impl Deciding<'_> {
             return;
         };
         let resource = found.spec().resource.as_ref();
-        let key = resource.and_then(|resource| resource.key(call.effective_input(), self.context.owner));
+        let key =
+            resource.and_then(|resource| resource.key(&call.effective_input().value(), self.context.owner));
         self.run.awaiting_tools.remove(&id);
         match key {
             Some(key) => {

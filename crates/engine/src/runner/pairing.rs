@@ -44,7 +44,7 @@ mod tests {
     }
 
     fn calls(ids: &[&str]) -> ModelMessage {
-        let call = |id: &&str| ModelCall { id: (*id).into(), tool: "t".into(), input: json!({}) };
+        let call = |id: &&str| ModelCall { id: (*id).into(), tool: "t".into(), input: json!({}).into() };
         ModelMessage::Assistant {
             reasoning: String::new(),
             text: String::new(),

@@ -191,7 +191,7 @@ impl ToolResponse {
             return Err(ToolError::internal(text));
         };
         let resource = tool.spec().resource.as_ref();
-        let key = resource.and_then(|resource| resource.key(&call.input, &params.owner));
+        let key = resource.and_then(|resource| resource.key(&call.input.value(), &params.owner));
         let waiter = key.map(|key| (key.clone(), params.locks.enqueue(key)));
         Ok(PreparedCall { execution, waiter })
     }
@@ -254,7 +254,7 @@ impl ResponseContext<'_> {
         let check = tool.check_of(call.input.clone());
         self.params.checker.check_here(&check).map_err(|error| tool.validation_error(&error))?;
         let policy = &self.params.policy;
-        let policy_decision = tool.decide(&**policy, &self.params.owner, &call.input);
+        let policy_decision = tool.decide(&**policy, &self.params.owner, &call.input.value());
         match policy_decision.decision {
             Decision::Deny => Err(denied(policy_decision.reason.as_deref())),
             Decision::Ask if policy.approval() != ApprovalMode::Auto => {

@@ -71,7 +71,7 @@ pub(super) async fn request_step(
         match input {
             Ok(input) => calls.push(ModelCall { id, tool, input }),
             Err((received, error)) => {
-                let input = if received.is_object() { received } else { json!({}) };
+                let input = if received.is_object() { received } else { json!({}).into() };
                 let call = ModelCall { id, tool, input };
                 invalid.push((call.clone(), error));
                 calls.push(call);

@@ -2,7 +2,7 @@
 //!
 //! Invariant: an input is a JSON object, complete and no deeper than a history may be.
 
-use fermata_protocol::{FinishReason, measure};
+use fermata_protocol::{FinishReason, JsonText, measure};
 use serde_json::{Value, json};
 
 /// The deepest nesting that an input may have. A client posts the input again inside its history, whose nesting is limited to a hundred
@@ -27,7 +27,7 @@ pub(crate) struct CollectedCall {
 #[derive(Debug, PartialEq)]
 pub(crate) struct InvalidArguments {
     /// The arguments as far as they are kept: a string if they are no JSON.
-    pub received: Value,
+    pub received: JsonText,
     /// The reason, for the model and the person.
     pub error_text: String,
 }
@@ -44,10 +44,10 @@ impl CollectedCall {
     ///
     /// # Errors
     /// If they are no JSON object, were not complete, or are larger or deeper than an input may be.
-    pub fn into_input(self, finish_reason: FinishReason) -> Result<Value, InvalidArguments> {
+    pub fn into_input(self, finish_reason: FinishReason) -> Result<JsonText, InvalidArguments> {
         let Self { tool, arguments, max_nodes, error_text, .. } = self;
         if let Some(error_text) = error_text {
-            return Err(InvalidArguments { received: Value::Null, error_text });
+            return Err(InvalidArguments { received: JsonText::default(), error_text });
         }
         let nodes = measure(arguments.as_bytes()).nodes;
         if nodes > max_nodes {
@@ -55,11 +55,11 @@ impl CollectedCall {
                 "The arguments of {tool} have {nodes} JSON values; the limit is {max_nodes} (max_argument_nodes). Call it again with \
                  less."
             );
-            return Err(InvalidArguments { received: Value::Null, error_text });
+            return Err(InvalidArguments { received: JsonText::default(), error_text });
         }
         let is_at_token_limit = finish_reason == FinishReason::Length;
         if arguments.trim().is_empty() && !is_at_token_limit {
-            return Ok(json!({}));
+            return Ok(json!({}).into());
         }
         let input: Value = match serde_json::from_str(&arguments) {
             Ok(input) => input,
@@ -69,33 +69,33 @@ impl CollectedCall {
                     "The answer reached its token limit before the arguments of {tool} were complete. Call it again, with less if you \
                      can."
                 );
-                return Err(InvalidArguments { received: Value::String(arguments), error_text });
+                return Err(InvalidArguments { received: Value::String(arguments).into(), error_text });
             }
             Err(error) => {
                 let error_text = format!(
                     "The arguments of {tool} are not valid JSON ({error}). Call it again with a JSON object."
                 );
-                return Err(InvalidArguments { received: Value::String(arguments), error_text });
+                return Err(InvalidArguments { received: Value::String(arguments).into(), error_text });
             }
         };
         if depth(&input) > DEEPEST_INPUT {
             let error_text = format!("The arguments of {tool} are nested over {DEEPEST_INPUT} levels deep.");
-            return Err(InvalidArguments { received: Value::Null, error_text });
+            return Err(InvalidArguments { received: JsonText::default(), error_text });
         }
         if !input.is_object() {
             let error_text =
                 format!("The arguments of {tool} are not a JSON object. Call it again with a JSON object.");
-            return Err(InvalidArguments { received: input, error_text });
+            return Err(InvalidArguments { received: input.into(), error_text });
         }
-        Ok(input)
+        Ok(input.into())
     }
 
     /// The arguments of a call that will not run, for the record: a string if they are no JSON; nothing if they have too many values.
-    pub fn into_received(self) -> Value {
+    pub fn into_received(self) -> JsonText {
         if measure(self.arguments.as_bytes()).nodes > self.max_nodes {
-            return Value::Null;
+            return JsonText::default();
         }
-        serde_json::from_str(&self.arguments).unwrap_or(Value::String(self.arguments))
+        serde_json::from_str(&self.arguments).unwrap_or_else(|_| Value::String(self.arguments).into())
     }
 }
 
@@ -135,7 +135,7 @@ mod tests {
             ("null", FinishReason::ToolCalls, Err("not a JSON object")),
         ] {
             match (call(arguments).into_input(reason), expected) {
-                (Ok(input), Ok(expected)) => assert_eq!(input, expected, "{arguments}"),
+                (Ok(input), Ok(expected)) => assert_eq!(input, expected.into(), "{arguments}"),
                 (Err(invalid), Err(expected)) => {
                     assert!(invalid.error_text.contains(expected), "{arguments}: {}", invalid.error_text);
                 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::world::{StreamReader, World, calls, decision, output, text};
 
 fn edited(call: &str, input: Value) -> Answer {
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(input) };
+    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(input.into()) };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
 }
 

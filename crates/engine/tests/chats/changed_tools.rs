@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use fermata_engine::{AnswerError, Rules, SubmitError};
-use fermata_protocol::{Answer, AnswerTarget, ApprovalId};
+use fermata_protocol::{Answer, AnswerTarget, ApprovalId, JsonText};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, DecisionChannel, Rule, RulePolicy, RunBy, Tool, ToolError, ToolSpec,
 };
@@ -36,7 +36,7 @@ impl Tool for Pay {
         }
     }
 
-    async fn call(&self, _: Value, _: CallContext) -> Result<Value, ToolError> {
+    async fn call(&self, _: JsonText, _: CallContext) -> Result<Value, ToolError> {
         self.ran.lock().expect("the notes").push(self.description);
         Ok(json!("paid"))
     }

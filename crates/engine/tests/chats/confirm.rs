@@ -32,7 +32,8 @@ async fn a_call_is_shown_in_the_words_of_its_tool() {
     let world = world.restarted();
     let mut again = world.follow().await.unwrap();
     let edited = json!({"described": "Write “bread”", "confirm": "details", "as": "bread"});
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(edited) };
+    let kind =
+        AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(edited.into()) };
     world.answer(Answer { of: AnswerTarget::Call(ToolCallId::new(call.as_str())), kind }).await.unwrap();
     again.read_to_end().await;
     let shown: Vec<_> = again
@@ -129,7 +130,8 @@ async fn a_person_cannot_edit_an_input_into_one_that_the_tool_refuses() {
     let mut stream = world.post_text("go").await;
     let call = stream.read_until("tool-approval-request").await;
     let input = Some(json!({"confirm": "deny"}));
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input };
+    let kind =
+        AnswerKind::Decision { approved: true, reason: None, always: None, input: input.map(Into::into) };
     let refused = world.answer(Answer { of: AnswerTarget::Call(ToolCallId::new(call.as_str())), kind }).await;
     assert!(refused.unwrap_err().contains("the input says so"));
     world.answer(decision(&call, true)).await.unwrap();
@@ -144,7 +146,7 @@ async fn a_tool_is_told_how_its_call_was_let_through() {
     world.script([calls(&[("run", does.clone())]), note(), note(), note(), text("Done.")]);
     let mut stream = world.post_text("go").await;
     let edited = stream.read_until("tool-approval-request").await;
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(does) };
+    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(does.into()) };
     world.answer(Answer { of: AnswerTarget::Call(ToolCallId::new(edited.as_str())), kind }).await.unwrap();
     while world.pending().await.is_empty() {
         assert!(stream.read_more().await);

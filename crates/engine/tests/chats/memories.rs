@@ -18,7 +18,7 @@ use fermata_engine::{
         memories::{Memory, MemoryAuthor, MemoryEdit, MemoryOrigin, MemoryOutcome},
     },
 };
-use fermata_protocol::{MemoryKind, UiPart};
+use fermata_protocol::{JsonText, MemoryKind, UiPart};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, Matcher, MemoryWrites, Owner, Pattern, Rule, RulePolicy, RunBy,
     Tool, ToolError, ToolSpec,
@@ -53,8 +53,8 @@ impl Tool for Echo {
         input["source"].as_str().map(str::to_owned)
     }
 
-    async fn call(&self, input: Value, _: CallContext) -> Result<Value, ToolError> {
-        Ok(input)
+    async fn call(&self, input: JsonText, _: CallContext) -> Result<Value, ToolError> {
+        Ok(input.value())
     }
 }
 

@@ -23,8 +23,8 @@ use fermata_engine::{
     store::{Change, ChatStore, MemoryStore, RunRecord},
 };
 use fermata_protocol::{
-    Always, Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, Profile, RunId, ToolCallId,
-    UiMessage,
+    Always, Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, JsonText, Profile, RunId,
+    ToolCallId, UiMessage,
 };
 use fermata_tools::{
     CallContext, CallDetails, Capacity, Confirm, Decision, DecisionChannel, Elicitation, ErrorType, Owner,
@@ -168,7 +168,8 @@ impl Tool for ScriptedTool {
         }
     }
 
-    async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
+    async fn call(&self, input: JsonText, context: CallContext) -> Result<Value, ToolError> {
+        let input = input.value();
         let log = |event: &str| {
             self.log.lock().unwrap().push(format!("{event} {}", input["as"].as_str().unwrap_or("")))
         };

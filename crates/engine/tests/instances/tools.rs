@@ -8,7 +8,7 @@ use std::{
 
 use async_trait::async_trait;
 use fermata_engine::store::ChatStore;
-use fermata_protocol::{AnswerTarget, ChatId, ToolCallId};
+use fermata_protocol::{AnswerTarget, ChatId, JsonText, ToolCallId};
 use fermata_tools::{
     CallContext, Decision, Elicitation, ErrorType, Resource, RunBy, Tool, ToolError, ToolSpec,
 };
@@ -190,7 +190,8 @@ impl Tool for ScriptedTool {
         }
     }
 
-    async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
+    async fn call(&self, input: JsonText, context: CallContext) -> Result<Value, ToolError> {
+        let input = input.value();
         self.process.hang_if_killed().await;
         let history = self.process.conditions.history.clone();
         self.check_begin(&history, &context.chat, &context.call);

@@ -118,7 +118,10 @@ async fn a_step_has_everything_that_the_model_sent() {
     let mut runner = Runner::new(params(&model, &[]));
     let step = runner.next_step().await.unwrap().unwrap();
     assert_eq!((step.reasoning.as_str(), step.text.as_str()), ("hm", "let me look"));
-    assert_eq!(step.calls, [ModelCall { id: "call_1".into(), tool: "look".into(), input: json!({"n": 3}) }]);
+    assert_eq!(
+        step.calls,
+        [ModelCall { id: "call_1".into(), tool: "look".into(), input: json!({"n": 3}).into() }]
+    );
     assert_eq!(step.sources, [UrlSource { url: "https://a.example".into(), title: None }]);
     assert_eq!(step.files.len(), 1);
     assert_eq!(step.finish_reason, FinishReason::ToolCalls);
@@ -163,7 +166,7 @@ async fn a_stream_of_steps_is_over_after_an_error() {
 #[tokio::test(start_paused = true)]
 async fn a_call_gets_an_id_that_the_conversation_does_not_have() {
     let model = ScriptedModel::new([calls(&[("look", ""), ("look", "")]), text("found")]);
-    let call = |id: &str| ModelCall { id: id.into(), tool: "look".into(), input: json!({}) };
+    let call = |id: &str| ModelCall { id: id.into(), tool: "look".into(), input: json!({}).into() };
     let earlier = ModelMessage::Assistant {
         reasoning: String::new(),
         text: String::new(),
@@ -615,7 +618,7 @@ async fn pushing_a_message_makes_the_loop_go_on_after_a_step_without_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_pushed_run_before_the_next_step() {
-    let call = ModelCall { id: "mine".into(), tool: "look".into(), input: json!({"n": 1}) };
+    let call = ModelCall { id: "mine".into(), tool: "look".into(), input: json!({"n": 1}).into() };
     let pushed = ModelMessage::Assistant { reasoning: String::new(), text: String::new(), calls: vec![call] };
     let look = TestTool::done("look").shared();
 
@@ -678,7 +681,7 @@ async fn a_call_whose_input_is_edited_between_steps_runs_as_edited() {
         let Some(ModelMessage::Assistant { calls, .. }) = params.messages.last_mut() else {
             panic!("no calls")
         };
-        calls[1].input = json!({"n": 4});
+        calls[1].input = json!({"n": 4}).into();
     });
     runner.next_step().await.unwrap();
     let conversation = model.conversation(1);

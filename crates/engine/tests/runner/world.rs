@@ -17,7 +17,7 @@ use fermata_engine::{
     model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, Usage},
     runner::{Approval, Hooks, Params, Step},
 };
-use fermata_protocol::FinishReason;
+use fermata_protocol::{FinishReason, JsonText};
 use fermata_tools::{CallContext, Decision, Elicitation, ElicitationReply, RunBy, Tool, ToolError, ToolSpec};
 use futures::{
     StreamExt,
@@ -193,9 +193,9 @@ impl Tool for TestTool {
         self.spec.clone()
     }
 
-    async fn call(&self, input: Value, context: CallContext) -> Result<Value, ToolError> {
+    async fn call(&self, input: JsonText, context: CallContext) -> Result<Value, ToolError> {
         self.runs.fetch_add(1, Ordering::SeqCst);
-        (self.run)(input, context).await
+        (self.run)(input.value(), context).await
     }
 }
 

@@ -24,7 +24,7 @@ async fn tools_are_listed_again_when_they_have_changed() {
     world.tools.wait_for(|tools| tools.iter().any(|tool| tool.spec().name == "s__new")).await.unwrap();
     assert_eq!(world.names(), ["s__kept", "s__new"]);
     assert_eq!(text(&world.call("s__new").await.unwrap()), "done");
-    let error = old.call(json!({}), context()).await.unwrap_err();
+    let error = old.call(json!({}).into(), context()).await.unwrap_err();
     assert_eq!(error.text, "The MCP server s no longer has the tool old.");
 }
 
@@ -34,7 +34,7 @@ async fn a_server_is_notified_when_a_call_is_cancelled() {
     world.ready().await;
     let (tool, context) = (world.tool("s__wait"), context());
     let cancelled = context.cancelled.clone();
-    let call = tokio::spawn(async move { tool.call(json!({}), context).await });
+    let call = tokio::spawn(async move { tool.call(json!({}).into(), context).await });
     assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
     cancelled.cancel();
     assert_eq!(call.await.unwrap().unwrap_err().error_type, ErrorType::Cancelled);
@@ -46,7 +46,7 @@ async fn a_server_is_notified_when_a_call_is_dropped() {
     let mut world = World::new(["wait"], []);
     world.ready().await;
     let tool = world.tool("s__wait");
-    let call = tokio::spawn(async move { tool.call(json!({}), context()).await });
+    let call = tokio::spawn(async move { tool.call(json!({}).into(), context()).await });
     assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
     call.abort();
     assert_eq!(world.noticed.recv().await.unwrap(), "cancelled");
@@ -57,7 +57,7 @@ async fn a_server_is_notified_by_a_task_that_has_used_up_its_budget() {
     let mut world = World::new(["wait"], []);
     world.ready().await;
     let tool = world.tool("s__wait");
-    let mut call = tool.call(json!({}), context());
+    let mut call = tool.call(json!({}).into(), context());
     assert!(call.as_mut().now_or_never().is_none());
     assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
     let mut budget = pin!(async {
@@ -93,7 +93,7 @@ async fn a_call_does_not_wait_for_a_hub_that_was_dropped() {
     let (tool, server) = (world.tool("s__work"), world.connected.recv().await.unwrap());
     world.pipe.attempts.lock().unwrap().extend([Attempt::Fails; 100]);
     server.cancel().await.unwrap();
-    let call = tokio::spawn(async move { tool.call(json!({}), context()).await });
+    let call = tokio::spawn(async move { tool.call(json!({}).into(), context()).await });
     for _ in 0..5 {
         world.tried.recv().await.unwrap();
     }
@@ -150,7 +150,7 @@ async fn the_tools_and_calls_of_a_removed_server_end_with_it() {
     let mut world = World::new(["wait"], []);
     world.ready().await;
     let tool = world.tool("s__wait");
-    let call = tokio::spawn(async move { tool.call(json!({}), context()).await });
+    let call = tokio::spawn(async move { tool.call(json!({}).into(), context()).await });
     assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
     world.set([]);
     assert!(world.names().is_empty());
@@ -181,8 +181,8 @@ async fn a_server_that_is_replaced_keeps_its_tools_until_the_new_one_has_listed(
     world.set_to(&at("elsewhere"), ["s"]);
     assert_eq!(world.names(), ["s__work", "s__old"]);
     let listed = world.tool("s__work");
-    assert_eq!(text(&held.call(json!({}), context()).await.unwrap()), "done");
-    assert_eq!(text(&listed.call(json!({}), context()).await.unwrap()), "done");
+    assert_eq!(text(&held.call(json!({}).into(), context()).await.unwrap()), "done");
+    assert_eq!(text(&listed.call(json!({}).into(), context()).await.unwrap()), "done");
     world.tools.wait_for(|tools| tools.iter().any(|tool| tool.spec().name == "s__new")).await.unwrap();
     assert_eq!(world.names(), ["s__work", "s__new"]);
 }
@@ -194,7 +194,7 @@ async fn a_call_that_waits_for_a_server_is_made_by_its_successor() {
     world.pipe.attempts.lock().unwrap().extend([Attempt::Fails; 100]);
     world.connected.recv().await.unwrap().cancel().await.unwrap();
     let tool = world.tool("s__work");
-    let call = tokio::spawn(async move { tool.call(json!({}), context()).await });
+    let call = tokio::spawn(async move { tool.call(json!({}).into(), context()).await });
     for _ in 0..5 {
         world.tried.recv().await.unwrap();
     }
@@ -209,7 +209,7 @@ async fn a_call_that_runs_fails_when_its_server_is_replaced() {
     let mut world = World::new(["wait"], []);
     world.ready().await;
     let tool = world.tool("s__wait");
-    let call = tokio::spawn(async move { tool.call(json!({}), context()).await });
+    let call = tokio::spawn(async move { tool.call(json!({}).into(), context()).await });
     assert_eq!(world.noticed.recv().await.unwrap(), "called wait");
     world.set_to(&at("elsewhere"), ["s"]);
     assert_eq!(call.await.unwrap().unwrap_err().error_type, ErrorType::Network);
@@ -221,9 +221,9 @@ async fn a_tool_works_as_long_as_a_server_of_its_name_is_configured() {
     world.ready().await;
     let tool = world.tool("s__work");
     world.set([]);
-    let error = tool.call(json!({}), context()).await.unwrap_err();
+    let error = tool.call(json!({}).into(), context()).await.unwrap_err();
     assert_eq!(error.text, "The MCP server s is no longer configured.");
     world.set_to(&at("elsewhere"), ["s"]);
     assert!(world.names().is_empty(), "the tools of a removed server are forgotten");
-    assert_eq!(text(&tool.call(json!({}), context()).await.unwrap()), "done");
+    assert_eq!(text(&tool.call(json!({}).into(), context()).await.unwrap()), "done");
 }

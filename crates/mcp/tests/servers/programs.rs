@@ -71,8 +71,9 @@ async fn servers_come_and_go_with_the_settings() {
     world.hub.set_servers(named([("two", everything_as_a_program()), ("three", everything_as_a_program())]));
     world.wait_for(|specs| specs.iter().all(|spec| !spec.name.starts_with("one__"))).await;
     world.call("three__echo", json!({"message": "new"})).await.unwrap();
-    in_time(two.call(json!({"message": "kept"}), person.context.clone())).await.unwrap();
-    let error = in_time(one.call(json!({"message": "gone"}), person.context.clone())).await.unwrap_err();
+    in_time(two.call(json!({"message": "kept"}).into(), person.context.clone())).await.unwrap();
+    let error =
+        in_time(one.call(json!({"message": "gone"}).into(), person.context.clone())).await.unwrap_err();
     assert!(error.text.contains("no longer configured"), "{error}");
 }
 

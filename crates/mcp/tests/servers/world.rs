@@ -81,7 +81,7 @@ impl World {
 
     pub async fn call_as(&self, tool: &str, input: Value, person: &Person) -> Result<Value, ToolError> {
         let tool = self.tool(tool).await;
-        in_time(tool.call(input, person.context.clone())).await
+        in_time(tool.call(input.into(), person.context.clone())).await
     }
 
     /// Begins a call.
@@ -92,7 +92,7 @@ impl World {
         person: &Person,
     ) -> JoinHandle<Result<Value, ToolError>> {
         let (tool, context) = (self.tool(tool).await, person.context.clone());
-        tokio::spawn(async move { tool.call(input, context).await })
+        tokio::spawn(async move { tool.call(input.into(), context).await })
     }
 }
 

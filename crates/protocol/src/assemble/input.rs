@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{AssembleError, Assembler, tool::ToolUpdate};
-use crate::{ToolCallId, ToolName, ToolState, UiChunk, UiPart, partial_json};
+use crate::{JsonText, ToolCallId, ToolName, ToolPart, ToolState, UiChunk, UiPart, partial_json};
 
 /// The input of a call that is streamed in deltas.
 #[derive(Clone, Debug)]
@@ -14,11 +14,10 @@ pub(super) struct StreamedInput {
     name: ToolName,
     title: Option<String>,
     tool_metadata: Option<Value>,
-    text: String,
+    /// The text so far, if deltas have come that the part's state does not include. Otherwise the part has the text.
+    pub(super) text: Option<String>,
     /// The encoding of the input. `text` means that the input is the text itself; otherwise it is JSON.
     encoding: Option<String>,
-    /// `true` if the part's state does not include the latest deltas yet.
-    pub(super) is_part_stale: bool,
 }
 
 fn tool_name(name: &str, dynamic: Option<bool>) -> ToolName {
@@ -33,30 +32,29 @@ impl StreamedInput {
         let mut inputs = Vec::new();
         for (index, part) in parts.iter().enumerate().skip(step_start) {
             let Some(part) = part.as_tool() else { continue };
-            if let ToolState::InputStreaming { raw_input, .. } = &part.state {
+            if let ToolState::InputStreaming { .. } = &part.state {
                 inputs.push(Self {
                     call: part.tool_call_id.clone(),
                     part: index,
                     name: part.name.clone(),
                     title: part.extra.get("title").and_then(Value::as_str).map(str::to_owned),
                     tool_metadata: part.extra.get("toolMetadata").cloned(),
-                    text: raw_input.clone().unwrap_or_default(),
+                    text: None,
                     encoding: part.extra.get("inputEncoding").and_then(Value::as_str).map(str::to_owned),
-                    is_part_stale: false,
                 });
             }
         }
         inputs
     }
 
-    /// Returns the part's state with the input so far.
-    pub(super) fn state(&self) -> ToolState {
+    /// Returns the part's state with this text as the input so far.
+    pub(super) fn state_with(&self, text: String) -> ToolState {
         let input = if self.encoding.as_deref() == Some("text") {
-            Some(json!(self.text))
+            Some(json!(text))
         } else {
-            partial_json::parse(&self.text)
+            partial_json::parse(&text)
         };
-        ToolState::InputStreaming { input, raw_input: Some(self.text.clone()) }
+        ToolState::InputStreaming { input: input.map(JsonText::from), raw_input: Some(text) }
     }
 }
 
@@ -95,9 +93,8 @@ impl Assembler {
             name,
             title: title.clone(),
             tool_metadata: tool_metadata.clone(),
-            text: String::new(),
+            text: None,
             encoding: input_encoding.clone(),
-            is_part_stale: false,
         });
     }
 
@@ -105,13 +102,20 @@ impl Assembler {
         let Some(index) = self.inputs.iter().rposition(|input| input.call == *call) else {
             return Err(AssembleError(format!("the input of call {call} has not started")));
         };
-        self.inputs[index].text.push_str(delta);
-        if self.inputs[index].is_part_stale {
+        if let Some(text) = &mut self.inputs[index].text {
+            text.push_str(delta);
             return Ok(());
         }
         // The state of the part is set to streaming here. Its value is parsed later, when it is needed.
-        let input = self.inputs[index].clone();
-        let part = self.update(ToolUpdate {
+        let mut input = self.inputs.remove(index);
+        let mut text = match self.tool_mut(input.part) {
+            Some(ToolPart { state: ToolState::InputStreaming { raw_input, .. }, .. }) => raw_input.take(),
+            Some(_) | None => None,
+        }
+        .unwrap_or_default();
+        text.push_str(delta);
+        input.text = Some(text);
+        input.part = self.update(ToolUpdate {
             call,
             name: input.name.clone(),
             state: ToolState::InputStreaming { input: None, raw_input: None },
@@ -121,8 +125,7 @@ impl Assembler {
             provider_metadata: None,
             input_encoding: input.encoding.as_deref(),
         });
-        self.inputs[index].part = part;
-        self.inputs[index].is_part_stale = true;
+        self.inputs.push(input);
         Ok(())
     }
 
@@ -187,14 +190,13 @@ impl Assembler {
         });
     }
 
-    /// Updates the state of a stale part with the latest deltas.
-    pub(super) fn refresh_input(&mut self, index: usize) {
-        let Some(input) = self.inputs.iter_mut().find(|input| input.part == index && input.is_part_stale)
-        else {
-            return;
-        };
-        input.is_part_stale = false;
-        let state = input.state();
+    /// Ends the input of a part whose call goes on, and moves its text into the part.
+    pub(super) fn end_input(&mut self, index: usize) {
+        let Some(position) = self.inputs.iter().position(|input| input.part == index) else { return };
+        let mut input = self.inputs.remove(position);
+        let Some(mut text) = input.text.take() else { return };
+        text.shrink_to_fit();
+        let state = input.state_with(text);
         if let Some(part) = self.tool_mut(index) {
             part.state = state;
         }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{AssembleError, Assembler, tool::set_field};
-use crate::{Approval, ToolCallId, ToolPart, ToolState, UiChunk, profile::denial_text_of};
+use crate::{Approval, JsonText, ToolCallId, ToolPart, ToolState, UiChunk, profile::denial_text_of};
 
 // === impl Assembler ===
 
@@ -31,7 +31,7 @@ impl Assembler {
         }
         set_field(&mut extra, "signature", signature.as_deref().map(Value::from).as_ref());
         let index = self.tool_of_call(tool_call_id)?;
-        self.refresh_input(index);
+        self.end_input(index);
         if let Some(part) = self.tool_mut(index) {
             part.approval = Some(Approval { id: approval_id.clone(), approved: None, reason: None, extra });
             part.advance(|input, raw_input| ToolState::ApprovalRequested {
@@ -56,7 +56,7 @@ impl Assembler {
         let Some(index) = self.tool_of_approval(approval_id) else {
             return Err(AssembleError(format!("no call has the approval {approval_id}")));
         };
-        self.refresh_input(index);
+        self.end_input(index);
         if let Some(part) = self.tool_mut(index) {
             if let Some(approval) = &mut part.approval {
                 approval.approved = Some(*approved);
@@ -139,7 +139,7 @@ impl Assembler {
     /// Returns the part of a call with the input that has arrived so far.
     fn part_of_call(&mut self, call: &ToolCallId) -> Result<Option<&mut ToolPart>, AssembleError> {
         let index = self.tool_of_call(call)?;
-        self.refresh_input(index);
+        self.end_input(index);
         Ok(self.tool_mut(index))
     }
 }
@@ -156,9 +156,6 @@ fn set_outcome_fields(
     part.extra.shift_remove("inputEncoding");
 }
 
-fn into_text(value: Value) -> Option<String> {
-    match value {
-        Value::String(text) => Some(text),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
-    }
+fn into_text(value: JsonText) -> Option<String> {
+    value.read().ok()
 }

@@ -86,9 +86,7 @@ impl Assembler {
                 self.message.parts.len() - 1
             }
         };
-        for input in self.inputs.iter_mut().filter(|input| input.part == index) {
-            input.is_part_stale = false;
-        }
+        self.inputs.retain(|input| input.part != index);
         if let Some(part) = self.tool_mut(index) {
             update.apply(part);
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, se
 use serde_json::{Map, Value};
 
 use super::{Approval, DataPart, FilePart, ToolName, ToolPart, ToolState, UiPart};
-use crate::ToolCallId;
+use crate::{JsonText, ToolCallId};
 
 type Object = Map<String, Value>;
 
@@ -100,7 +100,7 @@ fn read_tool(name: ToolName, mut fields: Object) -> Option<UiPart> {
 /// requires the field, it is read as `null`.
 fn read_tool_state(fields: &mut Object) -> Option<ToolState> {
     let state = take_string(fields, "state")?;
-    let input = fields.shift_remove("input");
+    let input = fields.shift_remove("input").map(JsonText::from);
     Some(match state.as_str() {
         "input-available" => ToolState::InputAvailable { input: input.unwrap_or_default() },
         "output-available" => ToolState::OutputAvailable {
@@ -110,7 +110,7 @@ fn read_tool_state(fields: &mut Object) -> Option<ToolState> {
         },
         "output-error" => ToolState::OutputError {
             input,
-            raw_input: fields.shift_remove("rawInput"),
+            raw_input: fields.shift_remove("rawInput").map(JsonText::from),
             error_text: take_optional_string(fields, "errorText")?.unwrap_or_default(),
         },
         "input-streaming" => {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{DATA_TOOL_APPROVAL, Profile, approval_data, since};
 use crate::{
-    Approval, DataPart, ToolPart, ToolState, UiPart, denial_text,
+    Approval, DataPart, JsonText, ToolPart, ToolState, UiPart, denial_text,
     message::steps::{model_output_end, steps},
     partial_json,
 };
@@ -84,7 +84,7 @@ fn tool_view(profile: Profile, part: &ToolPart) -> ToolPart {
         && let ToolState::InputStreaming { input, raw_input: Some(raw_input) }
         | ToolState::ApprovalRequested { input, raw_input: Some(raw_input) } = &mut part.state
     {
-        *input = partial_json::parse(raw_input);
+        *input = partial_json::parse(raw_input).map(JsonText::from);
     }
     let is_refused = matches!(
         &part.state,
@@ -157,7 +157,11 @@ fn for_version_5(mut part: ToolPart) -> ToolPart {
         },
         ToolState::OutputDenied { input, raw_input, error_text } => ToolState::OutputError {
             input,
-            raw_input: if part.name.is_dynamic() { None } else { raw_input.map(Value::String) },
+            raw_input: if part.name.is_dynamic() {
+                None
+            } else {
+                raw_input.map(|text| JsonText::from(Value::String(text)))
+            },
             error_text: error_text.unwrap_or_else(|| denial_text(reason.as_deref())),
         },
         ToolState::InputStreaming { .. }

@@ -18,7 +18,7 @@ use super::{
     json::known_fields,
     read::{any_value, chat_id, names, read, read_field, words, wrong},
 };
-use crate::{ApprovalId, ChatId, ElicitationId, ToolCallId};
+use crate::{ApprovalId, ChatId, ElicitationId, JsonText, ToolCallId};
 use jiff::{Span, SpanRelativeTo};
 
 /// What an answer can say, one of them.
@@ -274,10 +274,10 @@ impl TryFrom<AnswerRequest> for PostedAnswer {
                     (Some(_), Some(_)) => {
                         return Err(" has the edited input twice; send `input` or `inputText`.".to_owned());
                     }
-                    (None, Some(text)) => Some(serde_json::from_str(&text).map_err(|error| {
+                    (None, Some(text)) => Some(serde_json::from_str::<JsonText>(&text).map_err(|error| {
                         format!(".inputText is no JSON ({error}); it must be the edited input as JSON text.")
                     })?),
-                    (input, None) => input,
+                    (input, None) => input.map(JsonText::from),
                 };
                 AnswerKind::Decision { approved, reason: posted.reason, always: posted.always, input }
             }

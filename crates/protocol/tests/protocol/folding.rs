@@ -78,7 +78,7 @@ fn a_stored_message_is_continued_where_its_input_stopped() {
     second.apply(&rest).unwrap();
     first.apply(&rest).unwrap();
     assert_eq!(second.snapshot(), first.snapshot());
-    assert_eq!(first.snapshot().parts[1].as_tool().unwrap().state.input(), Some(&json!({"a": 1})));
+    assert_eq!(first.snapshot().parts[1].as_tool().unwrap().state.input(), Some(&json!({"a": 1}).into()));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn only_a_settled_call_has_an_outcome() {
     };
     let output = |preliminary| ToolState::OutputAvailable { input: None, output: json!(1), preliminary };
     assert_eq!(part(output(Some(true))), None);
-    assert_eq!(part(ToolState::InputAvailable { input: json!(1) }), None);
+    assert_eq!(part(ToolState::InputAvailable { input: json!(1).into() }), None);
     let settled = part(output(None)).unwrap();
     assert_eq!(settled, r#"{"type":"tool-output-available","toolCallId":"c","output":1,"dynamic":true}"#);
     let denied = part(ToolState::OutputDenied { input: None, raw_input: None, error_text: None }).unwrap();
@@ -211,7 +211,7 @@ proptest! {
         let delta = chunk(json!({"type": "tool-input-delta", "toolCallId": "z", "inputTextDelta": text}));
         let message = folded([start, delta]);
         if let Ok(whole) = serde_json::from_str::<Value>(&text) {
-            prop_assert_eq!(message.parts[0].as_tool().unwrap().state.input(), Some(&whole));
+            prop_assert_eq!(message.parts[0].as_tool().unwrap().state.input(), Some(&whole.into()));
         }
     }
 }

@@ -394,7 +394,7 @@ fn answers_are_read() {
     );
     assert_eq!(
         one(json!({"approvalId": "p", "approved": true, "input": {"a": 1}})),
-        ("approval p".into(), decision(true, None, None, Some(json!({"a": 1}))))
+        ("approval p".into(), decision(true, None, None, Some(json!({"a": 1}).into())))
     );
     let exact = r#"{"n":10000000000000000001,"x":[-0,1.0]}"#;
     assert_eq!(

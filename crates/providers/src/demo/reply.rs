@@ -259,7 +259,7 @@ fn next_step(
         let input = call.input.as_ref().and_then(|input| fill(input, scope));
         // A person may have edited the input. A tool that is called in several steps is told apart by it.
         let is_called_once = scene.calls.iter().filter(|other| other.tool == call.tool).count() == 1;
-        let is_it = |made: &ModelCall| is_called_once || input.as_ref() == Some(&made.input);
+        let is_it = |made: &ModelCall| is_called_once || input.as_ref() == Some(&made.input.value());
         results.iter().any(|(made, _)| is_named(&made.tool, &name) && is_it(made))
     };
     let goes_on = results.iter().all(|(_, result)| outcome(result) == Outcome::Result);
@@ -313,12 +313,13 @@ fn comment(
         .filter_map(|planned| prepare(planned, tools, &scope))
         .filter(|(tool, _)| *tool == call.tool)
         .collect();
-    let is_edited = !planned.is_empty() && planned.iter().all(|(_, input)| *input != call.input);
+    let input = call.input.value();
+    let is_edited = !planned.is_empty() && planned.iter().all(|(_, planned)| *planned != input);
     scope.longest = LONGEST;
     let outcome = outcome(&result);
     let result = serde_json::from_str(&result).unwrap_or(Value::String(result));
     scope.values.insert("tool".into(), call.tool.clone().into());
-    scope.values.insert("input".into(), call.input.clone());
+    scope.values.insert("input".into(), input);
     scope.values.insert("edited".into(), is_edited.into());
     scope.values.insert("result".into(), result);
     let sentences = scene.iter().flat_map(|scene| &scene.then).chain(&scenes.then);

@@ -39,7 +39,7 @@ fn answered(said: &str, answers: &[(&str, Value, &str)]) -> ModelRequest {
     let calls = answers.iter().enumerate().map(|(place, (tool, input, _))| ModelCall {
         id: place.to_string(),
         tool: (*tool).into(),
-        input: input.clone(),
+        input: input.clone().into(),
     });
     let results = answers.iter().enumerate().map(|(place, (tool, _, result))| ModelMessage::Tool {
         call_id: place.to_string(),
@@ -201,7 +201,7 @@ fn played_to_the_end(said: &str, tools: &[ModelTool], result: impl Fn(&str) -> S
             match event.unwrap() {
                 ModelEvent::CallStart { tool, .. } => {
                     let id = format!("{}_{}", steps.len(), calls.len());
-                    calls.push(ModelCall { id, tool, input: Value::Null });
+                    calls.push(ModelCall { id, tool, input: Value::Null.into() });
                 }
                 ModelEvent::CallDelta { arguments, .. } => {
                     calls.last_mut().unwrap().input = serde_json::from_str(&arguments).unwrap();

@@ -165,7 +165,7 @@ struct ToolCall<'a> {
 struct CalledFunction<'a> {
     name: &'a str,
     /// JSON text.
-    arguments: String,
+    arguments: &'a str,
 }
 
 #[derive(Serialize)]
@@ -289,7 +289,7 @@ fn assistant<'a>(
 ) -> Message<'a> {
     let call = |call: &'a ModelCall| ToolCall {
         id: &call.id,
-        function: CalledFunction { name: &call.tool, arguments: call.input.to_string() },
+        function: CalledFunction { name: &call.tool, arguments: call.input.as_str() },
         extra_content: None,
     };
     let mut tool_calls: Vec<ToolCall<'_>> = calls.iter().map(call).collect();

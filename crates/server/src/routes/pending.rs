@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State};
 use fermata_engine::{Pending as EnginePending, questions::CALL_FAILED};
-use fermata_protocol::{ApprovalId, ToolCallId};
+use fermata_protocol::{ApprovalId, JsonText, ToolCallId};
 use fermata_tools::{Asks, CallDetails, ErrorType, Presentation, Scope, StateName};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -36,7 +36,8 @@ pub struct Pending {
     #[schema(value_type = Option<Object>)]
     details: Option<CallDetails>,
     /// The input that the call would run with.
-    input: Value,
+    #[schema(value_type = Value)]
+    input: JsonText,
     /// The same input as JSON text, as it is run, and as its hash is in the audit. JavaScript reads some numbers of `input` as others.
     input_text: String,
     /// What `always` can mean for an approval, the narrowest first. Without any the call cannot be allowed for always.
@@ -130,7 +131,7 @@ impl From<EnginePending> for Pending {
                     state: call.state().name(),
                     since: call.since(),
                     input: call.effective_input().clone(),
-                    input_text: call.effective_input().to_string(),
+                    input_text: call.effective_input().as_str().to_owned(),
                     scopes,
                     reason,
                     approval_id: call.approval_request.map(|request| request.id),
@@ -155,7 +156,7 @@ impl From<EnginePending> for Pending {
                 state: call.state().name(),
                 since,
                 input: call.effective_input().clone(),
-                input_text: call.effective_input().to_string(),
+                input_text: call.effective_input().as_str().to_owned(),
                 scopes: Vec::new(),
                 approval_id: None,
                 reason: None,

@@ -211,7 +211,7 @@ pub async fn delete(store: &dyn Store, chat: &ChatId) {
 
 pub fn call(id: &str, state: CallState) -> Call {
     let mut call = Call::new(ToolCallId::new(id), 1, "write_note".into(), Some(RunBy::Server), at(0));
-    call.input = json!({"title": "Ü", "z": 1, "a": null});
+    call.input = json!({"title": "Ü", "z": 1, "a": null}).into();
     call.approval_request =
         Some(ApprovalRequest { id: ApprovalId::new(format!("question-{id}")), required: true });
     for state in way_to(state) {
@@ -251,7 +251,7 @@ pub fn calls_of_all_kinds() -> Vec<Call> {
         calls.push(in_detail(&format!("full-{n}"), &state, n));
         let mut bare = call(&format!("bare-{n}"), state);
         (bare.approval_request, bare.run_by, bare.expires, bare.input) =
-            (None, None, None, json!("{not json"));
+            (None, None, None, json!("{not json").into());
         calls.push(bare);
     }
     calls
@@ -262,8 +262,8 @@ fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
     for (n, state) in (1..).zip(way_to(state.clone())) {
         call.enter(state, moment(n));
     }
-    call.input = json!({"z": 1, "a": "{}", "deep": [[{}]]});
-    call.edited = Some(if n.is_multiple_of(2) { json!(["other"]) } else { json!(null) });
+    call.input = json!({"z": 1, "a": "{}", "deep": [[{}]]}).into();
+    call.edited = Some(if n.is_multiple_of(2) { json!(["other"]) } else { json!(null) }.into());
     let ruled_by = [
         DecisionSource::Default,
         DecisionSource::Rule(12),
@@ -324,7 +324,7 @@ pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
     let mut call = call("c", CallState::Scheduled);
     call.tool = tool.into();
     call.approval_decision = decided;
-    call.edited = Some(json!({"z": 2, "a": tool}));
+    call.edited = Some(json!({"z": 2, "a": tool}).into());
     let terms = (approved && always).then(|| Box::new(terms(Scope::TOOL, GrantedFor::Chat)));
     Change::Confirm { run: run(id), call: Box::new(call), by: alice(), terms }
 }
@@ -352,7 +352,7 @@ pub fn audit(reason: &str) -> Change {
         tool: "tool".into(),
         rule: Some(DecisionSource::Rule(3)),
         reason: Some(reason.into()),
-        input_hash: Some(input_hash(&json!({"a": 1}))),
+        input_hash: Some(input_hash(&json!({"a": 1}).into())),
         subject: None,
     };
     let entry = AuditEntry { owner: Some(alice()), chat: Some(chat("c")), run: Some(run("r")), event };

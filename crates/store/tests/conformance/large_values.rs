@@ -43,8 +43,8 @@ fn read(id: &str, role: Role, parts: Vec<Value>) -> UiMessage {
 /// A call that has succeeded.
 fn done(id: &str, input: Value, edited: Option<Value>, output: Value) -> Call {
     changed(call(id, CallState::Success { output }), |call| {
-        call.input = input;
-        call.edited = edited;
+        call.input = input.into();
+        call.edited = edited.map(Into::into);
     })
 }
 
@@ -131,7 +131,7 @@ async fn a_file_is_there_for_as_long_as_a_message_has_it(store: AnyStore) {
 
 async fn a_call_that_changes_later_changes_no_message(store: AnyStore) {
     let id = chat("a");
-    let open_call = changed(call("c", CallState::AwaitingApproval), |call| call.input = large("i"));
+    let open_call = changed(call("c", CallState::AwaitingApproval), |call| call.input = large("i").into());
     let shown = read(
         "answer",
         Role::Assistant,
@@ -141,7 +141,7 @@ async fn a_call_that_changes_later_changes_no_message(store: AnyStore) {
     );
     let changes = vec![create(alice()), open("r"), put_call("r", &open_call), put(shown.clone())];
     commit_at(&*store, &id, at(0), changes).await.unwrap();
-    let edited = changed(open_call, |call| call.edited = Some(large("e")));
+    let edited = changed(open_call, |call| call.edited = Some(large("e").into()));
     commit_at(&*store, &id, at(1), vec![put_call("r", &edited)]).await.unwrap();
     assert_eq!(store.messages(&id).await.unwrap(), [shown]);
 }
@@ -196,7 +196,7 @@ async fn a_decision_about_a_large_input_has_its_hash() {
                 always: false,
                 how: None,
             });
-            (call.input, call.edited) = (input, edited);
+            (call.input, call.edited) = (input.into(), edited.map(Into::into));
         });
         Change::Confirm { run: run("r"), call: Box::new(call), by: alice(), terms: None }
     };
@@ -213,7 +213,7 @@ async fn a_decision_about_a_large_input_has_its_hash() {
         .fetch_all(&mut connection)
         .await
         .unwrap();
-    let hash = json!({"sha256": input_hash(&large("e"))});
+    let hash = json!({"sha256": input_hash(&large("e").into())});
     assert_eq!(inputs, [r#"{"z":1,"a":2}"#.to_owned(), hash.to_string()]);
 }
 

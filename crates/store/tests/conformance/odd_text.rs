@@ -24,7 +24,7 @@ fn odd_call(text: &str) -> Call {
     let mut call = call("c", CallState::Executing);
     call.id = ToolCallId::new(format!("c{text}"));
     call.tool = text.into();
-    call.input = json!({"\0": text});
+    call.input = json!({"\0": text}).into();
     call.policy_decision =
         Some(PolicyDecision { decision: Decision::Ask, reason: Some(text.into()), by: DecisionSource::Auto });
     call.approval_request = Some(ApprovalRequest { id: ApprovalId::new(format!("q{text}")), required: true });

@@ -50,8 +50,8 @@ async fn a_settled_call_stands_there_column_by_column() {
     ] {
         call.enter(state, microsecond(at));
     }
-    call.input = json!({"title": "x"});
-    call.edited = Some(json!({"title": "y"}));
+    call.input = json!({"title": "x"}).into();
+    call.edited = Some(json!({"title": "y"}).into());
     call.policy_decision = Some(PolicyDecision {
         decision: Decision::Ask,
         reason: Some("careful".into()),
@@ -172,8 +172,8 @@ async fn neither_input_nor_output_is_kept_twice() {
     let output = json!({"text": long("output")});
     let settled = changed(call("c", CallState::Success { output: output.clone() }), |call| {
         call.run_by = Some(RunBy::Browser);
-        call.input = json!({"text": long("input")});
-        call.edited = Some(json!({"text": long("edited")}));
+        call.input = json!({"text": long("input")}).into();
+        call.edited = Some(json!({"text": long("edited")}).into());
         call.answer = Some(AnswerKind::Output { output });
     });
     let (folder, _store) = stored(&[settled]).await;

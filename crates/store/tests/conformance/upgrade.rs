@@ -175,13 +175,13 @@ async fn old_calls_are_found_and_answered_as_before() {
         denied.approval_request,
         Some(ApprovalRequest { id: ApprovalId::new("q-denied"), required: false })
     );
-    assert_eq!((denied.edited, denied.run_by), (Some(json!([1])), Some(RunBy::Server)));
+    assert_eq!((denied.edited, denied.run_by), (Some(json!([1]).into()), Some(RunBy::Server)));
 
     assert_eq!(count(&folder, "tool_calls where answered = 1").await, 2, "no output is kept twice");
 
     let late = found(&store, "late").await;
     assert_eq!(late.validate_answer(&AnswerKind::Output { output }), Err(Refusal::Gone));
-    assert_eq!((late.run_by, late.input), (None, json!("{not json")));
+    assert_eq!((late.run_by, late.input), (None, json!("{not json").into()));
     store.close().await;
 }
 

@@ -134,7 +134,7 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
-    use fermata_protocol::ApprovalId;
+    use fermata_protocol::{ApprovalId, JsonText};
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
@@ -152,6 +152,7 @@ mod tests {
     }
 
     fn decision(approved: bool, input: Option<Value>) -> AnswerKind {
+        let input = input.map(JsonText::from);
         AnswerKind::Decision { approved, reason: None, always: None, input }
     }
 
@@ -238,7 +239,7 @@ mod tests {
         };
         assert_eq!(queued.validate_answer(&decision(false, None)), Ok(ValidAnswer::New));
         let edited = Call {
-            edited: Some(json!(1)),
+            edited: Some(json!(1).into()),
             ..asked(CallState::Cancelled { cancelled: Cancelled::Denied { reason: None } }, Some(false))
         };
         assert_eq!(edited.validate_answer(&decision(false, None)), Ok(ValidAnswer::Repeated));

@@ -167,7 +167,7 @@ fn a_scope_that_the_call_does_not_have_is_refused_and_the_call_waits() {
     // The scope belongs to the input that the call would run with.
     let mut answer = always_in("call_1", "n:1");
     if let AnswerKind::Decision { input, .. } = &mut answer.kind {
-        *input = Some(json!({"n": 2}));
+        *input = Some(json!({"n": 2}).into());
     }
     assert!(matches!(play.refusal(&[answer]), Rejected::UnknownScope(_)));
     assert_eq!(play.states(), ["awaiting_approval"]);

@@ -68,7 +68,7 @@ fn every_state_of_a_call_is_kept_with_its_time() {
         "validating awaiting_approval awaiting_approval scheduled executing success"
     );
     let call = &play.run.calls[0];
-    assert_eq!((&call.input, call.edited.as_ref()), (&json!({"n": 1}), Some(&json!({"n": 2}))));
+    assert_eq!((&call.input, &call.edited), (&json!({"n": 1}).into(), &Some(json!({"n": 2}).into())));
     assert_eq!(call.approval_decision.as_ref().unwrap().by, Owner::new("alice"));
 }
 

@@ -216,7 +216,7 @@ fn an_edit_was_made_for_the_tool_as_it_was() {
     play.calls(&[("note", r#"{"n":1}"#), ("again", "{}")]);
     play.answer(vec![edited("call_1", json!({"n": 2}))]).describe_tool("note");
     play.answer(vec![decision("call_2", true)]);
-    assert_eq!(play.run.calls[0].effective_input(), &json!({"n": 1}), "as the card shows it again");
+    assert_eq!(play.run.calls[0].effective_input(), &json!({"n": 1}).into(), "as the card shows it again");
     play.approve_newest(0);
     assert_eq!(play.states_of_calls(), ["executing", "executing"]);
 }

@@ -1,6 +1,6 @@
 //! Answers that are cut off: none of their calls runs, and no client posts again by itself.
 
-use fermata_protocol::UiPart;
+use fermata_protocol::{JsonText, UiPart};
 
 use super::*;
 
@@ -26,7 +26,10 @@ fn no_call_of_an_answer_that_a_content_filter_cut_off_runs() {
         over: finished
     "#]]);
     let inputs: Vec<_> = play.run.calls.iter().map(|call| call.input.clone()).collect();
-    assert_eq!(inputs, [json!({"n": 1}), json!({}), json!({"n": 2}), json!({}), json!(r#"{"n"#)]);
+    assert_eq!(
+        inputs,
+        [json!({"n": 1}), json!({}), json!({"n": 2}), json!({}), json!(r#"{"n"#)].map(JsonText::from)
+    );
     assert!(play.run.calls.iter().all(|call| call.times_run() == 0));
     assert!(play.run.snapshot().parts.iter().filter_map(UiPart::as_tool).all(|part| part.state.is_settled()));
 }

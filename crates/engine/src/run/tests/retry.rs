@@ -13,7 +13,7 @@ fn retrying(tool: &str, had_begun: bool, arrange: impl FnOnce(&mut Scene)) -> Pl
         id: ToolCallId::new("call_again"),
         of: ToolCallId::new("call_failed"),
         tool: tool.into(),
-        input: json!({"n": 1}),
+        input: json!({"n": 1}).into(),
         had_begun,
     });
     play.run = Run::new(request);

@@ -49,7 +49,7 @@ fn a_call_that_is_cancelled_while_it_waits_to_run_again_does_not_run() {
         id: ToolCallId::new("call_again"),
         of: ToolCallId::new("call_failed"),
         tool: "ledger".into(),
-        input: json!({"n": 1}),
+        input: json!({"n": 1}).into(),
         had_begun: true,
     });
     let (plan, wants_plan, running_calls) = (PlanMode::Off, false, None);

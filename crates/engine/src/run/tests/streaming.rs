@@ -96,7 +96,7 @@ fn nothing_is_decided_about_a_step_before_its_inputs_are_checked() {
     play.check(expect![[r#"
         > checked
     "#]]);
-    assert_eq!(play.run.calls[0].input, json!({"n": 1}));
+    assert_eq!(play.run.calls[0].input, json!({"n": 1}).into());
 }
 
 #[test]

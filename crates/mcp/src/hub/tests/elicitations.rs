@@ -15,7 +15,7 @@ async fn an_elicitation_that_the_library_cannot_read_is_still_shown() {
     world.ready().await;
     let call = async |name| {
         let context = context().with_host(Arc::new(AcceptingHost));
-        world.tool(name).call(json!({}), context).await.unwrap()
+        world.tool(name).call(json!({}).into(), context).await.unwrap()
     };
     let output = call("s__ask_strangely").await;
     let answer = text(&output);

@@ -131,7 +131,7 @@ async fn a_process_per_chat_or_owner_never_serves_another() {
     assert_eq!(world.session_of(&bob).await, first, "both chats are of one owner");
     let tool = world.tool("s__which");
     let stranger = CallContext::new(Owner::new("eve"), ChatId::new("ann"), ToolCallId::new("call"));
-    assert_ne!(text(&tool.call(json!({}), stranger).await.unwrap()), first);
+    assert_ne!(text(&tool.call(json!({}).into(), stranger).await.unwrap()), first);
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,7 +217,7 @@ async fn the_processes_of_a_server_end_with_it() {
     let other = world.other_end(1).await;
     world.hub.shutdown().await;
     other.waiting().await.unwrap();
-    let error = world.tool("s__which").call(json!({}), context()).await.unwrap_err();
+    let error = world.tool("s__which").call(json!({}).into(), context()).await.unwrap_err();
     assert_eq!(error.text, "The MCP server s is no longer configured.");
 }
 

@@ -281,7 +281,7 @@ impl World {
     }
 
     pub(super) async fn call(&self, name: &str) -> Result<Value, ToolError> {
-        self.tool(name).call(json!({}), context()).await
+        self.tool(name).call(json!({}).into(), context()).await
     }
 }
 
@@ -317,7 +317,7 @@ impl Chat {
         let cancelled = context.cancelled.clone();
         let execution = Execution {
             tool: world.tool(tool),
-            input: json!({}),
+            input: json!({}).into(),
             context: context.with_host(self.host.clone()),
             timeout: Duration::from_secs(10),
             retries: 0,

@@ -21,7 +21,7 @@ fn user(text: &str) -> ModelMessage {
 }
 
 fn assistant_said(reasoning: &str, text: &str, calls: &[&str]) -> ModelMessage {
-    let call = |id: &&str| ModelCall { id: (*id).into(), tool: "f".into(), input: json!({"x": 1}) };
+    let call = |id: &&str| ModelCall { id: (*id).into(), tool: "f".into(), input: json!({"x": 1}).into() };
     let calls = calls.iter().map(call).collect();
     ModelMessage::Assistant { reasoning: reasoning.into(), text: text.into(), calls }
 }

@@ -56,7 +56,7 @@ fn local_client() -> WebClient {
 
 async fn call(tool: &dyn Tool, input: Value) -> Result<Value, ToolError> {
     let context = CallContext::new(Owner::anyone(), ChatId::new("c"), ToolCallId::new("call"));
-    tool.call(input, context).await
+    tool.call(input.into(), context).await
 }
 
 async fn fetch(response: Vec<u8>) -> Result<Value, ToolError> {
@@ -175,7 +175,7 @@ async fn redirected(location: &str) -> Result<Value, ToolError> {
     let (address, _) = server(response("302 Found", &headers, b"")).await;
     let context = CallContext::new(Owner::anyone(), ChatId::new("c"), ToolCallId::new("call"));
     let tool = typed(FetchUrl { web: local_client() });
-    tool.call(json!({"url": format!("http://{address}/")}), context.with_host(Arc::new(Paths))).await
+    tool.call(json!({"url": format!("http://{address}/")}).into(), context.with_host(Arc::new(Paths))).await
 }
 
 #[tokio::test]

@@ -131,13 +131,13 @@ fn large_calls(message: &UiMessage) -> Result<Vec<LargeValue>, StoreError> {
         if part.tool_call_id.as_str().contains(char::is_control) {
             continue;
         }
+        let input = part.state.input().map(|input| input.as_str().to_owned());
         let output = match &part.state {
-            ToolState::OutputAvailable { output, .. } => Some(output),
+            ToolState::OutputAvailable { output, .. } => Some(json(output)?),
             _ => None,
         };
-        for (field, value) in [("input", part.state.input()), ("output", output)] {
-            let Some(value) = value else { continue };
-            let json = json(value)?;
+        for (field, json) in [("input", input), ("output", output)] {
+            let Some(json) = json else { continue };
             if json.len() >= LEAST_BYTES {
                 let (id, at) = (part.tool_call_id.to_string(), format!("/parts/{index}/{field}"));
                 large.push(LargeValue { id, at, field, json });

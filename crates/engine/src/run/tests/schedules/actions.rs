@@ -22,7 +22,7 @@ impl World {
             approved,
             reason: (!approved).then(|| "no".into()),
             always,
-            input,
+            input: input.map(Into::into),
         };
         let kind = match how {
             0 => AnswerKind::Output { output: json!(1) },

@@ -240,7 +240,8 @@ impl Facts {
             by == Some(DecisionSource::Always)
         };
         let covers = |(tool, n): &(String, Option<Value>)| {
-            *tool == call.tool && n.as_ref().is_none_or(|n| call.effective_input().get("n") == Some(n))
+            *tool == call.tool
+                && n.as_ref().is_none_or(|n| call.effective_input().value().get("n") == Some(n))
         };
         assert!(!by_grant || self.allowed.iter().any(covers), "no scope covers {call:?}");
         let is_open = |other: &Call| {
@@ -264,7 +265,7 @@ impl Facts {
     pub fn person_decides(&mut self, call: &Call, kind: Option<&AnswerKind>) {
         self.decided.insert(call.id.clone());
         if let Some(AnswerKind::Decision { approved: true, always: Some(always), input, .. }) = kind {
-            let n = input.as_ref().unwrap_or(call.effective_input()).get("n").cloned();
+            let n = input.as_ref().unwrap_or(call.effective_input()).value().get("n").cloned();
             let is_by_n = always.scope.as_ref().is_some_and(|scope| scope.starts_with("n:"));
             self.allowed.push((call.tool.clone(), if is_by_n { n } else { None }));
         }
