@@ -21,6 +21,7 @@ import {
   isShownAsCall,
   isShownAsQuestion,
   isToolPart,
+  planCallOf,
   type Message,
   type SourcePart,
 } from '../chat/message';
@@ -61,6 +62,7 @@ export const useIsGrowing = () =>
 function Call({ toolCallId }: ToolCallMessagePartProps) {
   const { chat, message: drawn } = useMessage();
   const { listed } = useTools();
+  const isGrowing = useIsGrowing();
   const id = toolCallIdOf(toolCallId);
   const partIn = (message: Message | undefined) =>
     message?.parts
@@ -81,6 +83,7 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
         chat={chat}
         tools={listed}
         isQuiet={isToldAsMemory(part, message)}
+        isGrowing={isGrowing}
       />
     </div>
   );
@@ -115,7 +118,10 @@ function Data({ name, data }: DataMessagePartProps) {
   const isGrowing = useIsGrowing();
   if (chat === undefined || message === undefined) return null;
   if (name === 'compaction') return <CompactionLine data={data as unknown} isGrowing={isGrowing} />;
-  if (name === 'plan') return <PlanList data={data as unknown} isGrowing={isGrowing} />;
+  if (name === 'plan')
+    return planCallOf(message) !== undefined ? null : (
+      <PlanList data={data as unknown} isGrowing={isGrowing} />
+    );
   if (name === 'tool-approval') return <QuestionOfOldClient part={{ data }} message={message} chat={chat} />;
   if (name !== 'elicitation' || isShownAsCall(data, message)) return null;
   return (

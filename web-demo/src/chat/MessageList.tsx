@@ -4,9 +4,9 @@
 import { ArrowDown, TriangleAlert } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState, type ReactNode, type RefObject } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { FermataChat } from 'fermata-chat';
 import { Announcer } from './Announcer';
 import { Contained } from './Contained';
+import type { SummarizedChat } from './context/SummaryDialog';
 import { SummaryLine } from './context/SummaryLine';
 import { useErrorWords } from './errorWords';
 import { copyOf, isQuiet, type Message } from './message';
@@ -23,7 +23,7 @@ interface Props {
   status: string;
   /** What went wrong. */
   error: Error | undefined;
-  chat: FermataChat;
+  chat: SummarizedChat;
   actions: MessageActions;
   onTryAgain: () => void;
   /** What is shown where there is no message yet. */

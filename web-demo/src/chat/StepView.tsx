@@ -24,9 +24,11 @@ interface Props {
   parts: readonly (ToolPart | DataPart)[];
   message: Message;
   chat: FermataChat;
+  /** Whether the message is still being written. */
+  isGrowing?: boolean;
 }
 
-export function StepView({ parts, message, chat }: Props) {
+export function StepView({ parts, message, chat, isGrowing = false }: Props) {
   const { listed } = useTools();
   return (
     <div className="my-4 space-y-3">
@@ -41,6 +43,7 @@ export function StepView({ parts, message, chat }: Props) {
               chat={chat}
               tools={listed}
               isQuiet={isToldAsMemory(part, message)}
+              isGrowing={isGrowing}
             />
           );
         }
