@@ -135,12 +135,12 @@ const shell = {
     endLabel: 'Ask again about {{tool}}',
   },
   suggestions: [
-    {
-      shows: 'Asks for your approval',
-      lines: ['write a note: buy milk', 'search notes for tea and write a list'],
-    },
+    { shows: 'Asks for your approval', lines: ['write a note: buy milk', 'do everything'] },
     { shows: 'Runs in your browser', lines: ['where am I', 'draw a chart'] },
-    { shows: 'Asks you, and does several things at once', lines: ['book a table', 'do everything'] },
+    {
+      shows: 'Makes plans, asks questions',
+      lines: ['search notes for tea and write a list', 'book a table'],
+    },
   ],
 } as const;
 
