@@ -1,7 +1,18 @@
 // What surrounds the messages: that the page itself never scrolls, what the list says of a chat, what is suggested, where the cursor is.
 
 import type { Page } from '@playwright/test';
-import { ChatPage, expect, FAILED_REQUEST, gate, PAGES, park, says, seriousViolations, test } from './world';
+import {
+  calls,
+  ChatPage,
+  expect,
+  FAILED_REQUEST,
+  gate,
+  PAGES,
+  park,
+  says,
+  seriousViolations,
+  test,
+} from './world';
 
 const AT = new Date(0).toISOString();
 
@@ -59,7 +70,9 @@ for (const { name, path } of PAGES)
         expect(await seriousViolations(chat.page)).toEqual([]);
         await chat.page.keyboard.press('Escape');
         await expect(chat.page.getByRole('button', { name: 'Settings' })).toBeFocused();
-        await expect(chat.page.getByRole('contentinfo').getByRole('button')).toHaveCount(1);
+        await expect(chat.page.getByRole('complementary').locator('footer').getByRole('button')).toHaveCount(
+          1,
+        );
       });
 
       test('a dialog is as high as its content', async ({ chat }) => {
@@ -159,6 +172,43 @@ for (const { name, path } of PAGES)
       await expect(dialog).toContainText('“Three”');
       await page.keyboard.press('Escape');
       await expect(link('Three')).toBeFocused();
+    });
+
+    test.describe('where a stream does not wait for a person', () => {
+      test.use({ config: 'hold = "0s"\n' });
+
+      test('an answer is announced once, when it is finished', async ({ world, chat }) => {
+        const { page } = chat;
+        const finished = 'The answer is finished.';
+        await page.evaluate(() => {
+          const announced: string[] = [];
+          const note = ({ target }: MutationRecord) => {
+            const element = target instanceof Element ? target : target.parentElement;
+            const region = element?.closest('[role=status], [role=alert], [role=log], [aria-live]');
+            if (region && region.getAttribute('aria-live') !== 'off') announced.push(region.textContent);
+          };
+          new MutationObserver((records) => {
+            records.forEach(note);
+          }).observe(document.body, { subtree: true, childList: true, characterData: true });
+          Object.assign(globalThis, { announced });
+        });
+        const announced = () =>
+          page.evaluate(() => (globalThis as unknown as { announced: string[] }).announced);
+        const pieces = Array.from({ length: 40 }, (_, at) => `word ${at} `);
+        world.model.script(calls({ name: 'write_note', input: { title: 'Tea', body: 'Green.' } }), (pen) => {
+          for (const piece of pieces) pen.says(piece);
+        });
+        await chat.say('write it down');
+        await chat.isInState(chat.card('write_note'), 'Waiting for you');
+        await expect(page.locator('[data-connection]')).toHaveText('Idle');
+        expect(await announced()).not.toContain(finished);
+        await chat.press(chat.card('write_note'), 'Approve');
+        await chat.hears('word 39');
+        await chat.isAtRest();
+        await expect.poll(announced).toContain(finished);
+        expect((await announced()).filter((words) => words === finished)).toHaveLength(1);
+        expect((await announced()).filter((words) => /word \d/.test(words))).toEqual([]);
+      });
     });
 
     test('a new chat has the cursor where one writes', async ({ chat }) => {

@@ -9,7 +9,7 @@ import { Contained } from './Contained';
 import type { SummarizedChat } from './context/SummaryDialog';
 import { SummaryLine } from './context/SummaryLine';
 import { useErrorWords } from './errorWords';
-import { copyOf, isQuiet, type Message } from './message';
+import { copyOf, isParked, isQuiet, type Message } from './message';
 import { MessageView, type MessageActions } from './MessageView';
 import { Sign } from './Sign';
 import { useKeptPlace } from './useKeptPlace';
@@ -75,7 +75,7 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
           {error !== undefined && <Failure error={error} onTryAgain={onTryAgain} />}
         </div>
       </div>
-      <Announcer isGrowing={isGrowing} />
+      <Announcer isUnderWay={isGrowing || isParked(last)} />
       {!isAtEnd && (
         <button
           type="button"
