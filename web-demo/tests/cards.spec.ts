@@ -128,7 +128,7 @@ test.describe('a call that waits for a decision', () => {
       says('Also written.'),
     );
     await chat.say('write it down');
-    await chat.press(chat.card('write_note'), 'Approve and allow always');
+    await chat.press(chat.card('write_note'), 'Always allow');
     await chat.press(chat.card('write_note'), 'Always in this chat: every call of write_note');
     await chat.hears('Written.');
     await chat.isAtRest();
@@ -299,7 +299,7 @@ for (const { name, path } of PAGES) {
         says('Also written.'),
       );
       await chat.say('write it down');
-      await chat.press(chat.card('write_note'), 'Approve and allow always');
+      await chat.press(chat.card('write_note'), 'Always allow');
       await chat.press(chat.card('write_note'), 'Always in this chat: every call of write_note');
       await chat.hears('Written.');
       await chat.isAtRest();

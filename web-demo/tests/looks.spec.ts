@@ -207,7 +207,7 @@ test.describe('on a phone', () => {
       chat.page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
     expect(await wider()).toBe(0);
     const tops = new Set<number | undefined>();
-    for (const name of ['Approve', 'Approve and allow always', 'Edit', 'Deny']) {
+    for (const name of ['Approve', 'Always allow', 'Edit', 'Deny']) {
       const box = await card.getByRole('button', { name, exact: true }).boundingBox();
       expect(box?.height, name).toBeGreaterThanOrEqual(44);
       tops.add(box?.y);

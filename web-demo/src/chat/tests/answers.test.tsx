@@ -26,7 +26,7 @@ function show(part: AnyToolPart, chat = fakeChat()) {
 }
 
 /** The menu beside Approve. */
-const ALWAYS = 'Approve and allow always';
+const ALWAYS = 'Always allow';
 
 const TOOL_SCOPE = { id: 'tool', label: 'write_note', covers: 'every call' };
 

@@ -89,7 +89,7 @@ const cards = {
       'The input has {{count}} characters that are invisible or change the direction of the text: {{codes}}.',
   },
   always: {
-    more: 'Approve and allow always',
+    more: 'Always allow',
     chat: 'Always in this chat: {{covers}}',
     day: 'In this chat for 24 hours: {{covers}}',
     owner: 'Always in all my chats: {{covers}}',

@@ -89,7 +89,7 @@ const cards: Translated<typeof english> = {
     invisible_other: '输入中有 {{count}} 个不可见或改变文字方向的字符：{{codes}}。',
   },
   always: {
-    more: '批准并始终允许',
+    more: '始终允许',
     chat: '在此对话中始终允许：{{covers}}',
     day: '在此对话中 24 小时内：{{covers}}',
     owner: '在我的所有对话中始终允许：{{covers}}',
