@@ -20,6 +20,7 @@ import {
   copyOf,
   isShownAsCall,
   isShownAsQuestion,
+  isToldAsPlan,
   isToolPart,
   planCallOf,
   type Message,
@@ -82,7 +83,7 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
         message={message}
         chat={chat}
         tools={listed}
-        isQuiet={isToldAsMemory(part, message)}
+        isQuiet={isToldAsMemory(part, message) || isToldAsPlan(part, message)}
         isGrowing={isGrowing}
       />
     </div>

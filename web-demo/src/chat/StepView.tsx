@@ -9,6 +9,7 @@ import { isToldAsMemory } from './memories/memories';
 import {
   isShownAsCall,
   isShownAsQuestion,
+  isToldAsPlan,
   isToolPart,
   toolNameOf,
   type DataPart,
@@ -42,7 +43,7 @@ export function StepView({ parts, message, chat, isGrowing = false }: Props) {
               message={message}
               chat={chat}
               tools={listed}
-              isQuiet={isToldAsMemory(part, message)}
+              isQuiet={isToldAsMemory(part, message) || isToldAsPlan(part, message)}
               isGrowing={isGrowing}
             />
           );

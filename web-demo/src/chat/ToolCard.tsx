@@ -27,7 +27,7 @@ import { CallDetails, isDetails } from './runs/CallDetails';
 import { isPlan, PlanSteps, usePlanWords } from './runs/PlanList';
 import { ApprovalQuestion } from './ApprovalCard';
 import { askedCall, useAsked } from './asked';
-import { planCallOf, type Message } from './message';
+import { planCallOf } from './message';
 import { useSeen, WholeInput } from './seen';
 import { ToolProgress } from './ToolProgress';
 import { hasMedia, ToolResult } from './ToolResult';
@@ -69,7 +69,7 @@ export const ToolCard = memo(Card, (before, after) => {
 
 /** The plan that a call has made, if its card is to show it. */
 function planIn(message: UIMessage, part: AnyToolPart): Plan | undefined {
-  if (planCallOf(message as Message) !== part.toolCallId) return undefined;
+  if (planCallOf(message) !== part.toolCallId) return undefined;
   const plan = planOf(message);
   return isPlan(plan) ? plan : undefined;
 }
@@ -280,7 +280,9 @@ function Header({
           </span>
           <Followed state={state} told={told} />
           {told.attempts !== undefined && <span> · {t('trouble.attempts', { count: told.attempts })}</span>}
-          {duration !== undefined && <span className="tabular-nums"> · {inWords(duration)}</span>}
+          {duration !== undefined && plan === undefined && (
+            <span className="tabular-nums"> · {inWords(duration)}</span>
+          )}
           {state.name === 'done' && told.errorType !== undefined && (
             <span> · {t(`trouble.${told.errorType}`)}</span>
           )}

@@ -55,6 +55,10 @@ export const planCallOf = ({ parts }: Pick<Message, 'parts'>): string | undefine
       isToolPart(part) && toolNameOf(part) === MAKE_PLAN && part.state !== 'output-error',
   )?.toolCallId;
 
+/** Whether a call only ticks off a step of the plan, which its own card shows. */
+export const isToldAsPlan = (part: ToolPart, message: Message): boolean =>
+  toolNameOf(part) === 'update_plan' && part.state !== 'output-error' && planCallOf(message) !== undefined;
+
 /** The tool with which the model asks the person something. */
 const ASK_USER = 'ask_user';
 
