@@ -115,7 +115,7 @@ export class ChatPage {
   async set(name: string) {
     const settings = await this.settings();
     await settings.getByRole('button', { name, exact: true }).click();
-    await this.page.keyboard.press('Escape');
+    await settings.getByRole('button', { name: /^(Close the settings|关闭设置)$/ }).click();
     await expect(settings).toBeHidden();
   }
 

@@ -167,6 +167,7 @@ test.describe('on a phone', () => {
     });
     await chat.say('Remind me to buy milk.');
     await chat.isInState(chat.card('write_note'), 'Waiting for you');
+    await expect(chat.page.getByRole('heading', { level: 1 })).toHaveText('Remind me to buy milk.');
     await picture(chat, 'phone');
   });
 });

@@ -403,12 +403,11 @@ function Body({
       {(who === 'server' || who === 'mcp') && errorType !== 'denied' && (
         <CallActions {...{ chat, name, state }} toolCallId={part.toolCallId} />
       )}
-      {isWorthShowing(part) && <CallDetails data={part.toolMetadata?.['details']} title={title} />}
-      {plan !== undefined && (
-        <div className="group-has-data-editing/card:hidden">
-          <PlanSteps plan={plan} isGrowing={isGrowing} />
-        </div>
-      )}
+      {/* While the input is edited, they would show what it was. */}
+      <div className="empty:hidden group-has-data-editing/card:hidden">
+        {isWorthShowing(part) && <CallDetails data={part.toolMetadata?.['details']} title={title} />}
+        {plan !== undefined && <PlanSteps plan={plan} isGrowing={isGrowing} />}
+      </div>
       <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
         {isOpen && (
           <WholeInput value={part.state === 'approval-requested' ? whole : undefined}>
