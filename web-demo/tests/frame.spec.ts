@@ -7,6 +7,7 @@ import {
   expect,
   FAILED_REQUEST,
   gate,
+  importHistory,
   PAGES,
   park,
   says,
@@ -172,6 +173,15 @@ for (const { name, path } of PAGES)
       await expect(dialog).toContainText('“Three”');
       await page.keyboard.press('Escape');
       await expect(link('Three')).toBeFocused();
+    });
+
+    test('a chat that the list does not have is not called a new one', async ({ world, page }) => {
+      world.model.script(says('Green.'));
+      await importHistory(world, 'old', [{ id: 'm', role: 'user', parts: [{ type: 'text', text: 'tea?' }] }]);
+      await list(page, [{ id: 'listed-1', title: 'One' }]);
+      const chat = await ChatPage.open(page, world.server.url, path, 'old');
+      await expect(chat.words).toHaveText('tea?');
+      await expect(page.getByRole('heading', { level: 1 })).toHaveText('Fermata');
     });
 
     test.describe('where a stream does not wait for a person', () => {

@@ -4,9 +4,9 @@
 import { Menu, SquarePen, X } from 'lucide-react';
 import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { usePicked } from './cell';
+import { useCell, usePicked } from './cell';
 import { ChatList } from './ChatList';
-import { showNewChat } from './chatId';
+import { isNewChat, showNewChat } from './chatId';
 import { chats, followChats, waiting } from './chats';
 import { COMPOSER_ID } from './Composer';
 import { ConnectionBanner, ConnectionWord } from './ConnectionState';
@@ -15,6 +15,7 @@ import { MemoriesDialog } from './memories/MemoriesDialog';
 import { NewChatButton } from './NewChatButton';
 import { PendingElsewhere } from './PendingElsewhere';
 import { ownWaiting } from './runs/notifications';
+import { connections, unknownChats } from './server';
 import { Settings, type PageName } from './Settings';
 import { Sign } from './Sign';
 import { TokenDialog } from './TokenDialog';
@@ -78,9 +79,7 @@ export function Frame({ page, chatId, list, children }: Props) {
               <Menu />
             </IconButton>
           )}
-          <h1 className="min-w-0 flex-1 truncate font-medium lg:pl-3" title={title}>
-            {title ?? t('chats.untitled')}
-          </h1>
+          <Title chatId={chatId} title={title} />
           <ConnectionWord chatId={chatId} />
           {!isWide && (
             <IconButton label={t('chats.new')} onClick={showNewChat}>
@@ -94,6 +93,19 @@ export function Frame({ page, chatId, list, children }: Props) {
       <MemoriesDialog onShow={closeDrawer} />
       <TokenDialog />
     </div>
+  );
+}
+
+/** The title of the chat. One that is not in the list yet, or is too old for its first page, has none here. */
+function Title({ chatId, title }: { chatId: string; title: string | undefined }) {
+  const { t } = useTranslation();
+  const isUnknown = useCell(unknownChats).has(chatId);
+  // A chat is new until it has had a connection.
+  const isNew = usePicked(connections, () => isNewChat(chatId)) || isUnknown;
+  return (
+    <h1 className="min-w-0 flex-1 truncate font-medium lg:pl-3" title={title}>
+      {title ?? t(isNew ? 'chats.untitled' : 'name')}
+    </h1>
   );
 }
 
