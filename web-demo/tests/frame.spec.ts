@@ -173,6 +173,15 @@ for (const { name, path } of PAGES)
       await expect(dialog).toContainText('“Three”');
       await page.keyboard.press('Escape');
       await expect(link('Three')).toBeFocused();
+      await page.keyboard.press('Delete');
+      await page.route('**/api/chat/listed-3', (route) => route.fulfill({ status: 204 }));
+      await list(page, [
+        { id: 'listed-1', title: 'One' },
+        { id: 'listed-2', title: 'Two' },
+      ]);
+      await dialog.getByRole('button', { name: 'Delete' }).press('Enter');
+      await expect(dialog).toBeHidden();
+      await expect(link('Two')).toBeFocused();
     });
 
     test('a chat that the list does not have is not called a new one', async ({ world, page }) => {
