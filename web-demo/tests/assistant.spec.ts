@@ -208,7 +208,7 @@ test('the switch between the pages keeps the chat', async ({ world, chat }) => {
   world.model.script(says('Green.'));
   await chat.say('which tea?');
   await chat.hears('Green.');
-  await chat.page.getByRole('navigation', { name: 'Page' }).getByRole('link', { name: 'useChat' }).click();
+  await (await chat.settings()).getByRole('link', { name: 'useChat' }).click();
   await expect(chat.page).toHaveURL(new RegExp(`/\\?chat=${chat.id}$`));
   await chat.hears('Green.');
 });

@@ -128,7 +128,8 @@ test.describe('a call that waits for a decision', () => {
       says('Also written.'),
     );
     await chat.say('write it down');
-    await chat.press(chat.card('write_note'), 'Always: write_note');
+    await chat.press(chat.card('write_note'), 'Always allow');
+    await chat.press(chat.card('write_note'), 'Always in this chat: every call of write_note');
     await chat.hears('Written.');
     await chat.isAtRest();
     await chat.say('and tea');
@@ -298,7 +299,8 @@ for (const { name, path } of PAGES) {
         says('Also written.'),
       );
       await chat.say('write it down');
-      await chat.press(chat.card('write_note'), 'Always: write_note');
+      await chat.press(chat.card('write_note'), 'Always allow');
+      await chat.press(chat.card('write_note'), 'Always in this chat: every call of write_note');
       await chat.hears('Written.');
       await chat.isAtRest();
       await chat.page.getByRole('button', { name: 'Tools', exact: true }).click();

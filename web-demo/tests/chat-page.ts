@@ -105,6 +105,20 @@ export class ChatPage {
 
   // --- around it ---
 
+  /** Opens the settings, in either language. */
+  async settings(): Promise<Locator> {
+    await this.page.getByRole('button', { name: /^(Settings|设置)$/ }).click();
+    return this.page.getByRole('dialog', { name: /^(Settings|设置)$/ });
+  }
+
+  /** Presses a button of the settings, such as that of a language or a theme. */
+  async set(name: string) {
+    const settings = await this.settings();
+    await settings.getByRole('button', { name, exact: true }).click();
+    await settings.getByRole('button', { name: /^(Close the settings|关闭设置)$/ }).click();
+    await expect(settings).toBeHidden();
+  }
+
   get chats(): Locator {
     return this.page.getByRole('navigation', { name: 'Chats' });
   }

@@ -33,6 +33,7 @@ test('a chat is forgotten, after a question', async ({ world, chat }) => {
   await dialog.getByRole('button', { name: 'Delete' }).click();
   await expect(chat.chats.getByRole('listitem')).toHaveCount(0);
   await expect(chat.log).toBeEmpty();
+  await expect(chat.composer).toBeFocused();
   expect((await fetch(`${world.server.url}/api/chat/${chat.id}`)).status).toBe(404);
 });
 

@@ -1,7 +1,19 @@
 // What surrounds the messages: that the page itself never scrolls, what the list says of a chat, what is suggested, where the cursor is.
 
 import type { Page } from '@playwright/test';
-import { ChatPage, expect, FAILED_REQUEST, PAGES, park, says, test } from './world';
+import {
+  calls,
+  ChatPage,
+  expect,
+  FAILED_REQUEST,
+  gate,
+  importHistory,
+  PAGES,
+  park,
+  says,
+  seriousViolations,
+  test,
+} from './world';
 
 const AT = new Date(0).toISOString();
 
@@ -43,9 +55,44 @@ for (const { name, path } of PAGES)
         expect(await overflow(chat)).toBe(0);
       });
 
+      test('one button leads to all settings, and the focus comes back to it', async ({ chat }) => {
+        const settings = await chat.settings();
+        for (const name of ['Language', 'Theme'])
+          await expect(settings.getByRole('group', { name })).toBeVisible();
+        await expect(
+          settings.getByRole('switch', { name: 'Notify me when something waits for me' }),
+        ).toBeVisible();
+        await expect(settings.getByRole('button', { name: 'Manage memories' })).toBeVisible();
+        await expect(settings.getByRole('navigation', { name: 'Page' }).getByRole('link')).toHaveText([
+          'useChat',
+          'assistant-ui',
+          'With curl',
+        ]);
+        expect(await seriousViolations(chat.page)).toEqual([]);
+        await chat.page.keyboard.press('Escape');
+        await expect(chat.page.getByRole('button', { name: 'Settings' })).toBeFocused();
+        await expect(chat.page.getByRole('complementary').locator('footer').getByRole('button')).toHaveCount(
+          1,
+        );
+      });
+
+      test('a dialog is as high as its content', async ({ chat }) => {
+        const settings = await chat.settings();
+        await settings.getByRole('button', { name: 'Manage memories' }).click();
+        const dialog = chat.page.getByRole('dialog', { name: 'Memories', exact: true });
+        await expect(dialog).toContainText('Nothing is remembered yet.');
+        const room = await dialog.evaluate(
+          (element) =>
+            element.getBoundingClientRect().bottom -
+            (element.querySelector('ul')?.getBoundingClientRect().bottom ?? 0),
+        );
+        expect(room).toBeGreaterThan(0);
+        expect(room).toBeLessThan(60);
+      });
+
       test('suggests what the demo model understands', async ({ chat }) => {
         await expect(
-          chat.page.getByRole('list', { name: 'Suggestions' }).getByRole('button'),
+          chat.page.getByRole('group', { name: 'Suggestions' }).getByRole('button'),
         ).not.toHaveCount(0);
       });
     });
@@ -62,7 +109,7 @@ for (const { name, path } of PAGES)
         );
       await expect.poll(isLoaded).toBe(true);
       await expect(chat.page.getByRole('heading', { level: 2 })).toBeVisible();
-      await expect(chat.page.getByRole('list', { name: 'Suggestions' })).toBeHidden();
+      await expect(chat.page.getByRole('group', { name: 'Suggestions' })).toBeHidden();
       await expect(chat.page.getByText('Try one of these')).toBeHidden();
     });
 
@@ -83,6 +130,104 @@ for (const { name, path } of PAGES)
       const [button, waiting] = [page.getByRole('button', { name: 'New chat', exact: true }), elsewhere];
       await expect(waiting).toBeVisible();
       expect((await button.boundingBox())?.y).toBeLessThan((await waiting.boundingBox())?.y ?? 0);
+    });
+
+    test('the top says which chat this is, and how the connection is, in words', async ({ world, chat }) => {
+      const title = chat.page.getByRole('heading', { level: 1 });
+      const word = chat.page.locator('[data-connection]');
+      await expect(title).toHaveText('New chat');
+      await expect(word).toHaveText('Idle');
+      const writing = gate();
+      world.model.script(async (pen) => {
+        await writing.opened;
+        pen.says('Green.');
+      });
+      await chat.say('which tea?');
+      await expect(title).toHaveText('which tea?');
+      await expect(word).toHaveText('Connected');
+      writing.open();
+      await chat.hears('Green.');
+    });
+
+    test('each chat of the list is one stop of the Tab key, where Delete deletes it', async ({
+      world,
+      page,
+    }) => {
+      await list(page, [
+        { id: 'listed-1', title: 'One' },
+        { id: 'listed-2', title: 'Two' },
+        { id: 'listed-3', title: 'Three' },
+      ]);
+      await page.goto(`${world.server.url}${path}`);
+      const link = (title: string) =>
+        page.getByRole('navigation', { name: 'Chats' }).getByRole('link', { name: new RegExp(`^${title}`) });
+      await link('One').focus();
+      for (const title of ['Two', 'Three']) {
+        await page.keyboard.press('Tab');
+        await expect(link(title)).toBeFocused();
+      }
+      const button = page.getByRole('button', { name: 'Delete “Three”' });
+      await expect(button).toHaveCSS('opacity', '1');
+      await page.keyboard.press('Delete');
+      const dialog = page.getByRole('dialog', { name: 'Delete this chat?' });
+      await expect(dialog).toContainText('“Three”');
+      await page.keyboard.press('Escape');
+      await expect(link('Three')).toBeFocused();
+      await page.keyboard.press('Delete');
+      await page.route('**/api/chat/listed-3', (route) => route.fulfill({ status: 204 }));
+      await list(page, [
+        { id: 'listed-1', title: 'One' },
+        { id: 'listed-2', title: 'Two' },
+      ]);
+      await dialog.getByRole('button', { name: 'Delete' }).press('Enter');
+      await expect(dialog).toBeHidden();
+      await expect(link('Two')).toBeFocused();
+    });
+
+    test('a chat that the list does not have is not called a new one', async ({ world, page }) => {
+      world.model.script(says('Green.'));
+      await importHistory(world, 'old', [{ id: 'm', role: 'user', parts: [{ type: 'text', text: 'tea?' }] }]);
+      await list(page, [{ id: 'listed-1', title: 'One' }]);
+      const chat = await ChatPage.open(page, world.server.url, path, 'old');
+      await expect(chat.words).toHaveText('tea?');
+      await expect(page.getByRole('heading', { level: 1 })).toHaveText('Fermata');
+    });
+
+    test.describe('where a stream does not wait for a person', () => {
+      test.use({ config: 'hold = "0s"\n' });
+
+      test('an answer is announced once, when it is finished', async ({ world, chat }) => {
+        const { page } = chat;
+        const finished = 'The answer is finished.';
+        await page.evaluate(() => {
+          const announced: string[] = [];
+          const note = ({ target }: MutationRecord) => {
+            const element = target instanceof Element ? target : target.parentElement;
+            const region = element?.closest('[role=status], [role=alert], [role=log], [aria-live]');
+            if (region && region.getAttribute('aria-live') !== 'off') announced.push(region.textContent);
+          };
+          new MutationObserver((records) => {
+            records.forEach(note);
+          }).observe(document.body, { subtree: true, childList: true, characterData: true });
+          Object.assign(globalThis, { announced });
+        });
+        const announced = () =>
+          page.evaluate(() => (globalThis as unknown as { announced: string[] }).announced);
+        const pieces = Array.from({ length: 40 }, (_, at) => `word ${at} `);
+        world.model.script(calls({ name: 'write_note', input: { title: 'Tea', body: 'Green.' } }), (pen) => {
+          for (const piece of pieces) pen.says(piece);
+        });
+        await chat.say('write it down');
+        await chat.isInState(chat.card('write_note'), 'Waiting for you');
+        await expect(page.locator('[data-connection]')).toHaveText('Idle');
+        expect(await announced()).not.toContain(finished);
+        await chat.press(chat.card('write_note'), 'Approve');
+        await chat.hears('word 39');
+        await chat.isAtRest();
+        await expect.poll(announced).toContain(finished);
+        expect((await announced()).filter((words) => words === finished)).toHaveLength(1);
+        expect((await announced()).filter((words) => /word \d/.test(words))).toEqual([]);
+      });
     });
 
     test('a new chat has the cursor where one writes', async ({ chat }) => {
@@ -126,7 +271,7 @@ for (const { name, path } of PAGES)
       await expect(chat.page.getByRole('alert')).toContainText(
         'The server could not be reached. Nothing is lost: try again.',
       );
-      await chat.page.getByRole('button', { name: '中文' }).click();
+      await chat.set('中文');
       await expect(chat.page.getByRole('alert')).toContainText('无法连接服务器');
     });
 

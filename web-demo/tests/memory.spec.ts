@@ -29,10 +29,13 @@ async function save(world: World, ...memories: object[]) {
   }
 }
 
-const entry = (page: Page) => page.getByRole('button', { name: /^Memories( off)?$/ });
+const settings = (page: Page) => page.getByRole('button', { name: 'Settings', exact: true });
 
-/** The page of memories, opened from the foot of the chat list. */
+const entry = (page: Page) => page.getByRole('dialog').getByRole('button', { name: 'Manage memories' });
+
+/** The page of memories, opened from the settings. */
 async function list(page: Page): Promise<Locator> {
+  await settings(page).click();
   await entry(page).click();
   return page.getByRole('dialog', { name: 'Memories', exact: true });
 }
@@ -100,7 +103,8 @@ for (const { name, path } of PAGES) {
       await chat.press(chat.card('write_note'), 'Deny');
       await chat.isAtRest();
       await chat.reload();
-      await expect(entry(chat.page)).toHaveText('Memoriesoff');
+      await expect((await chat.settings()).getByText('off', { exact: true })).toBeVisible();
+      await chat.page.keyboard.press('Escape');
       await chat.say('Do I prefer Celsius or Fahrenheit?');
       await expect(chat.answers).toHaveCount(2);
       await chat.isAtRest();
@@ -197,15 +201,16 @@ test('all memories are exported, and all are deleted after a question', async ({
 
 test('by keyboard the list is opened and closed, and the focus comes back', async ({ world, chat }) => {
   await save(world, { text: 'likes tea' });
-  await entry(chat.page).focus();
+  await settings(chat.page).focus();
   await chat.page.keyboard.press('Enter');
+  await entry(chat.page).press('Enter');
   const dialog = chat.page.getByRole('dialog', { name: 'Memories', exact: true });
   await press(dialog, 'Edit “likes tea”');
   await chat.page.keyboard.press('Escape');
   await expect(dialog.getByRole('button', { name: 'Edit “likes tea”' })).toBeFocused();
   await chat.page.keyboard.press('Escape');
   await expect(dialog).toBeHidden();
-  await expect(entry(chat.page)).toBeFocused();
+  await expect(settings(chat.page)).toBeFocused();
 });
 
 test.describe('a server', () => {
@@ -215,6 +220,7 @@ test.describe('a server', () => {
     world.model.script(says('Green.'));
     await chat.say('which tea?');
     await chat.hears('Green.');
+    await expect((await chat.settings()).getByRole('group', { name: 'Theme' })).toBeVisible();
     await expect(entry(chat.page)).toHaveCount(0);
   });
 
@@ -235,7 +241,7 @@ const WAYS = {
 for (const [how, { theme }] of Object.entries(WAYS))
   test(`axe finds nothing serious in the list and in an answer, ${how}`, async ({ world, chat }) => {
     await save(world, { text: 'likes tea', pinned: true, slot: 'drink' }, { text: 'prefers Celsius' });
-    await chat.page.getByRole('button', { name: theme }).click();
+    await chat.set(theme);
     await chat.say('Do I prefer Celsius or Fahrenheit?');
     await chat.answers.getByRole('button', { name: /used$/ }).click();
     await chat.isAtRest();
@@ -260,7 +266,8 @@ test.describe('on a phone, in Chinese,', () => {
     });
     await page.goto(world.server.url);
     await page.getByRole('button', { name: '打开对话列表' }).tap();
-    await page.getByRole('button', { name: '记忆', exact: true }).tap();
+    await page.getByRole('button', { name: '设置', exact: true }).tap();
+    await page.getByRole('button', { name: '管理记忆' }).tap();
     const dialog = page.getByRole('dialog', { name: '记忆', exact: true });
     await expect(dialog.getByRole('listitem')).toHaveCount(1);
     await dialog.getByRole('button', { name: '添加' }).tap();
@@ -274,6 +281,6 @@ test.describe('on a phone, in Chinese,', () => {
     expect(overflow).toEqual([]);
     await dialog.getByRole('button', { name: '取消' }).tap();
     await dialog.getByRole('button', { name: '关闭记忆窗口' }).tap();
-    await expect(page.getByRole('button', { name: '记忆', exact: true })).toBeFocused();
+    await expect(page.getByRole('button', { name: '设置', exact: true })).toBeFocused();
   });
 });

@@ -152,7 +152,7 @@ test('in Chinese', async ({ world, chat }) => {
   await chat.say('提醒我买牛奶。');
   await chat.isInState(chat.card('write_note'), 'Waiting for you');
   await isListed(chat, 'Waiting', 1);
-  await chat.page.getByRole('button', { name: '中文' }).click();
+  await chat.set('中文');
   await expect(chat.page.getByRole('button', { name: '批准', exact: true })).toBeVisible();
   await picture(chat, 'chinese');
 });
@@ -167,6 +167,7 @@ test.describe('on a phone', () => {
     });
     await chat.say('Remind me to buy milk.');
     await chat.isInState(chat.card('write_note'), 'Waiting for you');
+    await expect(chat.page.getByRole('heading', { level: 1 })).toHaveText('Remind me to buy milk.');
     await picture(chat, 'phone');
   });
 });

@@ -10,7 +10,7 @@ import { isNewChat } from '../chat/chatId';
 import { focusComposer } from '../chat/Composer';
 import { SummaryLine } from '../chat/context/SummaryLine';
 import { Greeting } from '../chat/Greeting';
-import { isQuiet, type Message } from '../chat/message';
+import { isParked, isQuiet, type Message } from '../chat/message';
 import { Earlier, Failure, Working } from '../chat/MessageList';
 import { unknownChats } from '../chat/server';
 import { tryAgain } from '../chat/tryAgain';
@@ -110,7 +110,7 @@ function State() {
   };
   return (
     <>
-      <Announcer isGrowing={chat.status === 'streaming'} />
+      <Announcer isUnderWay={chat.status === 'streaming' || isParked(messages.at(-1))} />
       {isQuiet(messages, chat.status) && <Working />}
       {chat.error && <Failure error={chat.error} onTryAgain={onTryAgain} />}
     </>

@@ -20,7 +20,9 @@ import {
   copyOf,
   isShownAsCall,
   isShownAsQuestion,
+  isToldAsPlan,
   isToolPart,
+  planCallOf,
   type Message,
   type SourcePart,
 } from '../chat/message';
@@ -61,6 +63,7 @@ export const useIsGrowing = () =>
 function Call({ toolCallId }: ToolCallMessagePartProps) {
   const { chat, message: drawn } = useMessage();
   const { listed } = useTools();
+  const isGrowing = useIsGrowing();
   const id = toolCallIdOf(toolCallId);
   const partIn = (message: Message | undefined) =>
     message?.parts
@@ -80,7 +83,8 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
         message={message}
         chat={chat}
         tools={listed}
-        isQuiet={isToldAsMemory(part, message)}
+        isQuiet={isToldAsMemory(part, message) || isToldAsPlan(part, message)}
+        isGrowing={isGrowing}
       />
     </div>
   );
@@ -115,7 +119,10 @@ function Data({ name, data }: DataMessagePartProps) {
   const isGrowing = useIsGrowing();
   if (chat === undefined || message === undefined) return null;
   if (name === 'compaction') return <CompactionLine data={data as unknown} isGrowing={isGrowing} />;
-  if (name === 'plan') return <PlanList data={data as unknown} isGrowing={isGrowing} />;
+  if (name === 'plan')
+    return planCallOf(message) !== undefined ? null : (
+      <PlanList data={data as unknown} isGrowing={isGrowing} />
+    );
   if (name === 'tool-approval') return <QuestionOfOldClient part={{ data }} message={message} chat={chat} />;
   if (name !== 'elicitation' || isShownAsCall(data, message)) return null;
   return (

@@ -1,17 +1,17 @@
-// Tells screen readers once that an answer is written. The messages themselves are not a live region, because a text that grows would
+// Tells screen readers once that an answer is finished. The messages themselves are not a live region, because a text that grows would
 // be announced with every word.
 
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
 
-/** `isGrowing`: whether the newest message is being written. */
-export function Announcer({ isGrowing }: { isGrowing: boolean }) {
+/** `isUnderWay`: whether the newest message is being written, or waits for somebody. */
+export function Announcer({ isUnderWay }: { isUnderWay: boolean }) {
   const { t } = useTranslation();
-  const [wasGrowing, setWasGrowing] = useState(isGrowing);
+  const [wasUnderWay, setWasUnderWay] = useState(isUnderWay);
   const [isWritten, setWritten] = useState(false);
-  if (wasGrowing !== isGrowing) {
-    setWasGrowing(isGrowing);
-    setWritten(!isGrowing);
+  if (wasUnderWay !== isUnderWay) {
+    setWasUnderWay(isUnderWay);
+    setWritten(!isUnderWay);
   }
   return (
     <p role="status" className="sr-only">

@@ -3,7 +3,7 @@
 import { useEffect, useId, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { ApprovalResponse, AskedCall, FermataChat, Scope } from 'fermata-chat';
-import { AlwaysButtons } from './AlwaysButtons';
+import { AlwaysMenu } from './AlwaysMenu';
 import { AnswerError } from './AnswerError';
 import { useAsked } from './asked';
 import { Button } from './Button';
@@ -199,31 +199,33 @@ interface AnswersProps {
 function Answers({ name, scopes, cameFrom, answering, respond, go, isUnseen }: AnswersProps) {
   const { t } = useTranslation('cards');
   const { which, isBusy, isOver } = answering;
-  const state = (way: Way) => ({
-    isBusy: isBusy && which === way,
-    disabled: (isBusy && which !== way) || isOver,
-  });
-  const approves = (way: Way) => ({ ...state(way), ...(isUnseen && { disabled: true }) });
+  const state = (...ways: Way[]) => {
+    const isOne = ways.some((way) => way === which);
+    return { isBusy: isBusy && isOne, disabled: (isBusy && !isOne) || isOver };
+  };
+  const approve = state('approve', 'always');
   return (
     <div className="flex flex-wrap gap-2">
-      <Button
-        tone="primary"
-        {...approves('approve')}
-        onClick={() => {
-          respond('approve', { approved: true });
-        }}
-      >
-        {t('approval.approve')}
-      </Button>
-      <AlwaysButtons
+      <AlwaysMenu
         tool={name}
         scopes={scopes}
-        isBusy={state('always').isBusy}
-        disabled={isUnseen || state('always').disabled}
+        disabled={isUnseen || isBusy || isOver}
         onChoose={(always) => {
           respond('always', { approved: true, always });
         }}
-      />
+      >
+        <Button
+          tone="primary"
+          isBusy={approve.isBusy}
+          disabled={isUnseen || approve.disabled}
+          className={scopes.length > 0 ? 'rounded-r-none' : ''}
+          onClick={() => {
+            respond('approve', { approved: true });
+          }}
+        >
+          {t('approval.approve')}
+        </Button>
+      </AlwaysMenu>
       <Button
         {...state('edit')}
         ref={useFocusIf(cameFrom === 'edit')}

@@ -1,4 +1,6 @@
 // One chat in a list of either page: a link to it, what waits in it, and a way to delete it.
+//
+// A row is one stop of the Tab key. The Delete key deletes the chat whose link has the focus, and the button for it shows.
 
 import { Trash2 } from 'lucide-react';
 import type { MouseEvent } from 'react';
@@ -32,7 +34,14 @@ export function ChatRow({ chat, title, isShown, onShow, onDelete }: ChatRowProps
       <a
         href={chatUrl(chat.id)}
         aria-current={isShown ? 'page' : undefined}
+        aria-keyshortcuts="Delete"
         className="min-w-0 flex-1 rounded-lg px-2.5 py-2"
+        onKeyDown={(event) => {
+          // The key that a Mac calls Delete is another one.
+          if (event.key !== 'Delete' && event.key !== 'Backspace') return;
+          event.preventDefault();
+          onDelete(chat);
+        }}
         onClick={(event) => {
           if (!isPlainClick(event)) return;
           event.preventDefault();
@@ -57,6 +66,7 @@ export function ChatRow({ chat, title, isShown, onShow, onDelete }: ChatRowProps
       )}
       <IconButton
         label={t('chats.delete', { title })}
+        tabIndex={-1}
         className={
           'opacity-0 group-focus-within/chat:opacity-100 group-hover/chat:opacity-100 ' +
           'pointer-coarse:opacity-100'

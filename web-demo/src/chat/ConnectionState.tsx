@@ -1,4 +1,4 @@
-// How the connection is: a word for who looks for it, and a banner where it matters.
+// How the connection is: a word at the top, and a banner where it matters.
 
 import { CloudOff, RefreshCw } from 'lucide-react';
 import { useSyncExternalStore } from 'react';
@@ -51,15 +51,17 @@ const COLOURS = {
   offline: 'bg-bad',
 } satisfies Record<Shown, string>;
 
-/** A dot: whether a stream is read. */
-export function ConnectionDot({ chatId }: { chatId: string }) {
+/** How the connection is, in a word. */
+export function ConnectionWord({ chatId }: { chatId: string }) {
   const { t } = useTranslation();
   const connection = useConnection(chatId);
-  const words = connection === 'open' || connection === 'closed' ? t(`connection.${connection}`) : undefined;
   return (
-    <span className="inline-flex size-6 items-center justify-center" title={words}>
-      <span className={`size-2 rounded-full ${COLOURS[connection]}`} data-connection={connection} />
-      <span className="sr-only">{words}</span>
+    <span
+      className="inline-flex shrink-0 items-center gap-1.5 px-1 text-xs text-muted"
+      data-connection={connection}
+    >
+      <span className={`size-2 rounded-full ${COLOURS[connection]}`} aria-hidden="true" />
+      {t(`connection.word.${connection}`)}
     </span>
   );
 }

@@ -1,9 +1,10 @@
 // Asks before a chat is forgotten.
 
 import { useState } from 'react';
+import { flushSync } from 'react-dom';
 import { useTranslation } from 'react-i18next';
-import { showNewChat } from './chatId';
-import { deleteChat, type ListedChat } from './chats';
+import { chatUrl, showNewChat } from './chatId';
+import { chats, deleteChat, type ListedChat } from './chats';
 import { Dialog } from './Dialog';
 import { useErrorWords } from './errorWords';
 
@@ -19,14 +20,20 @@ export function DeleteDialog({ chat, isShown, onDone }: Props) {
   const words = useErrorWords();
   const [error, setError] = useState<unknown>();
   const remove = async () => {
+    const all = chats.value.chats;
+    const place = all.findIndex(({ id }) => id === chat.id);
+    const neighbour = all[place + 1] ?? all[place - 1];
     try {
       await deleteChat(chat.id);
     } catch (reason) {
       setError(reason);
       return;
     }
+    // The dialog gives the focus back to a row that is gone.
+    flushSync(onDone);
     if (isShown) showNewChat();
-    onDone();
+    else if (neighbour !== undefined)
+      document.querySelector<HTMLElement>(`nav a[href="${chatUrl(neighbour.id)}"]`)?.focus();
   };
   return (
     <Dialog title={t('chats.deleteTitle')} onClose={onDone}>

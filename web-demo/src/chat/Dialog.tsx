@@ -20,7 +20,7 @@ const SIZES = {
   },
   page: {
     dialog:
-      'h-dvh max-h-none w-full max-w-none sm:m-auto sm:h-auto sm:max-h-[min(46rem,calc(100dvh-3rem))] ' +
+      'h-dvh max-h-none w-full max-w-none sm:m-auto sm:h-fit sm:max-h-[min(46rem,calc(100dvh-3rem))] ' +
       'sm:w-[44rem] sm:rounded-card sm:border',
     head: 'px-4 pt-4 sm:px-6 sm:pt-6',
     body: 'px-4 pt-2 pb-4 sm:px-6 sm:pb-6',

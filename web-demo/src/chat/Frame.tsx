@@ -1,30 +1,30 @@
-// What both pages have around the messages: the name, the switch between the pages, the chats, what waits
-// elsewhere, the settings. The chat list stands at the side, and is a drawer where there is no room for it.
+// What both pages have around the messages: the title of the chat, the chats, what waits elsewhere, the settings. The chat
+// list stands at the side, and is a drawer where there is no room for it.
 
 import { Menu, SquarePen, X } from 'lucide-react';
 import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { usePicked } from './cell';
+import { useCell, usePicked } from './cell';
 import { ChatList } from './ChatList';
-import { chatUrl, showNewChat } from './chatId';
+import { isNewChat, showNewChat } from './chatId';
 import { chats, followChats, waiting } from './chats';
 import { COMPOSER_ID } from './Composer';
-import { ConnectionBanner, ConnectionDot } from './ConnectionState';
+import { ConnectionBanner, ConnectionWord } from './ConnectionState';
 import { IconButton } from './IconButton';
 import { MemoriesDialog } from './memories/MemoriesDialog';
-import { MemoriesEntry } from './memories/MemoriesEntry';
 import { NewChatButton } from './NewChatButton';
 import { PendingElsewhere } from './PendingElsewhere';
 import { ownWaiting } from './runs/notifications';
-import { Settings } from './Settings';
+import { connections, unknownChats } from './server';
+import { Settings, type PageName } from './Settings';
 import { Sign } from './Sign';
 import { TokenDialog } from './TokenDialog';
 
 interface Props {
-  page: 'plain' | 'assistant';
+  page: PageName;
   chatId: string;
   /** The list of chats, where it is not the usual one; `onShow` says that a chat was chosen. */
-  list?: (onShow: () => void) => ReactNode;
+  list?: ((onShow: () => void) => ReactNode) | undefined;
   children: ReactNode;
 }
 
@@ -55,7 +55,7 @@ export function Frame({ page, chatId, list, children }: Props) {
   const closeDrawer = () => {
     setDrawerOpen(false);
   };
-  const side = <Side chatId={chatId} list={list} onShow={closeDrawer} />;
+  const side = <Side {...{ page, chatId, list }} onShow={closeDrawer} />;
   return (
     <div className="flex h-dvh bg-paper text-ink">
       <a
@@ -67,9 +67,6 @@ export function Frame({ page, chatId, list, children }: Props) {
       {isWide && <aside className="flex w-72 shrink-0 flex-col border-r border-line bg-sunken">{side}</aside>}
       {!isWide && isDrawerOpen && <Drawer onClose={closeDrawer}>{side}</Drawer>}
       <main className="flex min-w-0 flex-1 flex-col">
-        <h1 className="sr-only">
-          {t('name')}: {t(`pages.${page}`)}
-        </h1>
         <header className="flex min-h-14 items-center gap-2 px-3">
           {!isWide && (
             <IconButton
@@ -82,11 +79,8 @@ export function Frame({ page, chatId, list, children }: Props) {
               <Menu />
             </IconButton>
           )}
-          {!isWide && <Sign className="size-6 text-accent" />}
-          <span className="flex-1" />
-          <Pages page={page} chatId={chatId} />
-          <span className="flex-1" />
-          <ConnectionDot chatId={chatId} />
+          <Title chatId={chatId} title={title} />
+          <ConnectionWord chatId={chatId} />
           {!isWide && (
             <IconButton label={t('chats.new')} onClick={showNewChat}>
               <SquarePen />
@@ -102,30 +96,20 @@ export function Frame({ page, chatId, list, children }: Props) {
   );
 }
 
-/** The switch between the two pages; the chat stays. */
-function Pages({ page, chatId }: { page: Props['page']; chatId: string }) {
+/** The title of the chat. One that is not in the list yet, or is too old for its first page, has none here. */
+function Title({ chatId, title }: { chatId: string; title: string | undefined }) {
   const { t } = useTranslation();
-  const link =
-    'inline-flex h-8 items-center rounded-md px-2.5 text-sm whitespace-nowrap text-muted ' +
-    'transition-colors hover:text-ink aria-[current]:bg-raised aria-[current]:text-ink ' +
-    'aria-[current]:shadow-xs pointer-coarse:h-11';
+  const isUnknown = useCell(unknownChats).has(chatId);
+  // A chat is new until it has had a connection.
+  const isNew = usePicked(connections, () => isNewChat(chatId)) || isUnknown;
   return (
-    <nav aria-label={t('pages.label')} className="segments sm:[&_a]:px-3.5">
-      <a className={link} href={chatUrl(chatId, '/')} aria-current={page === 'plain' ? 'page' : undefined}>
-        {t('pages.plain')}
-      </a>
-      <a
-        className={link}
-        href={chatUrl(chatId, '/assistant-ui')}
-        aria-current={page === 'assistant' ? 'page' : undefined}
-      >
-        {t('pages.assistant')}
-      </a>
-    </nav>
+    <h1 className="min-w-0 flex-1 truncate font-medium lg:pl-3" title={title}>
+      {title ?? t(isNew ? 'chats.untitled' : 'name')}
+    </h1>
   );
 }
 
-function Side({ chatId, list, onShow }: { chatId: string; list: Props['list']; onShow: () => void }) {
+function Side({ page, chatId, list, onShow }: Omit<Props, 'children'> & { onShow: () => void }) {
   const { t } = useTranslation();
   return (
     <>
@@ -141,18 +125,8 @@ function Side({ chatId, list, onShow }: { chatId: string; list: Props['list']; o
         <PendingElsewhere chatId={chatId} onShow={onShow} />
         {list?.(onShow) ?? <ChatList chatId={chatId} onShow={onShow} />}
       </div>
-      <footer className="flex flex-col gap-2 border-t border-line px-4 py-3">
-        <Settings />
-        <MemoriesEntry />
-        <a
-          href="/curl"
-          className={
-            'inline-flex items-center text-sm text-muted underline underline-offset-4 hover:text-ink ' +
-            'pointer-coarse:min-h-11'
-          }
-        >
-          {t('pages.curl')}
-        </a>
+      <footer className="border-t border-line p-2">
+        <Settings page={page} chatId={chatId} />
       </footer>
     </>
   );

@@ -4,12 +4,12 @@
 import { ArrowDown, TriangleAlert } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState, type ReactNode, type RefObject } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { FermataChat } from 'fermata-chat';
 import { Announcer } from './Announcer';
 import { Contained } from './Contained';
+import type { SummarizedChat } from './context/SummaryDialog';
 import { SummaryLine } from './context/SummaryLine';
 import { useErrorWords } from './errorWords';
-import { copyOf, isQuiet, type Message } from './message';
+import { copyOf, isParked, isQuiet, type Message } from './message';
 import { MessageView, type MessageActions } from './MessageView';
 import { Sign } from './Sign';
 import { useKeptPlace } from './useKeptPlace';
@@ -23,7 +23,7 @@ interface Props {
   status: string;
   /** What went wrong. */
   error: Error | undefined;
-  chat: FermataChat;
+  chat: SummarizedChat;
   actions: MessageActions;
   onTryAgain: () => void;
   /** What is shown where there is no message yet. */
@@ -75,7 +75,7 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
           {error !== undefined && <Failure error={error} onTryAgain={onTryAgain} />}
         </div>
       </div>
-      <Announcer isGrowing={isGrowing} />
+      <Announcer isUnderWay={isGrowing || isParked(last)} />
       {!isAtEnd && (
         <button
           type="button"

@@ -12,7 +12,15 @@ import { Files, Sources } from './Files';
 import { Gate } from './Gate';
 import { IconButton } from './IconButton';
 import { MemoryChanges, UsedMemories } from './memories/MemoryUse';
-import { groupParts, isSamePart, textOf, type Group, type Message, type Metadata } from './message';
+import {
+  groupParts,
+  isSamePart,
+  planCallOf,
+  textOf,
+  type Group,
+  type Message,
+  type Metadata,
+} from './message';
 import { MessageEditor } from './MessageEditor';
 import { Reasoning } from './Reasoning';
 import { PlanList } from './runs/PlanList';
@@ -97,11 +105,21 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
       <UsedMemories message={message} />
       {groupParts(message.parts).map((group) => {
         if (group.kind === 'step')
-          return <StepView key={group.key} parts={group.parts} message={message} chat={chat} />;
+          return (
+            <StepView
+              key={group.key}
+              parts={group.parts}
+              message={message}
+              chat={chat}
+              isGrowing={isGrowing}
+            />
+          );
         if (group.kind === 'compaction')
           return <CompactionLine key={group.key} data={group.part.data} isGrowing={isGrowing} />;
         if (group.kind === 'plan')
-          return <PlanList key={group.key} data={group.part.data} isGrowing={isGrowing} />;
+          return planCallOf(message) !== undefined ? null : (
+            <PlanList key={group.key} data={group.part.data} isGrowing={isGrowing} />
+          );
         return <GroupView key={group.key} group={group} />;
       })}
       <MemoryChanges message={message} />

@@ -9,6 +9,7 @@ import { isToldAsMemory } from './memories/memories';
 import {
   isShownAsCall,
   isShownAsQuestion,
+  isToldAsPlan,
   isToolPart,
   toolNameOf,
   type DataPart,
@@ -24,9 +25,11 @@ interface Props {
   parts: readonly (ToolPart | DataPart)[];
   message: Message;
   chat: FermataChat;
+  /** Whether the message is still being written. */
+  isGrowing?: boolean;
 }
 
-export function StepView({ parts, message, chat }: Props) {
+export function StepView({ parts, message, chat, isGrowing = false }: Props) {
   const { listed } = useTools();
   return (
     <div className="my-4 space-y-3">
@@ -40,7 +43,8 @@ export function StepView({ parts, message, chat }: Props) {
               message={message}
               chat={chat}
               tools={listed}
-              isQuiet={isToldAsMemory(part, message)}
+              isQuiet={isToldAsMemory(part, message) || isToldAsPlan(part, message)}
+              isGrowing={isGrowing}
             />
           );
         }

@@ -18,24 +18,26 @@ import {
 import { memo, useEffect, useId, useRef, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { getToolName, type UIMessage } from 'ai';
-import type { FermataChat } from 'fermata-chat';
+import { isReadExactly, planOf, type FermataChat, type Plan } from 'fermata-chat';
 import { useCallStatus } from 'fermata-chat/react';
 import { pageRuns, pageTool } from '../tools';
 import { isRecord } from '../tools/tool';
 import { CallActions } from './runs/CallActions';
-import { CallDetails } from './runs/CallDetails';
+import { CallDetails, isDetails } from './runs/CallDetails';
+import { isPlan, PlanSteps, usePlanWords } from './runs/PlanList';
 import { ApprovalQuestion } from './ApprovalCard';
 import { askedCall, useAsked } from './asked';
+import { planCallOf } from './message';
 import { useSeen, WholeInput } from './seen';
 import { ToolProgress } from './ToolProgress';
 import { hasMedia, ToolResult } from './ToolResult';
-import { LongText, ValueSection } from './ToolValue';
+import { isCut, LongText, ValueSection } from './ToolValue';
 import { AnswerError } from './AnswerError';
 import { callState, isSettled, runBy, type AnyToolPart, type CallState, type ServerTool } from './toolState';
 import { useAnswer } from './useAnswer';
 import { isToldTheSame, toldOfCall, type ToldOfCall } from './toldOfCall';
 import { useDuration } from './useDuration';
-import { inOneLine } from './visible';
+import { inOneLine, invisibleIn, mixedIn } from './visible';
 import { useDurationWords } from './words';
 
 export type { AnyToolPart, ServerTool } from './toolState';
@@ -49,32 +51,49 @@ export interface ToolCardProps {
   tools?: readonly ServerTool[] | undefined;
   /** Whether something else on the page tells what the call has done. */
   isQuiet?: boolean;
+  /** Whether the message is still being written. */
+  isGrowing?: boolean;
 }
 
 /** The card of a call. */
 export const ToolCard = memo(Card, (before, after) => {
   if (before.chat !== after.chat || before.tools !== after.tools) return false;
-  if (before.isQuiet !== after.isQuiet) return false;
+  if (before.isQuiet !== after.isQuiet || before.isGrowing !== after.isGrowing) return false;
   const { part } = after;
   // Parts are new objects with every delta of the message; what is settled changes no more.
   const isSame = before.part.toolCallId === part.toolCallId && before.part.state === part.state;
   if (!isSame || !isSettled(before.part) || !isSettled(part)) return false;
+  if (planIn(before.message, part) !== planIn(after.message, part)) return false;
   return isToldTheSame(before.message, after.message, part.toolCallId);
 });
 
-function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
+/** The plan that a call has made, if its card is to show it. */
+function planIn(message: UIMessage, part: AnyToolPart): Plan | undefined {
+  if (planCallOf(message) !== part.toolCallId) return undefined;
+  const plan = planOf(message);
+  return isPlan(plan) ? plan : undefined;
+}
+
+function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }: ToolCardProps) {
   const { t } = useTranslation('cards');
   const name = getToolName(part);
   const surroundings = { tools, pageRuns };
   const status = useCallStatus(chat, part.toolCallId);
+  const plan = planIn(message, part);
   const state = callState(part, status, surroundings);
   const who = runBy(part, surroundings);
   const told = toldOfCall(message, part.toolCallId, status);
   // While it waits for a reply to a question of its own, the time is the person's.
   const isRunning = state.name === 'running' && status?.waitsFor !== 'person';
   const duration = useDuration(part.toolCallId, isRunning, isSettled(part), told.durationMs);
+  const server = serverOf(part) ?? status?.server;
+  // An MCP server can call its tool anything, so its title never stands in place of the tool's name.
+  const isForeign = server !== undefined || who === 'mcp';
+  const sentence = isQuiet ? undefined : plan === undefined ? saidOf(part) : inOneLine(plan.goal);
+  const isSaid = !isForeign && sentence !== undefined;
+  const title = sentence ?? (part.title === undefined ? undefined : inOneLine(part.title));
   const [isOpenByHand, setOpen] = useState<boolean>();
-  const isOpen = isOpenByHand ?? opensByItself(part, state);
+  const isOpen = isOpenByHand ?? opensByItself(part, state, plan);
   const open = () => {
     setOpen(true);
   };
@@ -93,16 +112,18 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
       }
     >
       <Header
-        {...{ name, state, who, told, duration, isOpen, details, isQuiet }}
-        title={part.title}
-        server={serverOf(part) ?? status?.server}
-        gist={isQuiet || pageTool(name)?.Body !== undefined ? '' : (saidOf(part) ?? gistOf(part.input))}
+        {...{ name, state, who, server, told, duration, plan, isOpen, details, isQuiet }}
+        title={isForeign ? part.title : title}
+        isForeign={isForeign}
+        isUnderWay={state.name === 'done' && plan?.state === 'accepted' && isGrowing}
+        gist={isQuiet || isSaid || pageTool(name)?.Body !== undefined ? '' : gistOf(part.input)}
         onToggle={() => {
           setOpen(!isOpen);
         }}
       />
       <Body
-        {...{ part, chat, state, who, tools, isOpen, details, open }}
+        {...{ part, chat, state, who, tools, plan, isGrowing, isOpen, details, open }}
+        title={(isForeign ? undefined : title) ?? ''}
         errorType={told.errorType}
         isEdited={status?.editing === true}
       />
@@ -110,11 +131,23 @@ function Card({ part, chat, message, tools, isQuiet = false }: ToolCardProps) {
   );
 }
 
-/** Folded away is what needs nobody. */
-function opensByItself(part: AnyToolPart, state: CallState): boolean {
-  // A plan is shown as a list below its card.
-  if (part.state === 'approval-requested') return getToolName(part) !== 'make_plan';
+/** Folded away is what needs nobody, and an input that the card shows in other words. */
+function opensByItself(part: AnyToolPart, state: CallState, plan: Plan | undefined): boolean {
+  if (part.state === 'approval-requested')
+    return !(plan !== undefined || isDetails(part.toolMetadata?.['details'])) || isTricky(part);
   return state.name === 'done' && hasMedia(part.output);
+}
+
+/** Whether a person should look at the input itself: it is long, or not what it seems. */
+function isTricky(part: AnyToolPart): boolean {
+  const { input } = part;
+  const inputText = askedCall(part)?.inputText;
+  return (
+    isCut(input) ||
+    invisibleIn(input).length > 0 ||
+    mixedIn(input).length > 0 ||
+    (inputText !== undefined && !isReadExactly(inputText))
+  );
 }
 
 /** A button that goes away once its question is answered must not take the focus with it. */
@@ -169,6 +202,10 @@ interface HeaderProps {
   who: ReturnType<typeof runBy>;
   told: ToldOfCall;
   duration: number | undefined;
+  plan: Plan | undefined;
+  isForeign: boolean;
+  /** Whether the call is done, and what it has planned is not. */
+  isUnderWay: boolean;
   gist: string;
   isOpen: boolean;
   details: string;
@@ -184,6 +221,9 @@ function Header({
   who,
   told,
   duration,
+  plan,
+  isForeign,
+  isUnderWay,
   gist,
   isOpen,
   details,
@@ -192,9 +232,8 @@ function Header({
 }: HeaderProps) {
   const { t } = useTranslation('cards');
   const inWords = useDurationWords();
-  const { Icon, look, turns = false } = MARKS[state.name];
-  // An MCP server can call its tool anything, so its title never stands in place of the tool's name.
-  const isForeign = server !== undefined || who === 'mcp';
+  const planWords = usePlanWords();
+  const { Icon, look, turns = false } = MARKS[isUnderWay ? 'running' : state.name];
   const ownTitle = isForeign ? undefined : title;
   return (
     <header
@@ -215,15 +254,19 @@ function Header({
       </span>
       <div className={isQuiet ? 'flex min-w-0 flex-1 flex-wrap items-baseline gap-x-2' : 'min-w-0 flex-1'}>
         <h2 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
-          {ownTitle !== undefined && <span className="font-medium wrap-anywhere">{inOneLine(ownTitle)}</span>}
+          {ownTitle !== undefined && <span className="font-medium wrap-anywhere">{ownTitle}</span>}
           <span
             className={`font-mono wrap-anywhere ${ownTitle === undefined ? 'font-medium' : 'text-xs text-muted'}`}
           >
             {inOneLine(name)}
           </span>
-          <span className="text-xs text-muted wrap-anywhere">
-            {server === undefined ? t(`who.${who}`) : t('who.server_of_mcp', { server: inOneLine(server) })}
-          </span>
+          {server !== undefined ? (
+            <span className="text-xs text-muted wrap-anywhere">
+              {t('who.server_of_mcp', { server: inOneLine(server) })}
+            </span>
+          ) : (
+            who !== 'server' && <span className="text-xs text-muted">{t(`who.${who}`)}</span>
+          )}
         </h2>
         {isForeign && title !== undefined && (
           <p className="text-xs leading-5 text-muted wrap-anywhere">
@@ -232,12 +275,14 @@ function Header({
         )}
         <p className="truncate text-xs leading-5 text-muted">
           <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
-            {stateWords(state, t)}
+            {plan !== undefined && state.name === 'done' ? planWords(plan) : stateWords(state, t)}
             {state.name === 'failed' && told.errorType !== undefined && `: ${t(`trouble.${told.errorType}`)}`}
           </span>
           <Followed state={state} told={told} />
           {told.attempts !== undefined && <span> · {t('trouble.attempts', { count: told.attempts })}</span>}
-          {duration !== undefined && <span className="tabular-nums"> · {inWords(duration)}</span>}
+          {duration !== undefined && plan === undefined && (
+            <span className="tabular-nums"> · {inWords(duration)}</span>
+          )}
           {state.name === 'done' && told.errorType !== undefined && (
             <span> · {t(`trouble.${told.errorType}`)}</span>
           )}
@@ -323,12 +368,31 @@ interface BodyProps {
   isOpen: boolean;
   details: string;
   errorType: ToldOfCall['errorType'];
+  /** The title of the card, unless it is one that an MCP server gave. */
+  title: string;
+  plan: Plan | undefined;
+  /** Whether the message is still being written. */
+  isGrowing: boolean;
   /** Whether a person edits the input, here or in another tab. */
   isEdited: boolean;
   open: () => void;
 }
 
-function Body({ part, chat, state, who, tools, isOpen, details, errorType, isEdited, open }: BodyProps) {
+function Body({
+  part,
+  chat,
+  state,
+  who,
+  tools,
+  isOpen,
+  details,
+  errorType,
+  title,
+  plan,
+  isGrowing,
+  isEdited,
+  open,
+}: BodyProps) {
   const name = getToolName(part);
   const whole = useSeen(part.approval?.id ?? '');
   const schema = pageTool(name)?.inputSchema ?? tools?.find((tool) => tool.name === name)?.inputSchema;
@@ -339,7 +403,11 @@ function Body({ part, chat, state, who, tools, isOpen, details, errorType, isEdi
       {(who === 'server' || who === 'mcp') && errorType !== 'denied' && (
         <CallActions {...{ chat, name, state }} toolCallId={part.toolCallId} />
       )}
-      {isWorthShowing(part) && <CallDetails data={part.toolMetadata?.['details']} />}
+      {/* While the input is edited, they would show what it was. */}
+      <div className="empty:hidden group-has-data-editing/card:hidden">
+        {isWorthShowing(part) && <CallDetails data={part.toolMetadata?.['details']} title={title} />}
+        {plan !== undefined && <PlanSteps plan={plan} isGrowing={isGrowing} />}
+      </div>
       <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
         {isOpen && (
           <WholeInput value={part.state === 'approval-requested' ? whole : undefined}>

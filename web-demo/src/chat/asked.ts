@@ -54,17 +54,6 @@ export function useAsked(
 
 export { askedCall };
 
-/** A scope in a word or two, for a button. */
-export function scopeLabel(
-  scope: Scope,
-  tool: string,
-  t: ReturnType<typeof useTranslation<'cards'>>['t'],
-): string {
-  const { kind, of } = partsOf(scope);
-  if (kind === 'tool') return inOneLine(tool);
-  return kind === 'server' ? t('scope.serverLabel', { server: of }) : inOneLine(scope.label);
-}
-
 /** The calls of a scope, in words. */
 export function scopeWords(
   scope: Scope,

@@ -1,5 +1,16 @@
 import { expect, test } from 'vitest';
-import { groupParts, isParked, isQuiet, isSamePart, saysNothing, type Message, type Part } from './message';
+import {
+  groupParts,
+  isParked,
+  isQuiet,
+  isSamePart,
+  isToldAsPlan,
+  planCallOf,
+  saysNothing,
+  type Message,
+  type Part,
+  type ToolPart,
+} from './message';
 
 const text = (words: string, state: 'streaming' | 'done' = 'done'): Part => ({
   type: 'text',
@@ -114,4 +125,16 @@ test('a copy of a part is the same, and a part with another text is not', () => 
   expect(isSamePart(part, { ...part })).toBe(true);
   expect(isSamePart(part, { ...part, text: 'ab' } as Part)).toBe(false);
   expect(isSamePart(part, { ...part, providerMetadata: {} } as Part)).toBe(false);
+});
+
+test('the last call that made a plan shows it, and what is ticked off is told by it', () => {
+  const callOf = (name: string, toolCallId: string, state = 'output-available') =>
+    ({ ...call(toolCallId, state), type: `tool-${name}` }) as ToolPart;
+  const update = callOf('update_plan', 'c');
+  const failed = callOf('update_plan', 'd', 'output-error');
+  const planned = model(callOf('make_plan', 'a'), callOf('make_plan', 'b', 'output-error'), update, failed);
+  expect(planCallOf(planned)).toBe('a');
+  expect([update, failed].map((part) => isToldAsPlan(part, planned))).toEqual([true, false]);
+  expect(planCallOf(model(update))).toBeUndefined();
+  expect(isToldAsPlan(update, model(update))).toBe(false);
 });

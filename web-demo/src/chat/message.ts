@@ -45,6 +45,20 @@ export const isToolPart = (part: Part): part is ToolPart => 'toolCallId' in part
 export const toolNameOf = (part: ToolPart) =>
   part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
 
+/** The tool with which the model makes a plan. */
+const MAKE_PLAN = 'make_plan';
+
+/** The call whose card shows the plan of a message: the last one that made a plan. */
+export const planCallOf = ({ parts }: Pick<Message, 'parts'>): string | undefined =>
+  parts.findLast(
+    (part): part is ToolPart =>
+      isToolPart(part) && toolNameOf(part) === MAKE_PLAN && part.state !== 'output-error',
+  )?.toolCallId;
+
+/** Whether a call only ticks off a step of the plan, which its own card shows. */
+export const isToldAsPlan = (part: ToolPart, message: Message): boolean =>
+  toolNameOf(part) === 'update_plan' && part.state !== 'output-error' && planCallOf(message) !== undefined;
+
 /** The tool with which the model asks the person something. */
 const ASK_USER = 'ask_user';
 

@@ -233,6 +233,8 @@ fn a_scene_may_have_several_steps() {
     for (said, query) in [
         ("search my notes for tea and write a shopping list", "tea"),
         ("搜索关于茶的笔记，然后保存一张购物清单", "茶"),
+        ("search notes for tea and write a list", "tea"),
+        ("搜索关于茶的笔记，然后保存一张清单", "茶"),
     ] {
         let result = |tool: &str| match tool {
             "search_notes" => r#"{"notes":[]}"#.to_owned(),
@@ -408,11 +410,11 @@ fn several_results_are_told_together() {
 
 #[test]
 fn every_suggestion_leads_to_a_scene_of_its_own() {
-    for hello in ["hello", "你好"] {
-        let greeting = says(hello);
+    for help in ["help", "帮助"] {
+        let list = says(help);
         let lines: Vec<_> =
-            greeting.lines().filter_map(|line| line.strip_prefix("- `")?.split('`').next()).collect();
-        assert_eq!(lines.len(), 13, "{greeting}");
+            list.lines().filter_map(|line| line.strip_prefix("- `")?.split('`').next()).collect();
+        assert_eq!(lines.len(), 13, "{list}");
         for line in lines {
             let played = says(line);
             assert!(

@@ -3,13 +3,13 @@
 import { FoldVertical } from 'lucide-react';
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { useContextUsage, type FermataChat } from 'fermata-chat/react';
-import { SummaryDialog } from './SummaryDialog';
+import { useContextUsage } from 'fermata-chat/react';
+import { SummaryDialog, type SummarizedChat } from './SummaryDialog';
 
 /** The share of the window from which on it is shown, in percent. */
 const SHOWN_FROM = 60;
 
-export function ContextButton({ chat }: { chat: FermataChat }) {
+export function ContextButton({ chat }: { chat: SummarizedChat }) {
   const { t } = useTranslation('context');
   const [isOpen, setOpen] = useState(false);
   const usage = useContextUsage(chat);

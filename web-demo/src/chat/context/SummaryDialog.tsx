@@ -1,4 +1,4 @@
-// The summary that stands for the earlier messages of a chat: read, corrected, and written anew.
+// The summary that stands for the earlier messages of a chat: read, corrected, and written again.
 
 import { X } from 'lucide-react';
 import { useId, useState } from 'react';
@@ -18,9 +18,16 @@ import { IconButton } from '../IconButton';
 import { FIELD } from '../SchemaControls';
 import { useAction } from '../memories/useAction';
 
-export function SummaryDialog({ chat, onClose }: { chat: FermataChat; onClose: () => void }) {
+/** A chat, and how many messages it has. */
+export type SummarizedChat = FermataChat & { readonly messages: readonly unknown[] };
+
+/** A summary ends before a message of the person, so fewer messages have none. The server may keep more of them as they are. */
+const FEWEST_MESSAGES = 3;
+
+export function SummaryDialog({ chat, onClose }: { chat: SummarizedChat; onClose: () => void }) {
   const { t } = useTranslation('context');
   const summary = useSummary(chat);
+  const isLong = chat.messages.length - (summary?.messages ?? 0) >= FEWEST_MESSAGES;
   // A form within the form where one writes is not HTML.
   return createPortal(
     <Dialog
@@ -40,7 +47,7 @@ export function SummaryDialog({ chat, onClose }: { chat: FermataChat; onClose: (
           event.stopPropagation();
         }}
       >
-        <CompactForm chat={chat} />
+        {isLong && <CompactForm chat={chat} />}
         {summary === undefined ? (
           <p className="text-sm text-muted">{t('none')}</p>
         ) : (

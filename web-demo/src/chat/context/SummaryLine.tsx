@@ -2,11 +2,11 @@
 
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { useSummary, type Compaction, type FermataChat } from 'fermata-chat/react';
-import { SummaryDialog } from './SummaryDialog';
+import { useSummary, type Compaction } from 'fermata-chat/react';
+import { SummaryDialog, type SummarizedChat } from './SummaryDialog';
 
 interface Props {
-  chat: FermataChat;
+  chat: SummarizedChat;
   /** The messages that the line would stand after. */
   after: readonly { id: string }[];
 }

@@ -7,27 +7,35 @@ import { useTranslation } from 'react-i18next';
 import type { CallDetails as Details } from 'fermata-chat';
 import { isRecord } from '../../tools/tool';
 import { Name } from '../ToolValue';
+import { inOneLine } from '../visible';
 import { Difference } from './Difference';
 
-/** The details; `data` comes from the server, and something else is shown as nothing. */
-export function CallDetails({ data }: { data: unknown }) {
+/**
+ * The details; `data` comes from the server, and something else is shown as nothing. `title` is that of the card, which need not be
+ * said again.
+ */
+export function CallDetails({ data, title }: { data: unknown; title: string }) {
   const { t } = useTranslation('runs');
   if (!isDetails(data)) return null;
   const { kind, text, before = '', after = '' } = data;
+  const isSaid = title.includes(inOneLine(text));
+  if (isSaid && kind !== 'edit') return null;
   return (
     <figure className="text-sm" data-details={kind}>
-      <figcaption className="mb-1 text-muted wrap-anywhere">
-        {t(`details.${kind}`)}{' '}
-        <span className="font-mono text-ink">
-          <Name text={text} />
-        </span>
-      </figcaption>
+      {!isSaid && (
+        <figcaption className="mb-1 text-muted wrap-anywhere">
+          {t(`details.${kind}`)}{' '}
+          <span className="font-mono text-ink">
+            <Name text={text} />
+          </span>
+        </figcaption>
+      )}
       {kind === 'edit' && <Difference before={before} after={after} />}
     </figure>
   );
 }
 
-const isDetails = (data: unknown): data is Details =>
+export const isDetails = (data: unknown): data is Details =>
   isRecord(data) &&
   typeof data['text'] === 'string' &&
   ['edit', 'run', 'send', 'info'].includes(data['kind'] as string);

@@ -1,4 +1,5 @@
-// The plan of a run: its steps, what each of them waits for, and how far it is.
+// The plan of a run: its steps, what each of them waits for, and how far it is. The card of the call that makes the plan shows it; it
+// stands by itself only without that call.
 
 import { Ban, Check, CircleDashed, LoaderCircle, TriangleAlert, type LucideIcon } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
@@ -14,23 +15,36 @@ const MARKS: Record<PlanStep['state'], { Icon: LucideIcon; look: string; turns?:
   skipped: { Icon: Ban, look: 'text-muted' },
 };
 
-/** A plan; `data` is that of a `data-plan`, and something else is shown as nothing. */
+/** A plan by itself; `data` is that of a `data-plan`, and something else is shown as nothing. */
 export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolean }) {
-  const { t } = useTranslation('runs');
+  const words = usePlanWords();
   if (!isPlan(data)) return null;
-  const { goal, state, steps } = data;
-  const settled = steps.filter((step) => step.state !== 'todo' && step.state !== 'doing').length;
+  return (
+    <div className="my-4 rounded-card border border-line bg-raised px-4 py-3">
+      <h2 className="text-sm font-medium wrap-anywhere">{inOneLine(data.goal)}</h2>
+      <p role="status" className="mb-2 text-xs text-muted">
+        {words(data)}
+      </p>
+      <PlanSteps plan={data} isGrowing={isGrowing} />
+    </div>
+  );
+}
+
+/** How far a plan is, in words. */
+export function usePlanWords(): (plan: Plan) => string {
+  const { t } = useTranslation('runs');
+  return ({ state, steps }) => {
+    const settled = steps.filter((step) => step.state !== 'todo' && step.state !== 'doing').length;
+    return `${t(`plan.state.${state}`)} · ${t('plan.progress', { done: settled, count: steps.length })}`;
+  };
+}
+
+/** The steps of a plan. */
+export function PlanSteps({ plan: { state, steps }, isGrowing }: { plan: Plan; isGrowing: boolean }) {
+  const { t } = useTranslation('runs');
   const numberOf = new Map(steps.map((step, place) => [step.id, place + 1]));
   return (
-    <section
-      aria-label={t('plan.label')}
-      data-plan={state}
-      className="my-4 rounded-card border border-line bg-raised px-4 py-3"
-    >
-      <h2 className="text-sm font-medium wrap-anywhere">{inOneLine(goal)}</h2>
-      <p role="status" className="mb-2 text-xs text-muted">
-        {t(`plan.state.${state}`)} · {t('plan.progress', { done: settled, count: steps.length })}
-      </p>
+    <section aria-label={t('plan.label')} data-plan={state}>
       <ol className="space-y-1.5">
         {steps.map((step, place) => {
           const { Icon, look, turns = false } = MARKS[step.state];
@@ -69,5 +83,5 @@ export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolea
   );
 }
 
-const isPlan = (data: unknown): data is Plan =>
+export const isPlan = (data: unknown): data is Plan =>
   isRecord(data) && typeof data['goal'] === 'string' && Array.isArray(data['steps']);

@@ -6,6 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { FermataError } from 'fermata-chat';
 import { ElicitationCard } from '../ElicitationCard';
 import { Gate } from '../Gate';
+import { MessageView } from '../MessageView';
 import { QuestionOfOldClient } from '../StepView';
 import { ToolCard } from '../ToolCard';
 import type { AnyToolPart } from '../toolState';
@@ -23,6 +24,9 @@ function show(part: AnyToolPart, chat = fakeChat()) {
   };
   return { chat, update, user: userEvent.setup() };
 }
+
+/** The menu beside Approve. */
+const ALWAYS = 'Always allow';
 
 const TOOL_SCOPE = { id: 'tool', label: 'write_note', covers: 'every call' };
 
@@ -43,11 +47,26 @@ const press = async (user: ReturnType<typeof userEvent.setup>, name: string) =>
 describe('a question whether a call may run', () => {
   it.each([
     ['Approve', { approved: true }],
-    ['Always: write_note', { approved: true, always: { scope: 'tool' } }],
+    [
+      'Always in this chat: every call of write_note',
+      { approved: true, always: { scope: 'tool', for: 'chat' } },
+    ],
   ])('is answered once by %s', async (name, response) => {
     const { chat, user } = showQuestion();
+    await press(user, ALWAYS);
     await user.dblClick(screen.getByRole('button', { name }));
     expect(chat.addToolApprovalResponse.mock.calls).toEqual([[{ id: 'approval of a', ...response }]]);
+  });
+
+  it('has one loud button, and a menu that Escape closes', async () => {
+    const { user } = showQuestion();
+    expect(screen.getAllByRole('button', { name: /^(Approve|Always|In this chat)/ })).toHaveLength(2);
+    await press(user, ALWAYS);
+    await user.tab();
+    await user.keyboard('{Escape}');
+    const menu = screen.getByRole('button', { name: ALWAYS });
+    expect(document.activeElement).toBe(menu);
+    expect(menu.getAttribute('aria-expanded')).toBe('false');
   });
 
   it('is denied with a reason, or without', async () => {
@@ -81,7 +100,7 @@ describe('a question whether a call may run', () => {
     const { user } = showQuestion(chat);
     await press(user, 'Approve');
     expect(screen.getByRole('button', { name: 'Approve' }).getAttribute('aria-busy')).toBe('true');
-    for (const name of ['Approve', 'Always: write_note', 'Edit', 'Deny']) await press(user, name);
+    for (const name of ['Approve', ALWAYS, 'Edit', 'Deny']) await press(user, name);
     await act(async () => {
       arrive();
       await Promise.resolve();
@@ -147,6 +166,78 @@ describe('what is asked about', () => {
     expect(screen.getByRole('heading', { level: 2 }).textContent).toMatch(/^Write a notewrite_note/);
   });
 
+  const edit = (text: string, after: string) => ({ kind: 'edit', text, before: '', after });
+  const described = (input: { title: string; body: string }) => ({
+    ...asked(input),
+    title: 'Write a note',
+    toolMetadata: { description: `Write the note “${input.title}”`, details: edit(input.title, input.body) },
+  });
+
+  it('is said once: a sentence as the title, the difference, and the input folded', () => {
+    show(call('a', 'write_note', 'approval-requested', described({ title: 'Milk', body: 'Two litres' })));
+    expect(screen.getByRole('heading', { level: 2 }).textContent).toBe('Write the note “Milk”write_note');
+    expect(screen.getAllByText(/Milk/)).toHaveLength(1);
+    expect(screen.getByLabelText('The difference, line by line').textContent).toContain('Two litres');
+    expect(screen.queryByRole('group', { name: 'Input' })).toBeNull();
+  });
+
+  it('names what is changed if the title does not', () => {
+    const part = described({ title: 'Milk', body: 'Two litres' });
+    part.toolMetadata.details.text = 'notes/milk.md';
+    show(call('a', 'write_note', 'approval-requested', part));
+    expect(screen.getByText('notes/milk.md')).toBeTruthy();
+  });
+
+  it.each([
+    ['a long text', 'x'.repeat(2_000)],
+    ['an invisible character', 'a\u200bb'],
+    ['a letter of another alphabet', 'p\u0430ypal'],
+  ])('is shown as it is, besides the difference, if it has %s', (_, body) => {
+    show(call('a', 'write_note', 'approval-requested', described({ title: 'Milk', body })));
+    expect(screen.getByRole('group', { name: 'Input' })).toBeTruthy();
+  });
+
+  it('is not in the words of an MCP server', () => {
+    const part = { ...described({ title: 'Milk', body: '' }), type: 'dynamic-tool', toolName: 'bank__pay' };
+    show(
+      call('a', 'bank__pay', 'approval-requested', {
+        ...part,
+        toolMetadata: { ...part.toolMetadata, server: 'bank' },
+      }),
+    );
+    expect(screen.getByRole('heading', { level: 2 }).textContent).toBe('bank__payMCP server bank');
+  });
+
+  it('is a plan with its steps, in one card, from the question to the last step', async () => {
+    const input = { goal: 'Tidy up', steps: [{ id: 'one', title: 'Read the list' }] };
+    const data = (state: string, step: string) => ({
+      ...{ goal: input.goal, state },
+      steps: [{ ...input.steps[0], dependsOn: [], state: step }],
+    });
+    const chat = fakeChat();
+    const view = (part: AnyToolPart, data: object, isGrowing: boolean) => {
+      const message = messageOf(part);
+      message.parts.push({ type: 'data-plan', id: 'run', data });
+      const actions = { edit: () => undefined, regenerate: () => undefined };
+      return <MessageView {...{ message, chat, actions, isGrowing }} isLast />;
+    };
+    const waits = call('a', 'make_plan', 'approval-requested', { input });
+    const { rerender } = render(view(waits, data('proposed', 'todo'), true));
+    const card = screen.getByRole('article', { name: 'Tool call make_plan' });
+    const plan = within(card).getByRole('region', { name: 'Plan' });
+    expect(screen.getAllByText(/Tidy up/)).toHaveLength(1);
+    expect(plan.textContent).toContain('Read the list');
+    expect(screen.queryByRole('group', { name: 'Input' })).toBeNull();
+    await press(userEvent.setup(), 'Edit');
+    expect(screen.getByLabelText<HTMLInputElement>('Goal').value).toBe('Tidy up');
+    const done = call('a', 'make_plan', 'output-available', { input, output: {} });
+    rerender(view(done, data('accepted', 'doing'), true));
+    expect(within(card).getByRole('status').textContent).toBe('In progress · 0 of 1 step');
+    rerender(view(done, data('done', 'done'), false));
+    expect(within(card).getByRole('status').textContent).toBe('Done · 1 of 1 step');
+    expect(screen.getAllByRole('region', { name: 'Plan' })).toHaveLength(1);
+  });
+
   it.each([
     '{"n":10000000000000000001}',
     '{"list":[[{"deep":9007199254740993}]]}',
@@ -171,8 +262,8 @@ describe('what is asked about', () => {
   it('can be allowed for another scope, for all chats, or for a day', async () => {
     const scopes = [TOOL_SCOPE, { id: 'server:bank', label: 'all tools of bank', covers: 'all' }];
     const { chat, user } = show(call('a', 'write_note', 'approval-requested', asked(NOTE, { scopes })));
-    await press(user, 'What “always” can mean');
-    await press(user, 'In all my chats: every call of the tools that bank has now');
+    await press(user, ALWAYS);
+    await press(user, 'Always in all my chats: every call of the tools that bank has now');
     expect(chat.addToolApprovalResponse.mock.calls).toEqual([
       [{ id: 'approval of a', approved: true, always: { scope: 'server:bank', for: 'owner' } }],
     ]);
@@ -201,11 +292,7 @@ describe('an input that is too long to be shown at once', () => {
         approval: { ...asked(input).approval, id: JSON.stringify(input) },
       }),
     );
-    expect([disabled('Approve'), disabled('Always: write_note'), disabled('Deny')]).toEqual([
-      true,
-      true,
-      false,
-    ]);
+    expect([disabled('Approve'), disabled(ALWAYS), disabled('Deny')]).toEqual([true, true, false]);
     await press(user, 'Show all of it');
     expect(screen.queryByRole('button', { name: /^Show all/ })).toBeNull();
     await press(user, 'Approve');

@@ -38,6 +38,7 @@ export const fixed = <T,>(value: T): Followed<T> => ({ get: () => value, subscri
 export function fakeChat() {
   return {
     connection: 'open' as const,
+    messages: [] as readonly unknown[],
     open: () => () => undefined,
     refresh: vi.fn<FermataChat['refresh']>(() => Promise.resolve()),
     addToolOutput: vi.fn<FermataChat['addToolOutput']>(() => Promise.resolve()),

@@ -12,7 +12,6 @@ const cards = {
     foreignTitle: '“{{title}}”',
   },
   who: {
-    server: 'on the server',
     mcp: 'MCP',
     server_of_mcp: 'MCP server {{server}}',
     page: 'in this page',
@@ -90,19 +89,16 @@ const cards = {
       'The input has {{count}} characters that are invisible or change the direction of the text: {{codes}}.',
   },
   always: {
-    button: 'Always: {{what}}',
-    hint: 'Approve this call, and in this chat {{covers}}',
-    more: 'What “always” can mean',
-    chat: 'In this chat: {{covers}}',
+    more: 'Always allow',
+    chat: 'Always in this chat: {{covers}}',
     day: 'In this chat for 24 hours: {{covers}}',
-    owner: 'In all my chats: {{covers}}',
+    owner: 'Always in all my chats: {{covers}}',
   },
   scope: {
     tool: 'every call of {{tool}}',
     host: 'every call of {{tool}} for {{host}}',
     folder: 'every call of {{tool}} for a file in {{folder}}',
     server: 'every call of the tools that {{server}} has now',
-    serverLabel: 'all tools of {{server}}',
   },
   form: {
     views: 'How the value is shown',

@@ -23,7 +23,7 @@ const context = {
     'The model reads this instead of {{count}} earlier message. What you correct here, it reads from now on.',
   explained_other:
     'The model reads this instead of {{count}} earlier messages. What you correct here, it reads from now on.',
-  instructions: 'What the summary should mind (optional)',
+  instructions: 'Focus on (optional)',
   compact: 'Compact now',
   refused: {
     nothing_to_compact: 'There is nothing to summarise yet: the newest messages always stay as they are.',

@@ -38,9 +38,9 @@ const shell = {
   connection: {
     reconnecting: 'The connection was lost. Reconnecting; nothing is lost.',
     offline: 'You are offline. The server continues, and you will see the result when you are back.',
-    open: 'Connected',
-    closed: 'Idle',
+    word: { open: 'Connected', closed: 'Idle', reconnecting: 'Reconnecting', offline: 'Offline' },
   },
+  settings: { label: 'Settings', close: 'Close the settings' },
   token: {
     title: 'This server needs a token',
     text: 'It is kept until you close this tab, and sent to this server only.',
@@ -135,18 +135,12 @@ const shell = {
     endLabel: 'Ask again about {{tool}}',
   },
   suggestions: [
-    'hello',
-    'what time is it',
-    'write a note: buy milk',
-    'remember that I prefer Celsius',
-    'where am I',
-    'do everything',
-    'draw a chart',
-    'ask me something',
-    'pick a file',
-    'create a record: tea',
-    'think about tea',
-    'tell me a long story',
+    { shows: 'Asks for your approval', lines: ['write a note: buy milk', 'do everything'] },
+    { shows: 'Runs in your browser', lines: ['where am I', 'draw a chart'] },
+    {
+      shows: 'Makes plans, asks questions',
+      lines: ['search notes for tea and write a list', 'book a table'],
+    },
   ],
 } as const;
 

@@ -15,7 +15,6 @@ const cards: Translated<typeof english> = {
     foreignTitle: '“{{title}}”',
   },
   who: {
-    server: '服务器',
     mcp: 'MCP',
     server_of_mcp: 'MCP 服务器 {{server}}',
     page: '本页面',
@@ -90,19 +89,16 @@ const cards: Translated<typeof english> = {
     invisible_other: '输入中有 {{count}} 个不可见或改变文字方向的字符：{{codes}}。',
   },
   always: {
-    button: '始终批准：{{what}}',
-    hint: '批准这次调用，并在此对话中批准{{covers}}',
-    more: '“始终”可以指什么',
-    chat: '在此对话中：{{covers}}',
-    day: '在此对话中，24 小时内：{{covers}}',
-    owner: '在我的所有对话中：{{covers}}',
+    more: '始终允许',
+    chat: '在此对话中始终允许：{{covers}}',
+    day: '在此对话中 24 小时内：{{covers}}',
+    owner: '在我的所有对话中始终允许：{{covers}}',
   },
   scope: {
     tool: '{{tool}} 的所有调用',
     host: '{{tool}} 对 {{host}} 的所有调用',
     folder: '{{tool}} 对 {{folder}} 中文件的所有调用',
     server: '{{server}} 现有工具的所有调用',
-    serverLabel: '{{server}} 的所有工具',
   },
   form: {
     views: '显示方式',

@@ -23,7 +23,7 @@ const context: Translated<typeof english> = {
   none: '还没有摘要：模型会读取全部消息。',
   explained_one: '模型读取此摘要，而不是较早的 {{count}} 条消息。更正后，模型即按新内容回答。',
   explained_other: '模型读取此摘要，而不是较早的 {{count}} 条消息。更正后，模型即按新内容回答。',
-  instructions: '摘要应注意的内容（可选）',
+  instructions: '侧重内容（可选）',
   compact: '立即压缩',
   refused: {
     nothing_to_compact: '目前没有可总结的内容：最近的消息始终原样保留。',

@@ -40,9 +40,9 @@ const shell: Translated<Areas['shell']> = {
   connection: {
     reconnecting: '连接中断，正在恢复；内容不会丢失。',
     offline: '你已离线。服务器上的工作会继续，恢复联网后即可看到。',
-    open: '已连接',
-    closed: '空闲',
+    word: { open: '已连接', closed: '空闲', reconnecting: '重新连接中', offline: '离线' },
   },
+  settings: { label: '设置', close: '关闭设置' },
   token: {
     title: '此服务器需要令牌',
     text: '令牌只发送给此服务器，并在关闭标签页后删除。',
@@ -132,18 +132,9 @@ const shell: Translated<Areas['shell']> = {
     endLabel: '恢复对 {{tool}} 的询问',
   },
   suggestions: [
-    '你好',
-    '现在几点',
-    '写一条笔记：买牛奶',
-    '请记住我喜欢摄氏度',
-    '我在哪里',
-    '全部一起来',
-    '画一张图表',
-    '问我一个问题',
-    '选择一个文件',
-    '创建一条记录：茶',
-    '思考一下茶',
-    '讲一个长故事',
+    { shows: '请你批准', lines: ['写一条笔记：买牛奶', '全部一起来'] },
+    { shows: '在浏览器中运行', lines: ['我在哪里', '画一张图表'] },
+    { shows: '制定计划，提出问题', lines: ['搜索关于茶的笔记，然后保存一张清单', '订一张餐桌'] },
   ],
 };
 

@@ -37,8 +37,9 @@ const summary: ChatSummary = {
   createdAt: '2026-01-01T00:00:00Z',
 };
 
-const chatWith = (known: { usage?: ContextUsage; summary?: ChatSummary }) => ({
+const chatWith = (known: { usage?: ContextUsage; summary?: ChatSummary; messages?: number }) => ({
   ...fakeChat(),
+  messages: Array.from({ length: known.messages ?? 4 }),
   contextUsage: fixed(known.usage),
   summary: fixed(known.summary),
 });
@@ -107,6 +108,18 @@ it('is not saved as long as two lines have the same name, and says so', async ()
 });
 
 it.each([
+  [2, undefined, false],
+  [3, undefined, true],
+  [44, summary, false],
+  [45, summary, true],
+])('of %d messages, with the summary %o, it offers to compact: %s', async (messages, summary, isOffered) => {
+  const user = userEvent.setup();
+  render(<ContextButton chat={chatWith({ messages, ...(summary && { summary }) })} />);
+  await user.click(screen.getByRole('button', { name: /^Summary/ }));
+  expect(screen.queryByRole('button', { name: 'Compact now' }) !== null).toBe(isOffered);
+});
+
+it.each([
   [409, 'nothing_to_compact', /^There is nothing to summarise yet/],
   [409, 'run_open', /^An answer is being written/],
   [503, 'unavailable', /^No summary was written/],
@@ -118,7 +131,7 @@ it.each([
   chat.compact.mockRejectedValueOnce(new FermataError(status, code, 'In the words of the server.'));
   render(<ContextButton chat={chat} />);
   await user.click(screen.getByRole('button', { name: /^Summary/ }));
-  await user.type(await screen.findByLabelText(/^What the summary should mind/), 'keep the port');
+  await user.type(await screen.findByLabelText(/^Focus on/), 'keep the port');
   await user.click(screen.getByRole('button', { name: 'Compact now' }));
   expect(chat.compact).toHaveBeenCalledExactlyOnceWith('keep the port');
   expect(screen.getByRole('alert').textContent).toMatch(words);

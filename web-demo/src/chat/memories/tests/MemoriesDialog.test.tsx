@@ -262,15 +262,16 @@ it.each([
   server.instead = instead;
   vi.stubGlobal('fetch', server.fetch);
   await findMemory();
-  render(<MemoriesEntry />);
-  expect(screen.queryByRole('button', { name: 'Memories' }) !== null).toBe(isShown);
+  render(<MemoriesEntry onShow={() => undefined} />);
+  expect(screen.queryByRole('button', { name: 'Manage memories' }) !== null).toBe(isShown);
 });
 
 it('says at its entry that memory is off', async () => {
   const user = userEvent.setup();
   hasMemory.set(true);
   chooseMemory(false);
-  render(<MemoriesEntry />);
-  await user.click(screen.getByRole('button', { name: 'Memories off' }));
+  render(<MemoriesEntry onShow={() => undefined} />);
+  expect(screen.getByText('off')).toBeDefined();
+  await user.click(screen.getByRole('button', { name: 'Manage memories' }));
   expect(isListShown.value).toBe(true);
 });
