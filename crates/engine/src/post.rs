@@ -55,8 +55,6 @@ pub(crate) struct KnownMessages {
     pub user_before: Option<usize>,
     /// The message of the open run, which the chat may not have yet.
     pub writing: Option<MessageId>,
-    /// The words that decide about calls.
-    pub consent: ConsentWords,
     /// What the open run waits for, if there is one.
     pub waiting: WaitingRun,
 }
@@ -122,7 +120,12 @@ pub(crate) fn plan_first(body: &ChatBody, ids: &dyn Ids) -> Result<Plan, SubmitE
 }
 
 /// Plans a post to a chat that exists.
-pub(crate) fn plan(body: &ChatBody, known: &KnownMessages, ids: &dyn Ids) -> Result<Plan, SubmitError> {
+pub(crate) fn plan(
+    body: &ChatBody,
+    known: &KnownMessages,
+    consent: &ConsentWords,
+    ids: &dyn Ids,
+) -> Result<Plan, SubmitError> {
     match body.trigger {
         Trigger::Regenerate => match lost_message(body, known) {
             Some(lost) => match plan_user_message(lost.clone(), None, known, ids)? {
@@ -140,7 +143,7 @@ pub(crate) fn plan(body: &ChatBody, known: &KnownMessages, ids: &dyn Ids) -> Res
                 Role::Assistant => Ok(Plan::Continue(last.clone())),
                 Role::User => match plan_user_message(last.clone(), body.message_id.as_ref(), known, ids)? {
                     NewMessage::Planned(plan) => Ok(plan),
-                    NewMessage::Said(said) => Ok(match reply_in(&said, body, known)? {
+                    NewMessage::Said(said) => Ok(match reply_in(&said, body, &known.waiting, consent)? {
                         Some(reply) => Plan::Reply { reply, said },
                         None => Plan::Run { keep: Keep::All, add: vec![said] },
                     }),
@@ -228,10 +231,14 @@ fn plan_user_message(
 ///
 /// # Errors
 /// If the message would decide, and its sender was shown other approvals than those that wait now.
-fn reply_in(said: &UiMessage, body: &ChatBody, known: &KnownMessages) -> Result<Option<Reply>, SubmitError> {
-    let waiting = &known.waiting;
-    if let Some(approved) = only_text(&said.parts).and_then(|text| known.consent.decision(text))
-        && let Some(shown) = shown_approvals(body)
+fn reply_in(
+    said: &UiMessage,
+    body: &ChatBody,
+    waiting: &WaitingRun,
+    consent: &ConsentWords,
+) -> Result<Option<Reply>, SubmitError> {
+    if let Some(shown) = shown_approvals(body)
+        && let Some(approved) = only_text(&said.parts).and_then(|text| consent.decision(text))
     {
         if !waiting.is_shown_by(&shown) {
             return Err(SubmitError::DecisionIsStale { waiting: waiting.approvals.clone() });

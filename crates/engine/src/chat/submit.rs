@@ -62,7 +62,7 @@ impl Handle for Box<Submission> {
         }
         let known = if is_known { actor.known_messages(&self.body).await? } else { KnownMessages::default() };
         let plan = if is_known {
-            plan(&self.body, &known, &*services.ids)?
+            plan(&self.body, &known, &services.policies.current().rules.consent, &*services.ids)?
         } else {
             plan_first(&self.body, &*services.ids)?
         };
@@ -152,7 +152,6 @@ impl ChatActor {
             }
             known.waiting = active.waiting();
         }
-        known.consent = self.services.policies.current().rules.consent.clone();
         for id in named_messages(body) {
             known.named.extend(store.message(chat, id).await?);
         }

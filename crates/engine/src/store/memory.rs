@@ -209,7 +209,6 @@ impl ChatStore for MemoryStore {
         let is_news = changes.iter().any(Change::is_news);
         let mut decisions = Vec::new();
         let mut answering = Vec::new();
-        let mut granted = owner_grants.clone();
         let mut remembered = Vec::new();
         for change in changes.iter() {
             if let Change::Audit(entry) = change {
@@ -217,15 +216,6 @@ impl ChatStore for MemoryStore {
             }
             if let Change::Answered { owner, route } = change {
                 answering.push((owner.clone(), *route));
-            }
-            if let Change::GrantToOwner { owner, grant } = change {
-                let (theirs, scope) = (granted.entry(owner.clone()).or_default(), &grant.terms.scope.id);
-                theirs.retain(|known| !known.is_named(&grant.tool, Some(scope), None));
-                theirs.push(Grant::clone(grant));
-            }
-            if let Change::EndGrantToOwner { owner, tool, scope } = change {
-                let theirs = granted.entry(owner.clone()).or_default();
-                theirs.retain(|known| !known.is_named(tool, scope.as_deref(), None));
             }
             if let Change::ChangeMemories { owner, changes, most, author } = change {
                 remembered.push((owner.clone(), changes.clone(), *most, author.clone()));
@@ -241,7 +231,9 @@ impl ChatStore for MemoryStore {
         }
         audit.extend(decisions);
         answer_routes.extend(answering);
-        *owner_grants = granted;
+        for change in changes.iter() {
+            grant(owner_grants, change);
+        }
         for (owner, changes, most, author) in remembered {
             let stored = memories.entry(owner.clone()).or_default();
             stored.change(&owner, at, changes, most, &author, (chats, audit));
@@ -471,6 +463,22 @@ impl LockStore for MemoryStore {
 }
 
 /// Returns an error if the chat's version is not the one that its writer knows.
+/// Gives or ends a grant that holds in all chats of its owner, if that is what changes.
+fn grant(grants: &mut HashMap<Owner, Vec<Grant>>, change: &Change) {
+    match change {
+        Change::GrantToOwner { owner, grant } => {
+            let (theirs, scope) = (grants.entry(owner.clone()).or_default(), &grant.terms.scope.id);
+            theirs.retain(|known| !known.is_named(&grant.tool, Some(scope), None));
+            theirs.push(Grant::clone(grant));
+        }
+        Change::EndGrantToOwner { owner, tool, scope } => {
+            let theirs = grants.entry(owner.clone()).or_default();
+            theirs.retain(|known| !known.is_named(tool, scope.as_deref(), None));
+        }
+        _ => {}
+    }
+}
+
 fn check(chats: &BTreeMap<ChatId, StoredChat>, chat: &ChatId, version: Version) -> Result<(), StoreError> {
     let now = chats.get(chat).map_or(Version::NONE, |chat| chat.version);
     if now == version { Ok(()) } else { Err(StoreError::Fenced) }

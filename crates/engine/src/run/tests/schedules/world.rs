@@ -16,6 +16,7 @@ use super::{
     moves::Beginning,
 };
 use crate::{
+    consent::ConsentWords,
     memories::MemoryNote,
     post::{KnownMessages, Plan, Reply, plan},
     questions,
@@ -223,7 +224,7 @@ impl World {
         body.messages.insert(0, written);
         let context = self.scene.context(self.now);
         let known = KnownMessages { waiting: self.run.waiting(&context), ..KnownMessages::default() };
-        if let Ok(Plan::Reply { reply, .. }) = plan(&body, &known, context.ids) {
+        if let Ok(Plan::Reply { reply, .. }) = plan(&body, &known, &ConsentWords::default(), context.ids) {
             self.facts.words_came(shown.into_iter().map(|approval| approval.id));
             self.continue_after(&reply);
         }
