@@ -4,7 +4,8 @@
 //! `tests/real_clients` compares the results with it. The fold does not know runs or profiles.
 //!
 //! Invariants: a part keeps its index until `reset-step` removes it, so open texts and streamed inputs are stored by index ·
-//! streamed input is not parsed before its value is needed, and its text is kept once · an input takes no more deltas once its call has gone on.
+//! streamed input is not parsed before its value is needed, and its text is kept once · a call takes no more deltas once anything
+//! else has come for it.
 
 mod input;
 mod metadata;
@@ -74,7 +75,8 @@ impl Assembler {
     ///
     /// # Errors
     /// Returns an error and changes nothing if a client would end the chat because of the chunk, for example if a delta comes
-    /// before its start or an output belongs to an unknown call.
+    /// before its start or an output belongs to an unknown call. A delta of an input that is complete is an error, too, although
+    /// clients append it: no run writes one, and without it the text need not be kept beside the input.
     pub fn apply(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
         match chunk {
             UiChunk::Start { message_id, message_metadata } => {

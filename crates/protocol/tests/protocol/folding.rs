@@ -52,6 +52,26 @@ fn a_chunk_that_would_end_a_chat_is_an_error_and_changes_nothing() {
 }
 
 #[test]
+fn a_call_takes_no_delta_after_anything_else() {
+    let start = json!({"type": "tool-input-start", "toolCallId": "c", "toolName": "t"});
+    let delta = json!({"type": "tool-input-delta", "toolCallId": "c", "inputTextDelta": "{}"});
+    for other in [
+        json!({"type": "tool-input-available", "toolCallId": "c", "toolName": "t", "input": {}}),
+        json!({"type": "tool-input-error", "toolCallId": "c", "toolName": "t", "input": {}, "errorText": "e"}),
+        json!({"type": "tool-approval-request", "approvalId": "p", "toolCallId": "c"}),
+        json!({"type": "tool-output-error", "toolCallId": "c", "errorText": "e"}),
+    ] {
+        let mut assembler = Assembler::new(MessageId::new("m"));
+        for value in [&start, &delta, &other] {
+            assembler.apply(&chunk(value.clone())).unwrap();
+        }
+        let before = assembler.snapshot();
+        assert!(assembler.apply(&chunk(delta.clone())).is_err(), "{other}");
+        assert_eq!(assembler.snapshot(), before);
+    }
+}
+
+#[test]
 fn a_decision_is_stored_with_the_approval_request() {
     let mut assembler = Assembler::new(MessageId::new("m"));
     for value in [
