@@ -276,8 +276,14 @@ impl World {
             }
             Move::Asks { index } => self.ask(index),
             Move::Withdraws { index } => {
-                let asked = self.run.elicited.iter().rev().nth(index).map(|elicited| elicited.id.clone());
-                let Some(id) = asked else { return };
+                // Only a tool can go away while its question is open.
+                let mut of_tools = self
+                    .run
+                    .elicited
+                    .iter()
+                    .rev()
+                    .filter(|asked| asked.source == elicit::QuestionSource::Tool);
+                let Some(id) = of_tools.nth(index).map(|asked| asked.id.clone()) else { return };
                 self.apply(Event::Withdrawn(id));
             }
             Move::LockIsGranted => {
