@@ -391,11 +391,13 @@ impl World {
             assert!(live.pending_calls.remove(call), "{call} is not pending");
         }
         for call in cancel {
-            // The run itself waits for the answer to its own question, so nothing else is at work for that call.
-            let is_own_question = self.run.calls.iter().any(|known| known.id == *call && known.asks_user);
+            let asks = |asked: &Elicited| {
+                asked.source != elicit::QuestionSource::Tool && self.run.calls[asked.asker].id == *call
+            };
             match live.jobs.iter().position(|job| job.call == *call) {
                 Some(job) => self.winding_up.push(live.jobs.remove(job)),
-                None => assert!(is_own_question, "{call} does not run"),
+                // The run itself waits for the answer to its own question, so nothing else is at work for that call.
+                None => assert!(self.run.elicited.iter().any(asks), "{call} does not run"),
             }
         }
         for call in park {
