@@ -241,8 +241,12 @@ impl World {
                 call.answer.as_ref() == Some(&answer.kind)
             }
             AnswerKind::Decision { approved, .. } => {
-                let decided = call.approval_decision.as_ref().map(|decided| decided.approved);
-                decided == Some(*approved) && (*approved || self.executions.begun(call.id.as_str()) == 0)
+                // An approval can be taken back before the call begins; a denial is final.
+                match call.approval_decision.as_ref().map(|decided| decided.approved) {
+                    Some(true) => *approved,
+                    Some(false) => self.executions.begun(call.id.as_str()) == 0,
+                    None => false,
+                }
             }
             AnswerKind::Elicited { .. } => false,
         };
