@@ -367,11 +367,12 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
   clustered('while it streams: the run may end in its time, and nothing new begins', {}, async (cluster) => {
     const one = cluster.at(1);
     const rest = gate();
-    cluster.model.script(async (pen) => {
+    cluster.model.script(says('Hello.'), async (pen) => {
       pen.says('One, ');
       await rest.opened;
       pen.says('two.');
     });
+    await (await cluster.at(1, 'chat-idle').post('hello')).toEnd();
     const stream = await one.post('count');
     await stream.sees('text-delta');
     cluster.server(1).signal('SIGTERM');
@@ -382,12 +383,14 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
       );
     await until(async () => (await readiness()) === 503, 'the instance not to be ready');
     assert.equal((await cluster.at(1, 'another').post('hello')).status, 503);
+    for (const path of ['', '/pending', '/grants'])
+      assert.equal((await one.request('GET', `/api/chat/chat-idle${path}`)).status, 200, path);
     rest.open();
     await stream.toEnd();
     assert.ok(stream.done && textOf(stream) === 'One, two.', stream.outline);
     await until(() => !cluster.server(1).alive, 'the instance to end');
     assert.match(JSON.stringify(await recordAt(cluster.at(2))), /One, two\./);
-    assert.equal(cluster.model.requests.length, 1);
+    assert.equal(cluster.model.requests.length, 2);
     assert.match(cluster.server(1).log, / drained .* moved=0 finished=1 cut=0 refused=1\n/);
   });
 });

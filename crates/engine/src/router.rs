@@ -113,16 +113,17 @@ impl Router {
         R: RemoteRequest + Handle,
         R::Reply: RemoteReply,
     {
-        let mut known_owner = match self.locate(chat, request.owner()).await? {
-            Location::Denied(known) => {
+        let mut known_owner = match self.locate(chat, request.owner()).await {
+            Ok(Location::Denied(known)) => {
                 self.note_refusal(chat, known, &request);
                 return R::denied();
             }
-            Location::Here => None,
-            Location::Elsewhere(owner, known) => {
+            Ok(Location::Here) => None,
+            Ok(Location::Elsewhere(owner, known)) => {
                 request.note_chat(&known);
                 Some(owner)
             }
+            Err(unavailable) => return self.read_saved(chat, &request, unavailable).await,
         };
         let locator = ChatLocator::new(self, request.owner(), chat);
         let deadline = Instant::now() + R::OWNER_TIMEOUT;
@@ -140,11 +141,33 @@ impl Router {
             match self.call_elsewhere(&owner, chat, &request, &locator, deadline, may_be_done).await {
                 Ok(Some(result)) => return result,
                 Ok(None) => {}
-                Err(unavailable) => {
-                    let read = request.read_saved(&self.services, chat).await;
-                    return read.unwrap_or_else(|| Err(unavailable.into()));
-                }
+                Err(unavailable) => return self.read_saved(chat, &request, unavailable).await,
             }
+        }
+    }
+
+    /// Reads what was saved, because the chat's actor cannot be asked for this reason. If only the actor can do what is asked, the reason is
+    /// returned.
+    async fn read_saved<R: RemoteRequest + Handle>(
+        &self,
+        chat: &ChatId,
+        request: &R,
+        reason: Unavailable,
+    ) -> Result<R::Reply, R::Error> {
+        if matches!(reason, Unavailable::Store(_)) {
+            return Err(reason.into());
+        }
+        match request.read_saved(&self.services, chat).await {
+            Some(read) => read,
+            None => Err(self.refused(reason).into()),
+        }
+    }
+
+    /// Returns the reason for which a request is refused, and counts it if that is the shutdown.
+    fn refused(&self, reason: Unavailable) -> Unavailable {
+        match reason {
+            Unavailable::ShuttingDown => self.services.shutdown.refuse(),
+            _ => reason,
         }
     }
 
@@ -166,14 +189,15 @@ impl Router {
         answer: AnswerRequest,
         may_be_done: &mut bool,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        let mut known_owner = match self.locate(chat, &answer.owner).await? {
-            Location::Denied(known) => {
-                self.note_refusal(chat, known, &answer);
-                return AnswerRequest::denied();
-            }
-            Location::Here => None,
-            Location::Elsewhere(owner, _) => Some(owner),
-        };
+        let mut known_owner =
+            match self.locate(chat, &answer.owner).await.map_err(|reason| self.refused(reason))? {
+                Location::Denied(known) => {
+                    self.note_refusal(chat, known, &answer);
+                    return AnswerRequest::denied();
+                }
+                Location::Here => None,
+                Location::Elsewhere(owner, _) => Some(owner),
+            };
         let locator = ChatLocator::new(self, &answer.owner, chat);
         let deadline = Instant::now() + AnswerRequest::OWNER_TIMEOUT;
         loop {
@@ -324,7 +348,7 @@ impl Router {
     /// request, so that other users cost its owner nothing. The actor checks again, because the chat may get another owner meanwhile.
     async fn locate(&self, chat: &ChatId, owner: &Owner) -> Result<Location, Unavailable> {
         if self.is_closed_to(chat) {
-            return Err(self.services.shutdown.refuse());
+            return Err(Unavailable::ShuttingDown);
         }
         if self.mailboxes.belongs_to(chat, owner) {
             return Ok(Location::Here);
