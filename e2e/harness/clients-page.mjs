@@ -15,10 +15,11 @@ const HEAD = `# What each client version gets
 
 <!-- Written by e2e/tests/matrix.test.mjs; the head of that file says how. -->
 
-Tell the server the major version of the \`ai\` package that your page uses, once, where you make the transport:
+Tell the server the version of the \`ai\` package that your page uses, once, where you make the transport. A bare \`5\`,
+\`6\` or \`7\` gets what the oldest release of that version understands:
 
 \`\`\`ts
-new DefaultChatTransport({ api: '/api/chat', body: { fermata: { client: 6 } } }) // 5, 6 or 7
+new DefaultChatTransport({ api: '/api/chat', body: { fermata: { client: '7.0.173' } } })
 \`\`\`
 
 Nothing else in a request gives it away, and a client that is sent what it does not know ends the chat with an error. Where nothing is
