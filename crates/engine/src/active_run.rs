@@ -68,7 +68,7 @@ pub(crate) struct ActiveRun {
     policies: Arc<PolicySnapshot>,
     /// The tools of the current step, with those of the browser. If a tool changes meanwhile, this has it as it is now.
     pub toolbox: Toolbox,
-    /// The snapshot from which the toolbox has the tools of the server.
+    /// The snapshot that the server's tools in the toolbox come from.
     tools_from: Arc<PolicySnapshot>,
     ownership: Ownership,
     /// The number of times that the run was resumed to be worked on since it last got on, as it is saved.

@@ -18,7 +18,7 @@ pub(crate) struct CallExecutor {
     pub lock_timeout: Duration,
     /// The size that an output may have, as JSON; `None`: any.
     pub output_bytes: Option<usize>,
-    /// The number of JSON values that an output may have; `None`: any.
+    /// The number of JSON values that an output may have; `None` stands for no limit.
     pub output_nodes: Option<usize>,
     /// Says after which failures a call is tried again.
     pub error_policy: ErrorPolicy,

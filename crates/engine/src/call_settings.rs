@@ -18,7 +18,7 @@ const TIERS: [&str; 3] = ["auto", "default", "flex"];
 /// The longest text that a post may set as one of [`PASSED`], in bytes.
 const PASSED_BYTES: usize = 256;
 
-/// The API fields that no option sets, because they decide which model gets which request, in which form, and for how many tokens.
+/// The API fields that no option sets, because they decide about the model, the form of the request, and the number of tokens.
 /// `n_predict` is llama.cpp's limit.
 const RESERVED: [&str; 14] = [
     "model",

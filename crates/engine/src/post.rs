@@ -55,7 +55,7 @@ pub(crate) struct KnownMessages {
     pub user_before: Option<usize>,
     /// The message of the open run, which the chat may not have yet.
     pub writing: Option<MessageId>,
-    /// What the open run waits for, if there is one.
+    /// The calls and questions that the open run waits for, if there is one.
     pub waiting: WaitingRun,
 }
 

@@ -197,7 +197,7 @@ pub(crate) struct EarlierMessage {
     pub run: RunId,
     /// The last step of it.
     pub step: u32,
-    /// What the user has said after it.
+    /// The words of the user after it.
     pub said: Said,
 }
 
@@ -277,7 +277,7 @@ pub(crate) struct Context<'a> {
 struct Deciding<'a> {
     run: &'a mut Run,
     context: &'a Context<'a>,
-    /// The way in which the event's answers came, if it has any.
+    /// The channel that the event's answers came through; `None` if it has no answers.
     how: Option<DecisionChannel>,
     /// The address that the event comes from, if it is known.
     address: Option<IpAddr>,

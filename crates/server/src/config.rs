@@ -380,8 +380,7 @@ settings! {
             over "the call has failed, and the model is told why";
     }
     "Limits of an owner" {
-        /// The number of posts with which one owner may start runs and summaries in a time at this instance, such as 60/min, 5/s or
-        /// 1000/day. Answers to calls do not count. Default: 60/min, or no limit if auth is none.
+        /// The number of runs and summaries that one owner may start by posts in a time at this instance, such as 60/min, 5/s or 1000/day. Answers to calls do not count. Default: 60/min, or no limit if auth is none.
         posts_per_owner: Option<PostRate>, "FERMATA_POSTS_PER_OWNER",
             over "429 `too_many_posts` with `retry-after`";
         /// The number of runs of one owner that may be open, those that wait included. Default: 64, or no limit if auth is none.

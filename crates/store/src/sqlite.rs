@@ -162,8 +162,11 @@ impl SqliteDatabase {
     /// Overwrites what is left of deleted rows in some pages. Returns whether there are more to look at.
     async fn overwrite_remains(&self) -> bool {
         let sweep = *self.lock_sweep();
+        if sweep.is_over() {
+            return false;
+        }
         // A database in memory leaves nothing behind.
-        let Some(readers) = self.readers.clone().filter(|_| !sweep.is_over()) else { return false };
+        let Some(readers) = self.readers.clone() else { return false };
         let look = async move {
             let reader = readers.acquire().await?;
             on_another_thread(async move { sweep.look(&reader).map_err(failed_in_sqlite) }).await

@@ -1,4 +1,4 @@
-//! What a post can set and what it cannot, for names in any spelling.
+//! A post sets the options on the list and no others, however their names are spelled.
 
 use std::sync::Arc;
 
@@ -210,7 +210,7 @@ fn the_operators_options_are_never_replaced() {
     );
 }
 
-/// Ways in which APIs ask for tokens or for an effort.
+/// Returns options that ask for tokens or for an effort, in the spellings of many APIs: each with much and with little of it.
 fn spellings() -> Vec<(Value, Value)> {
     let [many, few] = [json!(100_000), json!(50)];
     let of_tokens = |tokens: &Value| {
@@ -257,7 +257,7 @@ const PASS: [&str; 11] = [
     "reasoningEffort",
 ];
 
-/// The options as they are sent by the names of the API, of which only the first level has any.
+/// Returns the options as they are sent. Only names of the first level become those of the API.
 fn by_api_name(options: &Value) -> Value {
     map(options.clone())
         .into_iter()

@@ -110,7 +110,7 @@ impl Extraction<'_> {
         let kind = kind.and_then(|kind| serde_json::from_value::<MemoryKind>(kind).ok());
         // A slot puts the words into every prompt, which needs approval, and nobody is there to be asked.
         let may_have_slot = self.memory_writes == MemoryWrites::Free;
-        let slot = slot.filter(|_| may_have_slot).and_then(|slot| checked_slot(&slot).ok());
+        let slot = if may_have_slot { slot.and_then(|slot| checked_slot(&slot).ok()) } else { None };
         let mut input = json!({"text": text, "kind": kind.unwrap_or_default()});
         if let Some(slot) = &slot {
             input["slot"] = slot.clone().into();

@@ -24,7 +24,7 @@ const MOST_EDITS: u32 = 1_000;
 /// The longest input that comes with a question, in bytes of JSON. `GET …/pending` has longer ones.
 const LONGEST_SHOWN_INPUT: usize = 16_000;
 
-/// What a person has to know of a call to decide about it.
+/// The facts that a person needs to decide about a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ShownCall {
@@ -38,10 +38,10 @@ pub(super) struct ShownCall {
     /// The input that the call would run with.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<JsonText>,
-    /// The same input as the JSON text that the audit has the hash of. JavaScript reads some numbers as others than they are.
+    /// The same input as exact JSON text, whose hash is in the audit: JavaScript changes some numbers when it reads them.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_text: Option<String>,
-    /// What "always" can mean for the call.
+    /// The meanings that "always" can have for the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     scopes: Vec<Scope>,
 }

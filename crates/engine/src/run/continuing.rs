@@ -36,7 +36,7 @@ pub(crate) struct Continuation {
     pub said: Said,
 }
 
-/// What a message of the user has said to a run that waited.
+/// The effect that a message of the user has had on a run that waited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Said {
@@ -48,7 +48,7 @@ pub(crate) enum Said {
     Answered,
 }
 
-/// What a run waits for, as far as a message of the user could answer it.
+/// The calls and questions of a run that a message of the user could answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WaitingRun {
     /// The approvals that the gate waits for.
