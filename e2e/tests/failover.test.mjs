@@ -367,12 +367,19 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
   clustered('while it streams: the run may end in its time, and nothing new begins', {}, async (cluster) => {
     const one = cluster.at(1);
     const rest = gate();
-    cluster.model.script(says('Hello.'), async (pen) => {
-      pen.says('One, ');
-      await rest.opened;
-      pen.says('two.');
-    });
+    cluster.model.script(
+      says('Hello.'),
+      calls(locate),
+      async (pen) => {
+        pen.says('One, ');
+        await rest.opened;
+        pen.says('two.');
+      },
+      says('You are in Bern.'),
+    );
     await (await cluster.at(1, 'chat-idle').post('hello')).toEnd();
+    const parked = await cluster.at(1, 'chat-parked').post('where am I?', { tools });
+    const { toolCallId } = await parked.sees('tool-input-available');
     const stream = await one.post('count');
     await stream.sees('text-delta');
     cluster.server(1).signal('SIGTERM');
@@ -385,12 +392,19 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
     assert.equal((await cluster.at(1, 'another').post('hello')).status, 503);
     for (const path of ['', '/pending', '/grants'])
       assert.equal((await one.request('GET', `/api/chat/chat-idle${path}`)).status, 200, path);
+    // What needs no stream is passed on to the other instance, as soon as a heartbeat has told of it.
+    await until(
+      async () => (await one.request('DELETE', '/api/chat/chat-idle')).status === 204,
+      'the chat to be deleted',
+    );
+    await cluster.at(1, 'chat-parked').answer({ toolCallId, output: 'Bern' });
+    assert.match(JSON.stringify(await recordAt(cluster.at(2, 'chat-parked'))), /You are in Bern\./);
     rest.open();
     await stream.toEnd();
     assert.ok(stream.done && textOf(stream) === 'One, two.', stream.outline);
     await until(() => !cluster.server(1).alive, 'the instance to end');
     assert.match(JSON.stringify(await recordAt(cluster.at(2))), /One, two\./);
-    assert.equal(cluster.model.requests.length, 2);
-    assert.match(cluster.server(1).log, / drained .* moved=0 finished=1 cut=0 refused=1\n/);
+    assert.equal(cluster.model.requests.length, 4);
+    assert.match(cluster.server(1).log, / drained .* moved=1 finished=1 cut=0 refused=\d+\n/);
   });
 });

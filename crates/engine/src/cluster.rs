@@ -91,6 +91,15 @@ impl Cluster {
         &self.services.lease.instance
     }
 
+    /// Returns one of the other instances that were alive at the last heartbeat, if there is one and it can be called.
+    pub fn another(&self) -> Option<InstanceId> {
+        self.transport.as_ref()?;
+        let alive = self.alive.borrow();
+        let others: Vec<&InstanceId> = alive.iter().filter(|instance| *instance != self.instance()).collect();
+        let chosen = (self.services.ids.next_number() as usize).checked_rem(others.len())?;
+        Some(others[chosen].clone())
+    }
+
     /// Returns the number of other instances that were alive at the last heartbeat.
     pub fn others(&self) -> usize {
         self.alive.borrow().iter().filter(|instance| *instance != self.instance()).count()

@@ -43,6 +43,9 @@ pub(crate) trait RemoteRequest:
     /// `true` if the request changes nothing.
     const READS: bool = false;
 
+    /// `true` if the reply is a stream, which would end soon at an instance that is shutting down: the client asks another instance instead.
+    const STREAMS: bool = false;
+
     /// The time for which the owner of the chat is looked for. It is longer than the time until the death of an instance is noticed.
     const OWNER_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -296,9 +299,11 @@ chat_request!(AnswerRequest -> Vec<Receipt>, AnswerError, if denied Err(AnswerEr
 });
 chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None); {
     const READS: bool = true;
+    const STREAMS: bool = true;
 });
 chat_request!(Rejoin -> Option<Following>, ReadError, if denied Ok(None); {
     const READS: bool = true;
+    const STREAMS: bool = true;
 });
 chat_request!(Stop -> (), ReadError, if denied Ok(()); {
     fn note_chat(&mut self, chat: &ChatOwner) {
@@ -399,6 +404,8 @@ impl ChatRequest for Box<Submission> {
 }
 
 impl RemoteRequest for Box<Submission> {
+    const STREAMS: bool = true;
+
     fn details(&self) -> (Option<IpAddr>, Option<ToolCallId>) {
         (self.address, None)
     }

@@ -55,8 +55,8 @@ pub(crate) struct Router {
 enum Location {
     /// This instance, as far as the store knows.
     Here,
-    /// Another instance, which owns the chat.
-    Elsewhere(InstanceId, ChatOwner),
+    /// Another instance, which owns the chat, or has to see to it because this one is shutting down; with the chat, if there is one.
+    Elsewhere(InstanceId, Option<ChatOwner>),
     /// None: the chat belongs to this user and not to the one who asks.
     Denied(Owner),
 }
@@ -113,30 +113,30 @@ impl Router {
         R: RemoteRequest + Handle,
         R::Reply: RemoteReply,
     {
-        let mut known_owner = match self.locate(chat, request.owner()).await {
-            Ok(Location::Denied(known)) => {
-                self.note_refusal(chat, known, &request);
-                return R::denied();
-            }
-            Ok(Location::Here) => None,
-            Ok(Location::Elsewhere(owner, known)) => {
-                request.note_chat(&known);
-                Some(owner)
-            }
-            Err(unavailable) => return self.read_saved(chat, &request, unavailable).await,
-        };
         let locator = ChatLocator::new(self, request.owner(), chat);
         let deadline = Instant::now() + R::OWNER_TIMEOUT;
+        let mut is_noted = false;
         loop {
-            let owner = match known_owner.take() {
-                Some(owner) => owner,
-                None => match self.call_here(chat, request).await? {
+            let owner = match self.locate(chat, request.owner(), !R::STREAMS).await {
+                Ok(Location::Denied(known)) => {
+                    self.note_refusal(chat, known, &request);
+                    return R::denied();
+                }
+                Ok(Location::Here) => match self.call_here(chat, request).await? {
                     Delivered::Reply(result) => return result.map(|reply| reply.located(&locator)),
                     Delivered::Elsewhere(owner, returned) => {
                         request = returned;
                         owner
                     }
                 },
+                Ok(Location::Elsewhere(owner, known)) => {
+                    if let (Some(known), false) = (known, is_noted) {
+                        request.note_chat(&known);
+                        is_noted = true;
+                    }
+                    owner
+                }
+                Err(unavailable) => return self.read_saved(chat, &request, unavailable).await,
             };
             match self.call_elsewhere(&owner, chat, &request, &locator, deadline, may_be_done).await {
                 Ok(Some(result)) => return result,
@@ -189,24 +189,20 @@ impl Router {
         answer: AnswerRequest,
         may_be_done: &mut bool,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        let mut known_owner =
-            match self.locate(chat, &answer.owner).await.map_err(|reason| self.refused(reason))? {
+        let locator = ChatLocator::new(self, &answer.owner, chat);
+        let deadline = Instant::now() + AnswerRequest::OWNER_TIMEOUT;
+        loop {
+            let located = self.locate(chat, &answer.owner, true).await;
+            let owner = match located.map_err(|reason| self.refused(reason))? {
                 Location::Denied(known) => {
                     self.note_refusal(chat, known, &answer);
                     return AnswerRequest::denied();
                 }
-                Location::Here => None,
-                Location::Elsewhere(owner, _) => Some(owner),
-            };
-        let locator = ChatLocator::new(self, &answer.owner, chat);
-        let deadline = Instant::now() + AnswerRequest::OWNER_TIMEOUT;
-        loop {
-            let owner = match known_owner.take() {
-                Some(owner) => owner,
-                None => match self.answer_here(chat, &answer, deadline).await? {
+                Location::Here => match self.answer_here(chat, &answer, deadline).await? {
                     Ok(receipts) => return Ok(receipts),
                     Err(owner) => owner,
                 },
+                Location::Elsewhere(owner, _) => owner,
             };
             let called = self.call_elsewhere(&owner, chat, &answer, &locator, deadline, may_be_done).await?;
             if let Some(result) = called {
@@ -346,24 +342,42 @@ impl Router {
 
     /// Returns which instance a user's request belongs to. This comes before anything else of the chat is read and before its actor gets the
     /// request, so that other users cost its owner nothing. The actor checks again, because the chat may get another owner meanwhile.
-    async fn locate(&self, chat: &ChatId, owner: &Owner) -> Result<Location, Unavailable> {
-        if self.is_closed_to(chat) {
+    ///
+    /// An instance that is shutting down begins nothing. Requests that may be passed on go to another one.
+    async fn locate(
+        &self,
+        chat: &ChatId,
+        owner: &Owner,
+        may_be_passed_on: bool,
+    ) -> Result<Location, Unavailable> {
+        let is_closed = self.is_closed_to(chat);
+        if is_closed && !may_be_passed_on {
             return Err(Unavailable::ShuttingDown);
         }
-        if self.mailboxes.belongs_to(chat, owner) {
-            return Ok(Location::Here);
-        }
-        // Before this instance has joined, a process that has ended may still count as alive.
-        self.services.lease.acquire().await?;
-        let Some(known) = self.services.store.owner_of(chat).await? else { return Ok(Location::Here) };
-        if known.owner != *owner {
-            return Ok(Location::Denied(known.owner));
-        }
-        match known.run_owner.clone() {
-            Some(instance) if instance != self.services.lease.instance => {
-                Ok(Location::Elsewhere(instance, known))
+        if !is_closed {
+            if self.mailboxes.belongs_to(chat, owner) {
+                return Ok(Location::Here);
             }
-            Some(_) | None => Ok(Location::Here),
+            // Before this instance has joined, a process that has ended may still count as alive.
+            self.services.lease.acquire().await?;
+        }
+        let known = self.services.store.owner_of(chat).await?;
+        if let Some(known) = &known
+            && known.owner != *owner
+        {
+            return Ok(Location::Denied(known.owner.clone()));
+        }
+        let this = &self.services.lease.instance;
+        let elsewhere = match known.as_ref().and_then(|known| known.run_owner.clone()) {
+            Some(instance) if instance != *this => Some(instance),
+            Some(_) => None,
+            None if is_closed => self.cluster.another(),
+            None => None,
+        };
+        match elsewhere {
+            Some(instance) => Ok(Location::Elsewhere(instance, known)),
+            None if is_closed => Err(Unavailable::ShuttingDown),
+            None => Ok(Location::Here),
         }
     }
 }
