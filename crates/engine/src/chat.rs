@@ -12,6 +12,7 @@
 //! are large and seldom awaited are boxed, here and in `active_run`.
 
 mod delivery;
+mod reading;
 mod requests;
 mod submit;
 mod summaries;
