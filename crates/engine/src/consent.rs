@@ -143,7 +143,7 @@ const POLITE_BEGINNINGS: [&str; 2] = ["请", "請"];
 /// The emoji among the words.
 const EMOJI: [char; 4] = ['👍', '✅', '👎', '❌'];
 
-/// The marks that may end a message, of which `！` is a wide form.
+/// The marks that may end a message; `！` is the wide form of one.
 const FINAL_MARKS: [char; 3] = ['.', '!', '。'];
 
 /// The marks between a word and a polite addition.

@@ -18,7 +18,7 @@ pub const ASK_USER: &str = "ask_user";
 pub(crate) const BLOCK: &str = "If something is not clear, begin from the most likely assumption and say so. Ask with ask_user only what changes the answer and \
 cannot be found out otherwise, and give your best guess with each question.";
 
-/// The code of the question what follows the failure of a call, by which pages translate its text.
+/// The code of the question about a failed call. Pages translate its text by this code.
 pub const CALL_FAILED: &str = "call_failed";
 
 /// The number of questions in one call.

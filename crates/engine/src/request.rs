@@ -46,7 +46,7 @@ pub(crate) trait RemoteRequest:
     /// `true` if the reply is a stream, which would end soon at an instance that is shutting down: the client asks another instance instead.
     const STREAMS: bool = false;
 
-    /// The time for which the owner of the chat is looked for. It is longer than the time until the death of an instance is noticed.
+    /// The time to look for the owner of the chat. The death of an instance is noticed in less.
     const OWNER_TIMEOUT: Duration = Duration::from_secs(15);
 
     /// Returns the address that the request came from, and the call that it is about, as far as they are known.

@@ -163,7 +163,7 @@ impl Router {
         }
     }
 
-    /// Returns the reason for which a request is refused, and counts it if that is the shutdown.
+    /// Returns why a request is refused, and counts the request if the shutdown is the reason.
     fn refused(&self, reason: Unavailable) -> Unavailable {
         match reason {
             Unavailable::ShuttingDown => self.services.shutdown.refuse(),

@@ -10,7 +10,7 @@ use crate::{Profile, RunId, UiChunk};
 
 /// The event that ends every stream.
 pub const DONE: &[u8] = b"data: [DONE]\n\n";
-/// The size in bytes from which a frame is given no more memory than it needs. To move a smaller one would take longer than to write it.
+/// Frames of at least this many bytes get no more memory than they need. To move a smaller one would take longer than to write it.
 const LARGE: usize = 1024;
 /// A comment that is sent on a quiet stream, so that proxies do not close it.
 pub const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";

@@ -10,8 +10,8 @@ use serde_json::{
 
 /// A JSON value as compact text, which clones share.
 ///
-/// A [`Value`] takes up to a hundred times the memory of its text. So what is kept or passed on is the text, and whoever looks into it
-/// reads it and drops the value again. Two texts are equal if their values are, whatever the order of keys.
+/// A [`Value`] takes up to a hundred times the memory of its text. So the text is kept and passed on, and code that looks into it
+/// reads the value and drops it again. Two texts are equal if their values are; the order of keys makes no difference.
 #[derive(Clone)]
 pub struct JsonText(Arc<RawValue>);
 

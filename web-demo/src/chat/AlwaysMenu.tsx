@@ -1,4 +1,4 @@
-// Approve, with a menu of what else a person can allow with the same answer: which calls, for whom and for how long.
+// Approve, with a menu of other calls that a person can allow with the same answer, for whom and for how long.
 
 import { ChevronDown } from 'lucide-react';
 import { useId, useRef, useState, type ReactNode } from 'react';

@@ -308,7 +308,7 @@ fn limits_hold_for_the_operators_options_and_for_all_models() {
 }
 
 proptest! {
-    /// Whatever a post has as options: what was not refused is sent, and nothing else.
+    /// Of any options of a post, those that were not refused are sent, and nothing else.
     #[test]
     fn a_post_is_refused_or_sent_as_it_is(
         names in prop::collection::vec(prop_oneof!["[a-zA-Z_]{0,12}", prop::sample::select(PASSED.to_vec()).prop_map(str::to_owned)], 0..4),

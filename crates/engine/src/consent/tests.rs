@@ -231,7 +231,7 @@ fn the_operators_words_are_added_and_a_word_in_both_lists_denies() {
     }
 }
 
-/// Characters of which one is enough to doubt that a message is a plain "yes".
+/// A single one of these characters makes it doubtful that a message is a plain "yes".
 fn doubtful() -> impl Strategy<Value = char> {
     let of = |chars: &'static str| prop::sample::select(chars.chars().collect::<Vec<_>>());
     prop_oneof![

@@ -46,9 +46,9 @@ const TEXT_BYTES: usize = 8_000;
 /// The work that asks for vectors.
 #[derive(Clone, Copy)]
 pub(crate) enum Asker<'a> {
-    /// A request or a tool of this owner, for which somebody waits.
+    /// A request or a tool of this owner that somebody waits for.
     Owner(&'a Owner),
-    /// Work for which somebody waits, and which holds a slot for its requests to models.
+    /// Work that somebody waits for, and that holds a slot for its requests to models.
     SlotHolder,
     /// Work in the background for this owner.
     Background(&'a Owner),

@@ -88,7 +88,7 @@ impl MemoryService {
         Ok(slots)
     }
 
-    /// Returns the known memories with which the facts of a text are compared: those that have a slot, and the most similar others. The
+    /// Returns the known memories that the facts of a text are compared with: those that have a slot, and the most similar others. The
     /// caller holds a slot for its requests to models, which this uses.
     pub(crate) async fn known(&self, owner: &Owner, text: &str) -> Result<Vec<Memory>, StoreError> {
         let mut known = self.slots(owner).await?;

@@ -22,11 +22,11 @@ pub(crate) struct Shutdown {
     pub tasks: TaskTracker,
     /// The tasks that go on until the stage `draining` or `stopped`.
     pub background: TaskTracker,
-    /// What the shutdown has done so far, for the log.
+    /// The counts of this shutdown, for the log.
     pub tally: Arc<Tally>,
 }
 
-/// What became of runs and requests during a shutdown.
+/// Counts what became of runs and requests during a shutdown.
 #[derive(Default)]
 pub(crate) struct Tally {
     /// The runs that were waiting: their streams have ended, and other instances may resume them.

@@ -28,7 +28,7 @@ use shared::{CountingIds, TestClock};
 #[global_allocator]
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
-/// The bytes in which the model sends the arguments, piece by piece. The log keeps about 250 bytes more for each piece.
+/// The size of the pieces that the model sends the arguments in. The log keeps about 250 bytes more for each piece.
 const PIECE: usize = 4096;
 
 /// A model that makes one call, and then says a word. Its arguments are as many small objects as the user's message says.

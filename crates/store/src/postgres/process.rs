@@ -2,7 +2,7 @@
 
 use std::{fmt, fs, str::FromStr};
 
-/// A process, by the machine's boot, the namespace that its id counts in, its id, and the time at which it was started, in ticks since the
+/// A process, identified by the machine's boot, the namespace that its id counts in, its id, and the time at which it was started, in ticks since the
 /// boot: an id is given again, to another process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
