@@ -143,7 +143,7 @@ for (const { name, path } of PAGES) {
   });
 }
 
-test('the lines that the demo model lists itself lead somewhere, too', async ({ chat }) => {
+test('the lines that the demo model lists itself lead somewhere', async ({ chat }) => {
   await chat.say('help');
   await chat.isAtRest();
   const lines = (await chat.answers.last().getByRole('listitem').getByRole('code').allTextContents()).filter(

@@ -88,9 +88,9 @@ pub struct Limits {
     pub patterns: usize,
     /// Calls that a model may make in one step.
     pub calls_per_step: usize,
-    /// Bytes of the arguments of one call, also if a person has edited them.
+    /// Bytes of the arguments of one call. Edited arguments have the same limit.
     pub argument_bytes: usize,
-    /// JSON values in the arguments of one call, also if a person has edited them. Each takes a hundred times the memory of its text
+    /// JSON values in the arguments of one call, edited ones included. Each takes a hundred times the memory of its text
     /// while it is checked.
     pub argument_nodes: usize,
     /// Bytes that a model may say in one step: text, reasoning, arguments and files.

@@ -75,8 +75,8 @@ impl Assembler {
     ///
     /// # Errors
     /// Returns an error and changes nothing if a client would end the chat because of the chunk, for example if a delta comes
-    /// before its start or an output belongs to an unknown call. A delta of an input that is complete is an error, too, although
-    /// clients append it: no run writes one, and without it the text need not be kept beside the input.
+    /// before its start or an output belongs to an unknown call. Clients append a delta to an input that is complete; here it
+    /// is an error, because no run writes one, and the text need not be kept beside the input.
     pub fn apply(&mut self, chunk: &UiChunk) -> Result<(), AssembleError> {
         match chunk {
             UiChunk::Start { message_id, message_metadata } => {

@@ -245,9 +245,7 @@ impl ToolPart {
             ToolState::InputStreaming { input, raw_input }
             | ToolState::ApprovalRequested { input, raw_input }
             | ToolState::ApprovalResponded { input, raw_input }
-            | ToolState::OutputDenied { input, raw_input, .. } => {
-                (input, raw_input.map(|text| JsonText::from(Value::String(text))))
-            }
+            | ToolState::OutputDenied { input, raw_input, .. } => (input, raw_input.map(JsonText::string)),
         };
         self.state = next(input, raw_input);
     }

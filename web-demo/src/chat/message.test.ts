@@ -127,7 +127,7 @@ test('a copy of a part is the same, and a part with another text is not', () => 
   expect(isSamePart(part, { ...part, providerMetadata: {} } as Part)).toBe(false);
 });
 
-test('the last call that made a plan shows it, and what is ticked off is told by it', () => {
+test('the card of the last call that made a plan shows it, with the steps that are ticked off', () => {
   const callOf = (name: string, toolCallId: string, state = 'output-available') =>
     ({ ...call(toolCallId, state), type: `tool-${name}` }) as ToolPart;
   const update = callOf('update_plan', 'c');

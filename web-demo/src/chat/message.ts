@@ -4,6 +4,7 @@
 import type { UIMessage } from 'ai';
 import type { Compaction } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
+import { PLAN_TOOLS } from './toolState';
 
 /** What Fermata puts on a message once it is finished. */
 export interface Metadata {
@@ -45,8 +46,7 @@ export const isToolPart = (part: Part): part is ToolPart => 'toolCallId' in part
 export const toolNameOf = (part: ToolPart) =>
   part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
 
-/** The tool with which the model makes a plan. */
-const MAKE_PLAN = 'make_plan';
+const [MAKE_PLAN, UPDATE_PLAN] = PLAN_TOOLS;
 
 /** The call whose card shows the plan of a message: the last one that made a plan. */
 export const planCallOf = ({ parts }: Pick<Message, 'parts'>): string | undefined =>
@@ -57,7 +57,7 @@ export const planCallOf = ({ parts }: Pick<Message, 'parts'>): string | undefine
 
 /** Whether a call only ticks off a step of the plan, which its own card shows. */
 export const isToldAsPlan = (part: ToolPart, message: Message): boolean =>
-  toolNameOf(part) === 'update_plan' && part.state !== 'output-error' && planCallOf(message) !== undefined;
+  toolNameOf(part) === UPDATE_PLAN && part.state !== 'output-error' && planCallOf(message) !== undefined;
 
 /** The tool with which the model asks the person something. */
 const ASK_USER = 'ask_user';

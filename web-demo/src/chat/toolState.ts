@@ -49,7 +49,7 @@ export interface Surroundings {
 }
 
 /** The tools with which the server keeps plans. They are listed only where plans are always used. */
-const OF_PLANS = ['make_plan', 'update_plan'];
+export const PLAN_TOOLS = ['make_plan', 'update_plan'] as const;
 
 /** Who runs a call. */
 export function runBy(part: AnyToolPart, { tools, pageRuns }: Surroundings): RunBy {
@@ -57,7 +57,7 @@ export function runBy(part: AnyToolPart, { tools, pageRuns }: Surroundings): Run
   const listed = tools?.find((tool) => tool.name === name);
   if (listed !== undefined) return listed.runBy === 'browser' ? 'page' : listed.runBy;
   if (pageRuns(name) !== undefined) return 'page';
-  if (OF_PLANS.includes(name)) return 'server';
+  if (PLAN_TOOLS.some((tool) => tool === name)) return 'server';
   if (part.type === 'dynamic-tool') return 'mcp';
   return tools === undefined ? 'server' : 'elsewhere';
 }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use fermata_protocol::{ToolState, UiChunk, UiMessage, UiPart};
+use fermata_protocol::{JsonText, ToolState, UiChunk, UiMessage, UiPart};
 use fermata_tools::{AuditEvent, Call, CallState, Cancelled, PendingCalls};
 use jiff::Timestamp;
-use serde_json::json;
 
 use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
 use crate::{
@@ -198,7 +197,6 @@ fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
             )
             | None => Cancelled::RunEnded.text(),
         };
-        part.state =
-            ToolState::OutputError { input, raw_input: raw_input.map(|text| json!(text).into()), error_text };
+        part.state = ToolState::OutputError { input, raw_input: raw_input.map(JsonText::string), error_text };
     }
 }

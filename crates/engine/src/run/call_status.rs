@@ -38,7 +38,7 @@ pub(super) struct ShownCall {
     /// The input that the call would run with.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<JsonText>,
-    /// The same input as exact JSON text, whose hash is in the audit: JavaScript changes some numbers when it reads them.
+    /// The same input as exact JSON text, because JavaScript changes some numbers when it reads them. The audit has the hash of this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_text: Option<String>,
     /// The meanings that "always" can have for the call.

@@ -184,7 +184,7 @@ async fn the_arguments_of_a_call_that_runs_take_no_more_than_four_times_their_si
         times(peak),
         times(kept)
     );
-    // The call, the chunk that shows its input, and the deltas, in which quotes are escaped.
+    // The call and the chunk that shows its input have the arguments, and the deltas have them with escaped quotes.
     assert!(running <= 4 * size, "{found}");
     // For a moment the input is a tree of values: when it is checked, when the rules decide about it, and when it is asked where it reads.
     assert!(peak <= 50 * size, "{found}");

@@ -157,11 +157,7 @@ fn for_version_5(mut part: ToolPart) -> ToolPart {
         },
         ToolState::OutputDenied { input, raw_input, error_text } => ToolState::OutputError {
             input,
-            raw_input: if part.name.is_dynamic() {
-                None
-            } else {
-                raw_input.map(|text| JsonText::from(Value::String(text)))
-            },
+            raw_input: if part.name.is_dynamic() { None } else { raw_input.map(JsonText::string) },
             error_text: error_text.unwrap_or_else(|| denial_text(reason.as_deref())),
         },
         ToolState::InputStreaming { .. }

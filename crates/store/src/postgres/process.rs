@@ -2,13 +2,15 @@
 
 use std::{fmt, fs, str::FromStr};
 
-/// A process, identified by the machine's boot, the namespace that its id counts in, its id, and the time at which it was started, in ticks since the
-/// boot: an id is given again, to another process.
+/// A process. Its id is given to another one later, so the time of its start is a part of the identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
+    /// The id of the machine's boot.
     boot: String,
+    /// The namespace that the process id counts in.
     namespace: String,
     id: u32,
+    /// The time of the start, in ticks since the boot.
     started: u64,
 }
 
