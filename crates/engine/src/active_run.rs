@@ -19,6 +19,7 @@ use std::{
     collections::HashMap,
     pin::Pin,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use fermata_protocol::{Plan, ToolCallId, UiMessage};
@@ -46,7 +47,7 @@ use crate::{
     model::{ModelError, ModelEvent},
     model_metrics::record_model_call,
     record::Record,
-    run::{Compaction, Effects, Ending, Event, Next, Phase, RememberedRun, Run, interrupted, shutting_down},
+    run::{Compaction, Effects, Ending, Event, Next, Phase, RememberedRun, Run, interrupted},
     run_log::Writer,
     services::{OpenRun, Patience, PolicySnapshot, ResourceLock, Services},
     step_collector::stream_ended_early,
@@ -57,6 +58,12 @@ use crate::{
 
 pub(crate) use performing::context as run_context;
 pub(crate) use resuming::{Resumption, is_detached, read_run, works_by_itself};
+
+/// The time after which what the model has said in a step is saved while it goes on. If the process is killed, no more is lost of what people
+/// have read.
+const SAVE_ANSWER_AFTER: Duration = Duration::from_secs(2);
+/// The time after which a run that was resumed is taken to do the process no harm.
+const HARMLESS_AFTER: Duration = Duration::from_secs(5);
 
 /// A run at work, and its chat.
 pub(crate) struct ActiveRun {
@@ -71,8 +78,10 @@ pub(crate) struct ActiveRun {
     /// The snapshot that the server's tools in the toolbox come from.
     tools_from: Arc<PolicySnapshot>,
     ownership: Ownership,
-    /// The number of times that the run was resumed to be worked on since it last got on, as it is saved.
+    /// The number of processes in a row that have ended within seconds of resuming the run, if this one does, too, as it is saved.
     attempts: u32,
+    /// The time from which the end of this process is no sign that the run has ended it.
+    harmless_from: Instant,
     /// The reason for which something could not be done after it was saved.
     failure: Option<StoreError>,
     /// `false` while the run has decided something that has to be saved and is not.
@@ -161,6 +170,8 @@ struct ModelStream {
     events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
     asked_at: Instant,
     last_event_at: Instant,
+    /// The time at which what it has said so far was saved.
+    saved_at: Instant,
     /// `true` once a piece of an answer has come.
     has_begun: bool,
     /// The number of times that the step was asked for before, in vain.
@@ -198,6 +209,8 @@ pub(crate) enum Happening {
     },
     /// The run has decided something that follows from what the model has said, and that has to be saved.
     Heard(Box<Effects>),
+    /// The model has spoken for a while, and what it has said is to be saved.
+    Spoken,
     SummaryWritten(Result<WrittenSummary, WriteError>),
     InputsChecked(CheckedInputs),
     Tool(Box<ToolEvent>),
@@ -238,6 +251,7 @@ impl ActiveRun {
             toolbox,
             ownership,
             attempts: 0,
+            harmless_from: Instant::now() + HARMLESS_AFTER,
             failure: None,
             is_saved: true,
             unsaved: Vec::new(),
@@ -352,8 +366,12 @@ impl ActiveRun {
             if let Some(effects) = self.hear_model(received, None) {
                 return Happening::Heard(effects);
             }
-            if self.step.model().is_none() {
-                return Happening::Nothing;
+            match self.step.model() {
+                None => return Happening::Nothing,
+                Some(stream) if stream.last_event_at - stream.saved_at >= SAVE_ANSWER_AFTER => {
+                    return Happening::Spoken;
+                }
+                Some(_) => {}
             }
             // The actor has its turn, too, if the model never pauses.
             tokio::task::coop::consume_budget().await;
@@ -370,6 +388,7 @@ impl ActiveRun {
             }
             Happening::Model { received, failure } => return self.handle_model(received, failure).await,
             Happening::Heard(effects) => return Box::pin(self.perform_saved(effects)).await,
+            Happening::Spoken => return Box::pin(self.save_spoken()).await,
             Happening::SummaryWritten(written) => return Box::pin(self.handle_summary(written)).await,
             Happening::Recollected(recollection) => {
                 self.step = StepWork::None;
@@ -456,26 +475,24 @@ impl ActiveRun {
         self.perform_at_once(effects)
     }
 
-    /// Sends the readers away because the server ends. They come back to another instance, or after the next start.
-    pub async fn shut_down(&mut self) -> Result<(), StoreError> {
+    /// Saves the run because the server ends, with what the model has said of a step that is asked for again elsewhere. Returns whether the run
+    /// was at work.
+    pub async fn shut_down(&mut self) -> Result<bool, StoreError> {
         let tally = &self.services.shutdown.tally;
         if self.run.is_waiting() {
             tally.moved.fetch_add(1, Ordering::Relaxed);
-            // A client does not post an interrupted message again, not even when a call of it is answered.
-            self.log.leave(shutting_down());
-            return Ok(());
+            return Ok(false);
         }
         tally.cut.fetch_add(1, Ordering::Relaxed);
+        // The run has done this process no harm: the end comes from outside, and is not counted against it.
+        self.attempts = self.attempts.saturating_sub(1);
+        self.save_answer(Patience::Run, None).await?;
+        Ok(true)
+    }
+
+    /// Sends the readers away because the server ends. They come back to another instance, or after the next start.
+    pub fn leave(&mut self) {
         self.log.leave(interrupted());
-        if self.attempts == 0 {
-            return Ok(());
-        }
-        // The run at work has done this process no harm: the end comes from outside, and is not counted against the run.
-        let run = self.run.id.clone();
-        let attempts = self.attempts - 1;
-        self.record
-            .commit(&self.services, Patience::Run, vec![Change::SetRunOwner { run, owner: None, attempts }])
-            .await
     }
 
     /// Drops the run from memory; its readers look for it again. Returns what the store may have forgotten of it.

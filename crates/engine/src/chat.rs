@@ -59,7 +59,6 @@ enum ChatState {
 }
 
 /// The way in which an actor ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Nothing is left to do in the chat.
     Passivated,
@@ -67,6 +66,8 @@ pub(crate) enum End {
     Retry,
     /// It failed because of what the chat holds, so there is no use in resuming it soon.
     BackOff,
+    /// The server ends while the run is at work. The run is saved, and its readers wait to be sent away.
+    Cut(Box<ActiveRun>),
 }
 
 // === impl ChatActor ===
@@ -80,7 +81,7 @@ impl ChatActor {
     pub async fn run(mut self: Box<Self>) -> End {
         loop {
             let error = match self.work().await {
-                Ok(()) => return End::Passivated,
+                Ok(end) => return end,
                 Err(error) => error,
             };
             let chat = &self.mailbox.chat;
@@ -100,7 +101,7 @@ impl ChatActor {
         }
     }
 
-    async fn work(&mut self) -> Result<(), StoreError> {
+    async fn work(&mut self) -> Result<End, StoreError> {
         let services = self.services.clone();
         let mut policies = services.policies.changes();
         loop {
@@ -128,7 +129,7 @@ impl ChatActor {
                     continue;
                 }
                 if self.mailbox.remove_if_empty() {
-                    return Ok(());
+                    return Ok(End::Passivated);
                 }
                 // Nothing keeps other instances from beginning a run, so what was read may be out of date.
                 self.state = ChatState::Unread;
@@ -349,16 +350,21 @@ impl ChatActor {
     }
 
     /// Ends because the server does.
-    async fn shut_down(&mut self) -> Result<(), StoreError> {
+    async fn shut_down(&mut self) -> Result<End, StoreError> {
         self.mailbox.close();
-        match &mut self.state {
-            ChatState::Active(active) => active.shut_down().await,
-            ChatState::Unread
-            | ChatState::Absent
-            | ChatState::Elsewhere(_)
-            | ChatState::Idle(_)
-            | ChatState::Dormant { .. } => Ok(()),
+        let ChatState::Active(mut active) = std::mem::replace(&mut self.state, ChatState::Unread) else {
+            return Ok(End::Passivated);
+        };
+        match active.shut_down().await {
+            Ok(true) => return Ok(End::Cut(active)),
+            Ok(false) => {}
+            // The run goes on from what was saved before.
+            Err(error) => {
+                tracing::warn!(chat = %self.mailbox.chat, %error, "the run could not be saved once more")
+            }
         }
+        active.leave();
+        Ok(End::Passivated)
     }
 }
 

@@ -8,7 +8,6 @@ mod remote_call;
 mod replication;
 
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -48,8 +47,8 @@ pub(crate) struct Cluster {
     services: Arc<Services>,
     /// The transport to the other instances; `None` if there are none.
     transport: Option<Arc<dyn PeerTransport>>,
-    /// The instances that were alive at the last heartbeat.
-    alive: watch::Sender<Arc<BTreeSet<InstanceId>>>,
+    /// The instances that were alive at the last heartbeat, in the order in which they have joined.
+    alive: watch::Sender<Arc<[InstanceId]>>,
     /// The number of heartbeats.
     heartbeats: AtomicU64,
     calls: RemoteCalls,
@@ -80,7 +79,7 @@ impl Cluster {
         Self {
             services,
             transport,
-            alive: watch::Sender::default(),
+            alive: watch::Sender::new(Arc::default()),
             heartbeats: AtomicU64::new(0),
             calls: RemoteCalls::default(),
             logs: Replication::default(),
@@ -93,11 +92,18 @@ impl Cluster {
 
     /// Returns one of the other instances that were alive at the last heartbeat, if there is one and it can be called.
     pub fn another(&self) -> Option<InstanceId> {
-        self.transport.as_ref()?;
-        let alive = self.alive.borrow();
-        let others: Vec<&InstanceId> = alive.iter().filter(|instance| *instance != self.instance()).collect();
+        let others = self.newest_others();
         let chosen = (self.services.ids.next_number() as usize).checked_rem(others.len())?;
         Some(others[chosen].clone())
+    }
+
+    /// Returns the other instances that were alive at the last heartbeat and can be called, those that have started last first.
+    pub fn newest_others(&self) -> Vec<InstanceId> {
+        if self.transport.is_none() {
+            return Vec::new();
+        }
+        let alive = self.alive.borrow();
+        alive.iter().rev().filter(|instance| *instance != self.instance()).cloned().collect()
     }
 
     /// Returns the number of other instances that were alive at the last heartbeat.
@@ -121,7 +127,7 @@ impl Cluster {
                         let after = since.elapsed();
                         tracing::info!(instance = %cluster.instance(), ?after, "the lease of this instance is renewed again");
                     }
-                    cluster.alive.send_replace(Arc::new(heartbeat.alive.into_iter().collect()));
+                    cluster.alive.send_replace(heartbeat.alive.into());
                     cluster.heartbeats.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(error) => {

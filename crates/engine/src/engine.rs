@@ -20,7 +20,7 @@ use crate::{
     deployment_clock::DeploymentClock,
     request,
     router::Router,
-    run::shutting_down,
+    run::interrupted,
     services::{
         DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Policies, PolicySnapshot, ResourceLocks, Services,
         Shutdown,
@@ -434,7 +434,7 @@ impl Engine {
         shutdown.draining.reach();
         self.router.shut_actors_down();
         shutdown.tasks.close();
-        self.cluster.end_replicas(&shutting_down());
+        self.cluster.end_replicas(&interrupted());
         // Runs that wait have no owner from now on, so that other instances may resume them at once.
         if let Err(error) = store.release(&lease.instance).await {
             tracing::warn!(%instance, %error, "runs that wait could not be released; they are resumed when this instance is gone");
@@ -453,7 +453,7 @@ impl Engine {
         shutdown.background.close();
         shutdown.background.wait().await;
         // Replicas that came while the server ended.
-        self.cluster.end_replicas(&shutting_down());
+        self.cluster.end_replicas(&interrupted());
         self.cluster.close().await;
         if let Err(error) = lease.give_up().await {
             tracing::warn!(%instance, %error, "the lease of this instance could not be given up; it will expire");

@@ -77,6 +77,7 @@ pub(crate) enum Request {
     CancelCall(CancelCall),
     EditInput(EditInput),
     EndHold(EndHold),
+    TakeOver(TakeOver),
     View(View),
     Delete(Delete),
     Grants(Grants),
@@ -171,6 +172,12 @@ pub(crate) struct EditInput {
 /// Ends the hold of the open run before its time, because its readers have to make room for others.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct EndHold {
+    pub owner: Owner,
+}
+
+/// Goes on with the open run, which an instance that is shutting down has cut off.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct TakeOver {
     pub owner: Owner,
 }
 
@@ -311,6 +318,7 @@ chat_request!(Stop -> (), ReadError, if denied Ok(()); {
     }
 });
 chat_request!(EndHold -> bool, ReadError, if denied Ok(false));
+chat_request!(TakeOver -> (), ReadError, if denied Err(ReadError::NotFound));
 chat_request!(View -> ChatView, ReadError, if denied Err(ReadError::NotFound); {
     const READS: bool = true;
     const OWNER_TIMEOUT: Duration = SAVED_AFTER;

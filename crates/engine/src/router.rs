@@ -30,7 +30,7 @@ use crate::{
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
     errors::RequestError,
     mailbox::{Full, Mailbox, Mailboxes},
-    request::{AnswerRequest, ChatRequest, RemoteRequest},
+    request::{AnswerRequest, ChatRequest, RemoteRequest, TakeOver},
     services::Services,
     store::{ChatOwner, InstanceId, StoreError},
     summary::SummaryPlan,
@@ -38,6 +38,9 @@ use crate::{
 
 /// The pause before the owner of a chat is looked for again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// The number of instances that are asked to go on with a run that was cut off, and the time that each of them has.
+const MAX_HEIRS: usize = 2;
+const HAND_OVER_TIME: Duration = Duration::from_secs(1);
 /// The number of readers that may look for their runs at a time, if an instance dies that had many.
 const MAX_REJOINING: usize = 64;
 
@@ -305,6 +308,20 @@ impl Router {
         }
     }
 
+    /// Has the newest of the other instances go on with a run that was cut off here, before its readers look for it: an older one would be
+    /// replaced soon, too, and the model would be asked once more. If none takes it over, the first that finds it does.
+    async fn hand_over(&self, chat: &ChatId, owner: &Owner) {
+        for instance in self.cluster.newest_others().into_iter().take(MAX_HEIRS) {
+            let request = TakeOver { owner: owner.clone() };
+            let called =
+                self.cluster.call(&instance, chat, request.into(), Instant::now() + HAND_OVER_TIME).await;
+            match called {
+                Ok(_) => return,
+                Err(error) => tracing::debug!(%chat, %instance, ?error, "a run was not taken over"),
+            }
+        }
+    }
+
     /// Puts a message into the mailbox of the chat's actor. Returns `false` if it is full; a request is refused as busy then.
     fn send(self: &Arc<Self>, chat: &ChatId, message: ActorMessage) -> bool {
         let start = |mailbox: Mailbox<ActorMessage>| {
@@ -314,6 +331,10 @@ impl Router {
                 // Unless the actor says otherwise, it has panicked.
                 let mut ended = OnEnd { router, chat: mailbox.chat.clone(), end: End::Retry };
                 ended.end = ChatActor::new(services, mailbox).run().await;
+                if let End::Cut(run) = &mut ended.end {
+                    Box::pin(ended.router.hand_over(&ended.chat, &run.record.owner)).await;
+                    run.leave();
+                }
             });
         };
         match self.mailboxes.send(chat, message, start) {

@@ -16,6 +16,7 @@ mod elicit;
 mod ending;
 mod event;
 mod gate;
+mod left_over;
 mod memory;
 mod own_calls;
 mod planning;
@@ -51,9 +52,11 @@ pub(crate) use continuing::{Continuation, Said, WaitingRun};
 pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, ValidReply, asker_in};
-pub(crate) use ending::{Ending, detach_chunks, interrupted, shutting_down};
+pub(crate) use ending::{Ending, detach_chunks, interrupted};
 pub(crate) use event::Event;
 pub(crate) use gate::Overruled;
+use left_over::LeftOver;
+pub(crate) use left_over::drop_unfinished;
 pub(crate) use own_calls::RetriedCall;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
 pub(crate) use recovery::RememberedRun;
@@ -112,6 +115,8 @@ pub(crate) struct Run {
     shown_status: Option<RunStatus>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
     open_step: streaming::OpenStep,
+    /// What another process has left of that step.
+    left_over: Option<LeftOver>,
 }
 
 /// The settings of the request that began a run. They never change, and are saved once.
@@ -342,6 +347,7 @@ impl Run {
             shown_plan: None,
             shown_status: None,
             open_step: streaming::OpenStep::default(),
+            left_over: None,
         }
     }
 
@@ -351,6 +357,7 @@ impl Run {
     /// If the log cannot be folded into a message, because something else has written it.
     pub fn restore(saved: SavedRun) -> Result<Self, AssembleError> {
         let SavedRun { id, message, settings, state, calls, log } = saved;
+        let left_over = (state.phase == Phase::Streaming).then(|| LeftOver::of(&log));
         let mut run = Self {
             assembler: Assembler::new(message.clone()),
             id,
@@ -371,6 +378,7 @@ impl Run {
             shown_plan: None,
             shown_status: None,
             open_step: streaming::OpenStep::default(),
+            left_over,
         };
         for (position, chunk) in &log {
             run.assembler.apply(chunk)?;

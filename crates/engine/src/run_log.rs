@@ -1,9 +1,8 @@
 //! The log of a run, and its readers.
 //!
 //! One [`Writer`] appends, and any number of [`Reader`]s follow. A chunk is encoded once, when it is appended; readers share its bytes and own
-//! no more than a position. A reader that is slow or gone delays nothing. Only one thing about the meaning of chunks matters here: what the
-//! model says in a step is saved as a whole, so a lost position belongs to a step that was cut off if nothing of the model is between it and
-//! the `start-step` before it.
+//! no more than a position. A reader that is slow or gone delays nothing. Only one thing about the meaning of chunks matters here: a
+//! `reset-step` takes back what the model has said in its step before. Readers who have seen nothing of that are shown neither.
 //!
 //! Invariants: a log has one writer. It ends exactly once, also when the writer is dropped in a panic. A reader ends when its log does, unless
 //! the run continues in another log: then the reader continues there.
@@ -80,20 +79,21 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     StepBegins,
-    /// A delta of the model's text.
-    Text,
+    /// What the model has said in the step before is taken back, because it is asked again.
+    StepResets,
     /// Something that the server tells the page, such as the status of the run, at any time.
     Aside,
-    Other,
+    /// A part of the answer.
+    Answer,
 }
 
 impl Role {
     fn of(chunk: &UiChunk) -> Self {
         match chunk {
             UiChunk::StartStep => Self::StepBegins,
-            UiChunk::TextDelta { .. } | UiChunk::ReasoningDelta { .. } => Self::Text,
+            UiChunk::ResetStep => Self::StepResets,
             UiChunk::Data(_) | UiChunk::MessageMetadata { .. } => Self::Aside,
-            _ => Self::Other,
+            _ => Self::Answer,
         }
     }
 }
@@ -272,35 +272,47 @@ impl RunLog {
         }
     }
 
-    /// Returns where a reader continues that has read up to a position; `None` if it has read text that is not in the log, and its version of
-    /// the protocol has no chunk that retracts text.
+    /// Returns where a reader continues that has read up to a position; `None` if it has read something that is taken back by now, and its
+    /// version of the protocol has no chunk for that.
     ///
-    /// A position that is not in the log was given by a process that ended before its chunk was saved, in an epoch that is over; or it is
-    /// in the middle of a text whose deltas an earlier version joined without their lengths.
+    /// A position that is not in the log was given by a process that ended before its chunk was saved, in an epoch that is over.
     pub fn resume_after(&self, profile: Profile, position: Position) -> Option<Start> {
         let log = self.lock();
         let next = log.entries.partition_point(|entry| entry.position <= position);
-        let read = &log.entries[..next];
-        let Some(before) = read.last() else { return Some(Start::default()) };
-        // What the model says in a step is saved as a whole, so all of it was lost if there is nothing of it.
-        let step_was_lost = read
-            .iter()
-            .rfind(|entry| entry.role != Role::Aside)
-            .is_some_and(|entry| entry.role == Role::StepBegins);
-        let is_within_text = match log.entries.get(next) {
-            Some(after) => after.role == Role::Text && after.position.epoch() == position.epoch(),
-            None => false,
+        let Some(step) = log.entries[..next].iter().rposition(|entry| entry.role == Role::StepBegins) else {
+            return Some(Start { after: position, ..Start::default() });
         };
-        if before.position == position || !(step_was_lost || is_within_text) {
-            // Outside of the model's answer only partial outputs can be lost, each of which replaces those before it.
-            return Some(Start { after: position, prologue: Vec::new() });
+        let reads_answer = reads_answer(&log.entries[step..next], position);
+        let start = Start { after: position, reads_answer, prologue: Vec::new() };
+        match last_reset(&log.entries, step) {
+            Some(reset) if reset >= next => {
+                let (before, reset) = (log.entries[reset - 1].position, log.entries[reset].position);
+                if !reads_answer {
+                    return Some(Start { after: reset, ..start });
+                }
+                profile.can_reset_step().then(|| Start { after: position.max(before), ..start })
+            }
+            Some(_) | None => Some(start),
         }
-        let step = read.iter().rfind(|entry| entry.role == Role::StepBegins)?;
-        if !profile.can_reset_step() {
-            return None;
-        }
-        Some(Start { after: step.position, prologue: vec![UiChunk::ResetStep] })
     }
+}
+
+/// Returns whether a reader that has read up to a position in a step, of which these entries are left, has read something of the answer that was
+/// not taken back: there is some of it, or a process that has ended since may have shown some.
+fn reads_answer(read: &[Entry], position: Position) -> bool {
+    let is_begin = |entry: &Entry| matches!(entry.role, Role::StepBegins | Role::StepResets);
+    let begin = read.iter().rposition(is_begin).unwrap_or(0);
+    let is_known = read.last().is_some_and(|last| last.position == position);
+    !is_known
+        || position.epoch() != read[begin].position.epoch()
+        || read[begin..].iter().any(|entry| entry.role == Role::Answer)
+}
+
+/// Returns the index of the last entry that takes back what was said in the step that begins at an index.
+fn last_reset(entries: &[Entry], step: usize) -> Option<usize> {
+    let later = &entries[step + 1..];
+    let end = later.iter().position(|entry| entry.role == Role::StepBegins).unwrap_or(later.len());
+    later[..end].iter().rposition(|entry| entry.role == Role::StepResets).map(|index| step + 1 + index)
 }
 
 // === impl Entries ===

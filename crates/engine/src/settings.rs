@@ -157,7 +157,7 @@ impl Default for Settings {
             hold: Hold::Auto,
             expire: Duration::from_secs(24 * 3600),
             client: Profile::V6,
-            drain: Duration::from_secs(10),
+            drain: Duration::from_secs(60),
             keep: None,
             audit_keep: None,
             heartbeat_thread: true,

@@ -195,7 +195,7 @@ settings! {
         /// The AI SDK version that is served if a request names none: 5, 6, 7, or a whole version such as 7.0.173.
         client: Profile = "6", "FERMATA_CLIENT";
         /// The time for which runs at work may go on after SIGTERM. Runs that only wait are saved and released at once.
-        drain: Duration = "10s", "FERMATA_DRAIN",
+        drain: Duration = "60s", "FERMATA_DRAIN",
             over "a run that is still at work ends its streams with `error`, or `interrupted` if the client knows it, and goes on at another instance, or after the next start";
     }
     "Model" {
@@ -416,7 +416,7 @@ settings! {
         /// The number of steps, or calls of the model, in one run.
         max_steps: NonZeroU32 = "20", "FERMATA_MAX_STEPS",
             over "in the last step the model can call nothing and says what is done and what is left; `finish` has `messageMetadata.stopped`, `step_limit`";
-        /// The number of times that a run may be resumed after its process has ended, without progress in between.
+        /// The number of processes in a row that may end within seconds of resuming a run, before it gets on.
         max_attempts: NonZeroU32 = "3", "FERMATA_MAX_ATTEMPTS",
             over "the run ends with `error` when it is resumed, and its open calls are settled";
         /// The number of calls that the model may make in one step.

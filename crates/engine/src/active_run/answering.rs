@@ -176,7 +176,8 @@ impl ActiveRun {
         let hold = self.services.holds.of(submission, &*self.services.store).await?;
         let reconciliation = self.run.reconcile(&view).ok_or_else(SubmitError::nothing_new)?;
         // The reader is opened first, because the answers may be the end of the run.
-        let start = Start { after: reconciliation.after, prologue: reconciliation.prologue };
+        let start =
+            Start { after: reconciliation.after, prologue: reconciliation.prologue, ..Start::default() };
         let following = self.follow(self.log.read(profile, start));
         // The post brings its own client version, hold and wishes; the run's other settings stay.
         self.record.profile = profile;

@@ -213,7 +213,7 @@ impl ActiveRun {
             self.record.context = ModelContext::default();
             read = ReadMessages::from(&self.services, &self.record.chat, 0).await?;
         }
-        let own = self.run.snapshot();
+        let own = self.run.message_so_far();
         // If the readers were sent away in between, the record has an older state of the run's message.
         let messages = read.messages.iter().filter(|message| message.id != own.id).chain([&own]).collect();
         let history = History { first: read.first, messages };
@@ -267,6 +267,7 @@ impl ActiveRun {
             events: events.ready_chunks(READY_EVENTS).boxed(),
             asked_at: now,
             last_event_at: now,
+            saved_at: now,
             has_begun: false,
             retries,
             overflows,

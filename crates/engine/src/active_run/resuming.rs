@@ -11,7 +11,7 @@ use crate::{
     answer_batch::AnswerBatch,
     position::Position,
     record::Record,
-    run::{Activity, Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun},
+    run::{Activity, Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun, drop_unfinished},
     run_log::{Writer, read_records},
     services::{Patience, Services},
     store::{AuditEntry, Change, RunRecord, StoreError, json_bytes},
@@ -120,7 +120,8 @@ fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
     let settings = if saved.settings.is_null() { saved.state.clone() } else { saved.settings };
     let settings: RunSettings = serde_json::from_value(settings).map_err(corrupt)?;
     let state: RunState = serde_json::from_value(saved.state).map_err(corrupt)?;
-    let log = read_records(&saved.chunks)?;
+    let mut log = read_records(&saved.chunks)?;
+    drop_unfinished(&state, &mut log);
     let writer = Writer::restore(saved.id.clone(), &log);
     let run = SavedRun { id: saved.id, message: saved.message, settings, state, calls: saved.calls, log };
     Ok((Run::restore(run).map_err(corrupt)?, writer))

@@ -2,8 +2,9 @@
 
 use fermata_protocol::GrantedFor;
 use fermata_tools::MemoryWrites;
+use tokio::time::Instant;
 
-use super::{ActiveRun, Ownership};
+use super::{ActiveRun, Ownership, StepWork};
 use crate::{
     run::{Commit, Effects, Ending, Run},
     services::Patience,
@@ -109,6 +110,38 @@ impl ActiveRun {
         let messages = self.record.messages + 1;
         messages >= context.summarized() + settings.keep_recent + settings.summary_every
             || context.full(self.window()).is_some()
+    }
+
+    /// Saves what the model has said so far. If the store is away, it is saved with what comes next.
+    pub(super) async fn save_spoken(&mut self) -> Result<(), StoreError> {
+        match self.save_answer(Patience::Glance, Some(self.services.lease.instance.clone())).await {
+            Ok(()) | Err(StoreError::Unavailable(_)) => {}
+            Err(error) => return Err(error),
+        }
+        if let StepWork::Model(stream) = &mut self.step {
+            stream.saved_at = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// Saves the run in the middle of a step, with what readers have been shown of it.
+    pub(super) async fn save_answer(
+        &mut self,
+        patience: Patience,
+        owner: Option<InstanceId>,
+    ) -> Result<(), StoreError> {
+        let changes = self.changes(&Commit { run: true, ..Commit::default() }, None, owner)?;
+        self.record.commit(&self.services, patience, changes).await?;
+        self.log.note_saved();
+        Ok(())
+    }
+
+    /// Notes that the process has lived on for a while after it has resumed the run.
+    pub(super) async fn note_harmless(&mut self) -> Result<(), StoreError> {
+        self.attempts = 0;
+        let (run, owner) = (self.run.id.clone(), Some(self.services.lease.instance.clone()));
+        let change = Change::SetRunOwner { run, owner, attempts: 0 };
+        self.record.commit(&self.services, Patience::Run, vec![change]).await
     }
 
     /// Saves that this instance owns the run, because it has a reader here now.

@@ -88,6 +88,9 @@ impl ActiveRun {
         if tools_timed_out {
             return Box::pin(self.apply(Event::ToolsTimedOut)).await;
         }
+        if self.harmless_at().is_some_and(|harmless| harmless <= now) {
+            return Box::pin(self.note_harmless()).await;
+        }
         if editing_is_over {
             return Box::pin(self.apply(Event::EditingTimedOut)).await;
         }
@@ -115,6 +118,11 @@ impl ActiveRun {
         Some(silent.min(stream.asked_at + limits.model_call_timeout))
     }
 
+    /// Returns the time from which an attempt at the run does not count any more, if it counts now.
+    fn harmless_at(&self) -> Option<Instant> {
+        (self.attempts > 0).then_some(self.harmless_from)
+    }
+
     /// Returns the time at which a deadline may have passed.
     fn next_deadline(&mut self) -> Instant {
         self.set_timers();
@@ -129,6 +137,7 @@ impl ActiveRun {
             editing.ends(),
             self.run.expiry().map(|expires| instant_of(expires, self.services.clock.reached())),
             self.model_deadline(),
+            self.harmless_at(),
         ];
         deadlines.into_iter().flatten().min().unwrap_or_else(|| Instant::now() + FURTHEST)
     }

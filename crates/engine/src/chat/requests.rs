@@ -8,7 +8,7 @@ use crate::{
     AnswerError, CallError, ReadError,
     answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
     errors::RequestError,
-    request::{CancelCall, Delete, EditInput, EndGrant, EndHold, Stop},
+    request::{CancelCall, Delete, EditInput, EndGrant, EndHold, Stop, TakeOver},
     run::{Ending, Event, Rejected, asker_in},
     services::Patience,
     store::{AuditEntry, Change, Files, StoreError},
@@ -56,6 +56,12 @@ impl Handle for EndHold {
         // A run that is not in memory has no readers.
         let ChatState::Active(active) = &mut actor.state else { return Ok(false) };
         Ok(active.end_hold().await?)
+    }
+}
+
+impl Handle for TakeOver {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
+        Ok(actor.activate().await?)
     }
 }
 

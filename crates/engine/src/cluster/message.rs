@@ -74,6 +74,8 @@ pub(crate) struct ReaderMessage {
     pub run: RunId,
     pub profile: Profile,
     pub after: Position,
+    #[serde(default)]
+    pub reads_answer: bool,
     #[serde(rename = "prelude")]
     pub prologue: Vec<UiChunk>,
     /// The log that the reader reads; `None` if the prologue is all.

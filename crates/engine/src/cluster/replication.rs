@@ -72,13 +72,13 @@ pub(super) enum Part {
 impl OutgoingReply<'_> {
     /// Returns a reader of a run in the form in which a reply carries it; its log is replicated after the reply.
     pub fn export_reader(&mut self, following: Following) -> ReaderMessage {
-        let (profile, Start { after, prologue }) = following.reader.start();
+        let (profile, Start { after, reads_answer, prologue }) = following.reader.start();
         if let Some((log, detachments)) = following.reader.log() {
             let (replicated, replicate) = Replication::replicate(self.cluster, log, detachments, &self.to);
             self.log = Some(replicated);
             self.replicate = replicate.map(FutureExt::boxed);
         }
-        ReaderMessage { run: following.run, profile, after, prologue, log: self.log.clone() }
+        ReaderMessage { run: following.run, profile, after, reads_answer, prologue, log: self.log.clone() }
     }
 }
 
@@ -167,9 +167,9 @@ async fn send_log(cluster: &Cluster, log: &Arc<RunLog>, detachments: usize, to: 
 impl Cluster {
     /// Returns a reader that came with a reply. If its replica has ended meanwhile, the reader looks for its run again.
     pub fn import_reader(&self, message: ReaderMessage) -> Reader {
-        let ReaderMessage { run, profile, after, prologue, log } = message;
+        let ReaderMessage { run, profile, after, reads_answer, prologue, log } = message;
         let Some(log) = log else { return Reader::of(run, profile, prologue) };
-        let start = Start { after, prologue };
+        let start = Start { after, reads_answer, prologue };
         match lock(&self.logs.replicas).get_mut(&(log.from, log.number)) {
             Some(replica) => {
                 replica.idle_checks = 0;

@@ -59,7 +59,7 @@ impl Drop for OnEnd {
     fn drop(&mut self) {
         let recovery = &self.router.recovery;
         match self.end {
-            End::Passivated => {}
+            End::Passivated | End::Cut(_) => {}
             End::Retry => {
                 recovery.requeued().insert(self.chat.clone());
             }

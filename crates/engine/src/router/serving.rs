@@ -40,6 +40,7 @@ impl Router {
             Request::CancelCall(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::EditInput(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::EndHold(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::TakeOver(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::View(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Delete(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Grants(request) => self.serve_here(&chat, request, &mut reply).await,

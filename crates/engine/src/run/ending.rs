@@ -105,14 +105,7 @@ pub(crate) fn detach_chunks() -> Vec<UiChunk> {
     ]
 }
 
-/// Returns the last chunk for readers of a server that ends while it works on their run. Clients that know it show no error.
+/// Returns the last chunk for readers of a server that ends before their run does. Clients that know it show no error, and all come back.
 pub(crate) fn interrupted() -> Vec<UiChunk> {
     vec![UiChunk::Finish { finish_reason: Some(FinishReason::Interrupted), message_metadata: None }]
-}
-
-/// Returns the last chunks for other readers of a server that ends. Clients come back, and none posts by itself.
-pub(crate) fn shutting_down() -> Vec<UiChunk> {
-    vec![UiChunk::Error {
-        error_text: "The server is shutting down. Load the chat again in a moment.".into(),
-    }]
 }

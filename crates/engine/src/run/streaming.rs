@@ -179,6 +179,7 @@ impl Deciding<'_> {
     }
 
     fn on_step_change(&mut self, change: StepChange) {
+        self.take_back_left_over();
         match change {
             StepChange::PartStarted(kind) => {
                 let name = match kind {
@@ -232,6 +233,7 @@ impl Deciding<'_> {
 
     /// Adds a call without its input to the step, and shows that it begins.
     pub(super) fn begin_call(&mut self, id: ToolCallId, tool: String, own: Option<OwnCallCause>) {
+        self.take_back_left_over();
         let spec = self.context.toolbox.find(&tool).map(ToolRef::spec);
         let run_by = spec.map(|spec| spec.run_by);
         let mut call = Call::new(id, self.run.state.step, tool, run_by, self.context.now);
@@ -368,15 +370,12 @@ impl Deciding<'_> {
 
     fn show_part_end(&mut self, kind: PartKind) {
         let id = std::mem::take(&mut self.run.open_step.part_id);
-        let chunk = match kind {
-            PartKind::Text => UiChunk::TextEnd { id, citations: None, provider_metadata: None },
-            PartKind::Reasoning => UiChunk::ReasoningEnd { id, provider_metadata: None },
-        };
-        self.publish(chunk);
+        self.publish(part_end(kind, id));
     }
 
     /// Ends what is open of a step when the run ends. The arguments of calls that are incomplete or unchecked are kept.
     pub(super) fn abandon_step(&mut self) {
+        self.keep_left_over();
         // A part that is held back is not open for anybody.
         if self.run.open_step.held_back.is_empty() {
             self.close_part();
@@ -392,6 +391,14 @@ impl Deciding<'_> {
         for MadeCall { index, input, .. } in checking {
             self.call_mut(index).input = input.unwrap_or_else(|invalid| invalid.received);
         }
+    }
+}
+
+/// Returns the chunk that ends a part.
+pub(super) fn part_end(kind: PartKind, id: String) -> UiChunk {
+    match kind {
+        PartKind::Text => UiChunk::TextEnd { id, citations: None, provider_metadata: None },
+        PartKind::Reasoning => UiChunk::ReasoningEnd { id, provider_metadata: None },
     }
 }
 

@@ -15,7 +15,7 @@ use bytes::{Bytes, BytesMut};
 use fermata_protocol::{DONE, Profile, RunId, UiChunk, encode_ephemeral};
 use futures::future::BoxFuture;
 
-use super::{BATCH_BYTES, LogEnd, RunLog, Waiter};
+use super::{BATCH_BYTES, LogEnd, Role, RunLog, Waiter, last_reset};
 use crate::position::Position;
 
 /// A reader of a run.
@@ -37,6 +37,8 @@ pub struct Reader {
 pub(crate) struct Start {
     /// The position in the log that it has read up to.
     pub after: Position,
+    /// `true` if it has read something of the answer in the step that it is in.
+    pub reads_answer: bool,
     /// Chunks for this reader alone, before the log.
     pub prologue: Vec<UiChunk>,
 }
@@ -54,6 +56,8 @@ enum Content {
         next: usize,
         /// The position up to which the reader has read the log.
         position: Position,
+        /// `true` if the reader has read something of the answer in the step that it is in.
+        reads_answer: bool,
         /// The number of detachments before the reader began.
         detachments: usize,
     },
@@ -77,8 +81,9 @@ impl Reader {
             let next = log.entries.partition_point(|entry| entry.position <= start.after);
             (next, log.detachments.len())
         };
-        let content = Content::Log { waiter: Waiter::new(log), next, position: start.after, detachments };
-        Self::reading(content, profile, start.prologue)
+        let Start { after: position, reads_answer, prologue } = start;
+        let content = Content::Log { waiter: Waiter::new(log), next, position, reads_answer, detachments };
+        Self::reading(content, profile, prologue)
     }
 
     /// Returns a reader of these chunks and nothing else.
@@ -93,7 +98,8 @@ impl Reader {
 
     /// Returns where the reader begins, for a replica that it reads at another instance.
     pub(crate) fn start(&self) -> (Profile, Start) {
-        (self.profile, Start { after: self.position(), prologue: self.prologue.clone() })
+        let reads_answer = matches!(self.content, Content::Log { reads_answer: true, .. });
+        (self.profile, Start { after: self.position(), reads_answer, prologue: self.prologue.clone() })
     }
 
     /// Returns the log that it reads, and the number of detachments before it began.
@@ -121,7 +127,7 @@ impl Reader {
                 self.moving = None;
                 match located {
                     Some(reader) => (self.content, self.prologue) = (reader.content, reader.prologue),
-                    None => return Some(self.finish(&[lost()])),
+                    None => return Some(self.finish(&[cut_off()])),
                 }
             }
             if !self.prologue.is_empty() {
@@ -146,7 +152,7 @@ impl Reader {
     }
 
     fn poll_log(&mut self, cx: &Context<'_>) -> Poll<Ready> {
-        let Content::Log { waiter, next, position, detachments } = &mut self.content else {
+        let Content::Log { waiter, next, position, reads_answer, detachments } = &mut self.content else {
             return Poll::Ready(Ready::End(LogEnd::Closed([].into())));
         };
         waiter.register(cx);
@@ -154,15 +160,33 @@ impl Reader {
         let readable = log.readable(*detachments);
         // Mostly there is one, for which nothing is allocated.
         let (mut first, mut others) = (None, Vec::new());
+        let mut is_taken_back = false;
         let mut size = 0;
-        for entry in readable.get(*next..).unwrap_or_default() {
+        while let Some(entry) = readable.get(*next) {
             if size >= BATCH_BYTES {
                 break;
             }
+            let index = *next;
             *next += 1;
             if entry.position <= *position {
                 // A replica may reach the reader's position only now.
                 continue;
+            }
+            match entry.role {
+                Role::StepBegins => {
+                    *reads_answer = false;
+                    // What is taken back by now need not be shown.
+                    *next = last_reset(readable, index).map_or(*next, |reset| reset + 1);
+                }
+                Role::StepResets if !*reads_answer => continue,
+                Role::StepResets if !self.profile.can_reset_step() => {
+                    *next = index;
+                    is_taken_back = true;
+                    break;
+                }
+                Role::StepResets => *reads_answer = false,
+                Role::Answer => *reads_answer = true,
+                Role::Aside => {}
             }
             *position = entry.position;
             if let Some(bytes) = entry.frames.get(self.profile) {
@@ -174,6 +198,9 @@ impl Reader {
             }
         }
         let Some(first) = first else {
+            if is_taken_back {
+                return Poll::Ready(Ready::End(LogEnd::Closed([cut_off()].into())));
+            }
             return match log.ending(*detachments) {
                 Some(ending) if *next >= readable.len() => Poll::Ready(Ready::End(ending)),
                 Some(_) | None => Poll::Pending,
@@ -239,7 +266,14 @@ impl Content {
     }
 }
 
-/// Returns the last chunk for a reader whose run cannot be followed any further.
+/// Returns the last chunk for a reader of a run that cannot be followed any further, because it may have been lost.
 pub(super) fn lost() -> UiChunk {
     UiChunk::Error { error_text: "The server lost this run. Load the chat again.".into() }
+}
+
+/// Returns the last chunk for a reader that cannot go on where its run does, because something that it has read is taken back, or the run is over.
+fn cut_off() -> UiChunk {
+    UiChunk::Error {
+        error_text: "The answer cannot be followed any further here. Load the chat again.".into(),
+    }
 }

@@ -6,6 +6,8 @@ use futures::FutureExt;
 
 use super::*;
 
+mod takes_back;
+
 fn at(number: u64) -> Position {
     number.into()
 }
@@ -87,55 +89,84 @@ async fn a_reader_continues_after_the_event_it_names_or_from_the_start() {
     assert!(after("r:2.1").contains("<900>") && !after("r:2.1").contains("<2>"));
     assert!(after("r:0").contains("<1>"));
     assert!(after("other:2").contains("<1>"), "another run's event");
-    let own = Start { after: at(2), prologue: vec![UiChunk::StartStep] };
+    let own = Start { after: at(2), prologue: vec![UiChunk::StartStep], ..Start::default() };
     let own = text(log.read(Profile::V6, own).next().now_or_never().flatten());
     let id = own.lines().next().and_then(|line| line.strip_prefix("id: ")).unwrap();
     assert!(after(id).contains("<1>"), "a chunk for one reader alone has no position in the log");
 }
 
-#[tokio::test]
-async fn lost_text_of_a_step_is_retracted_and_lost_reports_are_not() {
+/// A step whose first attempt said "<3>" and "<4>", of which the second was not saved; then it was made again.
+fn made_again() -> Writer {
     let mut log = Writer::new(RunId::new("r"));
-    // The run was recovered twice: within the step, and while its calls ran.
-    let second = at(2).next_epoch();
-    let third = second.next_epoch();
-    let text = |position: Position| (position, delta(u64::from(position)).1);
-    log.append(&[delta(1), (at(2), UiChunk::StartStep), text(second.plus(1)), text(second.plus(2))]);
-    log.append(&[(third.plus(1), UiChunk::FinishStep)]);
-    let (first_text, last_text) = (u64::from(second.plus(1)), u64::from(second.plus(2)));
-    let seven = after(&log, Profile::V7, "r:7");
-    assert!(seven.contains("reset-step") && !seven.contains("<1>"), "{seven}");
-    assert!(seven.contains(&format!("<{first_text}>")), "{seven}");
-    let six = after(&log, Profile::V6, "r:7");
-    assert!(!six.contains("reset-step") && six.contains("<1>"), "version 6 reads all of it again: {six}");
-    assert_eq!(log.log().resume_after(Profile::V6, at(7)), None, "and cannot go on");
-    let reports = after(&log, Profile::V6, &format!("r:{}", u64::from(second.plus(9))));
-    assert!(!reports.contains(&format!("<{last_text}>")) && reports.contains("finish-step"), "{reports}");
-    assert!(!after(&log, Profile::V7, "r:2").contains("reset-step"), "it has seen nothing of the step");
+    log.append(&[delta(1), (at(2), UiChunk::StartStep), delta(3)]);
+    let second = at(4).next_epoch();
+    log.append(&[
+        (second.plus(1), aside()),
+        (second.plus(2), UiChunk::ResetStep),
+        (second.plus(3), delta(900).1),
+    ]);
+    log
+}
+
+fn aside() -> UiChunk {
+    let data = serde_json::json!({"stage": "working"});
+    UiChunk::Data(DataChunk { kind: "data-run".into(), id: None, data, transient: Some(true) })
 }
 
 #[tokio::test]
-async fn lost_text_of_a_step_is_retracted_whatever_the_page_was_told_beside_it() {
-    let told = |kind: &str, is_transient: bool| {
-        let data = serde_json::json!({"stage": "working"});
-        let transient = is_transient.then_some(true);
-        UiChunk::Data(DataChunk { kind: kind.into(), id: None, data, transient })
-    };
-    let metadata = UiChunk::MessageMetadata { message_metadata: serde_json::json!({"calls": {}}) };
-    let asides = [vec![told("run", true)], vec![told("plan", false), metadata], Vec::new()];
-    for aside in asides {
+async fn what_is_made_again_is_taken_back_from_those_who_have_read_it() {
+    let log = made_again();
+    for seen in ["r:3", "r:4"] {
+        let seven = after(&log, Profile::V7, seen);
+        assert!(seven.contains("reset-step") && !seven.contains("<3>"), "{seven}");
+        assert!(seven.find("reset-step") < seven.find("<900>"), "{seven}");
+        let six = after(&log, Profile::V6, seen);
+        assert!(six.contains("<1>") && !six.contains("<3>"), "version 6 reads all of it again: {six}");
+    }
+    assert_eq!(log.log().resume_after(Profile::V6, at(4)), None, "and cannot go on");
+    for profile in [Profile::V5, Profile::V6, Profile::V7] {
+        for seen in ["r:2", "other:1"] {
+            let new = after(&log, profile, seen);
+            assert!(!new.contains("reset-step") && !new.contains("<3>") && new.contains("<900>"), "{new}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_is_there_when_a_step_is_made_again_is_told() {
+    let second = at(3).next_epoch();
+    for (profile, begins) in
+        [(Profile::V7, true), (Profile::V6, true), (Profile::V7, false), (Profile::V6, false)]
+    {
         let mut log = Writer::new(RunId::new("r"));
-        log.append(&[delta(1), (at(2), UiChunk::StartStep)]);
-        let last = 2 + aside.len() as u64;
-        log.append(&(3..).map(at).zip(aside.clone()).collect::<Vec<_>>());
-        // Text of this epoch up to 9 was read, and is lost.
-        let next = at(2).next_epoch().plus(1);
-        log.append(&[(next, delta(1).1)]);
-        let reset = Start { after: at(2), prologue: vec![UiChunk::ResetStep] };
-        assert_eq!(log.log().resume_after(Profile::V7, at(9)), Some(reset), "{aside:?}");
-        assert_eq!(log.log().resume_after(Profile::V6, at(9)), None, "{aside:?}");
-        let all_read = Start { after: at(last), prologue: Vec::new() };
-        assert_eq!(log.log().resume_after(Profile::V6, at(last)), Some(all_read), "{aside:?}");
+        log.append(&[delta(1), (at(2), UiChunk::StartStep), delta(3)]);
+        let start =
+            log.log().start_after(profile, EventId::parse(if begins { "r:2" } else { "r:9" }).as_ref());
+        let mut reader = log.read(profile, start);
+        if begins {
+            assert!(text(reader.next().await).contains("<3>"));
+        }
+        log.append(&[(second.plus(1), UiChunk::ResetStep), (second.plus(2), delta(900).1)]);
+        let told = text(reader.next().await);
+        if profile == Profile::V7 {
+            assert!(told.contains("reset-step") && told.contains("<900>"), "{told}");
+        } else {
+            assert!(told.contains("\"error\"") && told.ends_with("[DONE]\n\n"), "{told}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn partial_outputs_that_were_lost_are_not_taken_back() {
+    let mut log = Writer::new(RunId::new("r"));
+    log.append(&[(at(1), UiChunk::StartStep), delta(2)]);
+    log.append(&[(at(2).next_epoch().plus(1), UiChunk::FinishStep)]);
+    for profile in [Profile::V6, Profile::V7] {
+        let rest = after(&log, profile, "r:9");
+        assert!(
+            !rest.contains("<2>") && !rest.contains("reset-step") && rest.contains("finish-step"),
+            "{rest}"
+        );
     }
 }
 
@@ -187,21 +218,9 @@ async fn deltas_are_saved_as_one_and_read_one_by_one() {
     let restored = Writer::restore(RunId::new("r"), &chunks);
     assert!(restored.unsaved().is_empty());
     for position in 1..=9 {
-        let there = Start { after: at(position), prologue: Vec::new() };
-        assert_eq!(restored.log().resume_after(Profile::V5, at(position)), Some(there), "{position}");
+        let there = restored.log().resume_after(Profile::V5, at(position)).map(|start| start.after);
+        assert_eq!(there, Some(at(position)));
     }
-}
-
-#[test]
-fn deltas_that_an_earlier_version_joined_are_read_as_one() {
-    let record = r#"{"type":"text-delta","id":"t","delta":"<2><3><4>"}"#;
-    let chunks = read_records(&[(1, r#"{"type":"start-step"}"#.into()), (4, record.into())]).unwrap();
-    assert_eq!(chunks.len(), 2);
-    let kept = Writer::restore(RunId::new("r"), &chunks);
-    let after = |profile, position| kept.log().resume_after(profile, at(position));
-    assert_eq!(after(Profile::V6, 4), Some(Start { after: at(4), prologue: Vec::new() }));
-    assert_eq!(after(Profile::V6, 3), None, "in the middle of the joined text");
-    assert_eq!(after(Profile::V7, 3), Some(Start { after: at(1), prologue: vec![UiChunk::ResetStep] }));
 }
 
 #[test]
@@ -235,7 +254,9 @@ async fn a_reader_continues_in_the_log_of_its_run() {
     let mut here = Writer::new(RunId::new("r"));
     here.append(&[delta(1), (at(2), UiChunk::StartStep), delta(3)]);
     let mut there = Writer::new(RunId::new("r"));
-    there.append(&[delta(1), (at(2), UiChunk::StartStep), delta(900)]);
+    let again = at(3).next_epoch();
+    there.append(&[delta(1), (at(2), UiChunk::StartStep)]);
+    there.append(&[(again.plus(1), UiChunk::ResetStep), (again.plus(2), delta(900).1)]);
     let mut seven = here.read(Profile::V7, Start::default()).located_by(FixedLocator(there.log().clone()));
     let mut six = here.read(Profile::V6, Start::default()).located_by(FixedLocator(there.log().clone()));
     let mut without_locator = here.read(Profile::V6, Start::default());
@@ -243,8 +264,8 @@ async fn a_reader_continues_in_the_log_of_its_run() {
         assert!(text(reader.next().await).contains("<3>"));
     }
     here.end_moved();
-    assert!(text(seven.next().await).contains("reset-step"));
-    assert!(text(seven.next().await).contains("<900>"));
+    let rest = text(seven.next().await);
+    assert!(rest.contains("reset-step") && rest.contains("<900>"), "{rest}");
     for mut lost in [six, without_locator] {
         let end = text(lost.next().await);
         assert!(end.contains("\"error\"") && end.ends_with("[DONE]\n\n"), "{end}");
@@ -256,7 +277,7 @@ async fn a_reader_continues_in_the_log_of_its_run() {
 #[tokio::test]
 async fn a_replica_that_is_behind_its_reader_repeats_nothing() {
     let mut replica = Writer::new(RunId::new("r"));
-    let mut reader = replica.read(Profile::V6, Start { after: at(2), prologue: Vec::new() });
+    let mut reader = replica.read(Profile::V6, Start { after: at(2), ..Start::default() });
     replica.append(&[delta(1), delta(2)]);
     assert!(reader.next().now_or_never().is_none());
     replica.append(&[delta(3)]);
@@ -267,7 +288,7 @@ async fn a_replica_that_is_behind_its_reader_repeats_nothing() {
 async fn readers_are_sent_the_last_chunks_when_the_log_ends() {
     let mut log = Writer::new(RunId::new("r"));
     log.append(&[delta(1)]);
-    let mut reader = log.read(Profile::V6, Start { after: at(1), prologue: Vec::new() });
+    let mut reader = log.read(Profile::V6, Start { after: at(1), ..Start::default() });
     log.end(vec![UiChunk::FinishStep]);
     assert_eq!(text(reader.next().await), "id: r:1.1\ndata: {\"type\":\"finish-step\"}\n\ndata: [DONE]\n\n");
 }

@@ -14,6 +14,8 @@ use crate::store::StoreError;
 /// For how long operations are repeated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
+    /// Nothing is lost if it is not done, and it comes again soon.
+    Glance,
     /// Somebody waits for a reply, and nothing is lost if the request is refused.
     Request,
     /// As [`Patience::Request`], in a chat that has an open run here. If it is not known whether the request was done, this process does not
@@ -32,9 +34,10 @@ impl Patience {
     /// Returns for how long an operation is repeated that may have been done, or that was not.
     fn time(self, may_be_done: bool) -> Duration {
         match self {
+            Self::Glance if !may_be_done => Duration::ZERO,
             Self::Request => Duration::from_secs(5),
             Self::RequestBesideRun if !may_be_done => Duration::from_secs(5),
-            Self::RequestBesideRun | Self::Run => Duration::from_secs(60),
+            Self::Glance | Self::RequestBesideRun | Self::Run => Duration::from_secs(60),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Invariant: a commit works on a copy of the chat and puts it back as a whole, so a commit with a change that does not fit changes nothing.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -36,7 +36,7 @@ pub struct MemoryStore {
 #[derive(Clone, Debug, Default)]
 struct Contents {
     chats: BTreeMap<ChatId, StoredChat>,
-    alive: BTreeSet<InstanceId>,
+    alive: Vec<InstanceId>,
     locks: HashMap<ResourceKey, InstanceId>,
     audit: Vec<AuditRecord>,
     answer_routes: HashMap<Owner, AnswerRoute>,
@@ -95,7 +95,7 @@ impl MemoryStore {
     /// Ends the lease of an instance, as the other stores do if its heartbeats stop.
     pub fn expire(&self, instance: &InstanceId) {
         let mut contents = self.lock();
-        contents.alive.remove(instance);
+        contents.alive.retain(|alive| alive != instance);
         contents.locks.retain(|_, holder| holder != instance);
     }
 
@@ -393,18 +393,19 @@ impl ChatStore for MemoryStore {
 impl Membership for MemoryStore {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         let mut contents = self.lock();
-        contents.alive.insert(instance.clone());
+        contents.join(instance);
         Ok(Joined { now: None, mark: contents.mark })
     }
 
     async fn heartbeat(&self, instance: &InstanceId) -> Result<Renewed, StoreError> {
-        let Contents { alive, timeline, timelines, .. } = &mut *self.lock();
-        let was_dead = alive.insert(instance.clone());
+        let mut contents = self.lock();
+        let was_dead = contents.join(instance);
+        let Contents { alive, timeline, timelines, .. } = &mut *contents;
         let before = timelines.insert(instance.clone(), *timeline);
         Ok(Renewed {
             was_dead,
             has_failed_over: before.is_some_and(|before| before != *timeline),
-            alive: alive.iter().cloned().collect(),
+            alive: alive.clone(),
             now: None,
         })
     }
@@ -494,6 +495,15 @@ fn first<'a>(chats: impl Iterator<Item = (Timestamp, &'a ChatId)>, limit: usize)
 // === impl Contents ===
 
 impl Contents {
+    /// Counts an instance among those alive. Returns `true` if it was not.
+    fn join(&mut self, instance: &InstanceId) -> bool {
+        let is_new = !self.alive.contains(instance);
+        if is_new {
+            self.alive.push(instance.clone());
+        }
+        is_new
+    }
+
     /// Returns the open runs that no instance alive owns.
     fn left_alone(&self) -> impl Iterator<Item = (&ChatId, &StoredRun)> {
         let open = self.chats.iter().filter_map(|(id, chat)| Some((id, chat.open_run()?)));

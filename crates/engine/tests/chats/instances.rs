@@ -406,9 +406,9 @@ async fn a_client_without_reset_step_has_to_read_the_run_from_its_start() {
     let again = there.script_streamed();
     here.store.kill();
     here.transport.as_ref().unwrap().close(&here.store.joined().unwrap()).await;
+    again.send(Ok(ModelEvent::Text("whole".into()))).unwrap();
     assert!(remote.read_to_end().await.ends_with("text-delta error"));
     let mut fresh = there.follow().await.unwrap();
-    again.send(Ok(ModelEvent::Text("whole".into()))).unwrap();
     again.send(finished()).unwrap();
     drop(again);
     assert!(fresh.read_to_end().await.ends_with("finish-step finish"));

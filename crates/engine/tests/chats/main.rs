@@ -10,6 +10,7 @@ mod clocks;
 mod confirm;
 mod consent;
 mod context;
+mod cut_off;
 mod failures;
 mod heartbeat;
 mod holds;

@@ -43,7 +43,7 @@ fn nothing_set_gives_the_defaults_of_the_contract() {
     assert_eq!(config.database_url.as_str(), "sqlite://fermata.db");
     assert_eq!((config.database_connections.get(), config.migrate), (10, true));
     assert_eq!((config.redis_url, config.keep), (None, None));
-    assert_eq!(config.drain.0.as_secs(), 10);
+    assert_eq!(config.drain.0.as_secs(), 60);
     assert_eq!(config.max_body.0, 10_000_000);
     assert_eq!(config.tool_timeout.0.as_secs(), 60);
     assert_eq!((config.runs_per_owner, config.readers_per_owner), (None, None));

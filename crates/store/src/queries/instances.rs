@@ -8,9 +8,10 @@ use crate::{
     text::{Text, text},
 };
 
-/// All instances that are alive.
+/// All instances that are alive, in the order in which they have joined.
 pub async fn alive(connection: &mut Connection<'_>) -> Result<Vec<InstanceId>, Fault> {
-    let alive: Vec<(Text,)> = connection.query("select id from instances order by id").fetch_all().await?;
+    let alive: Vec<(Text,)> =
+        connection.query("select id from instances order by joined_at, id").fetch_all().await?;
     Ok(alive.into_iter().map(|(Text(id),)| InstanceId::new(id)).collect())
 }
 

@@ -57,10 +57,14 @@ async fn run_owner(store: &AnyStore, id: &ChatId) -> Option<String> {
 
 async fn a_heartbeat_tells_who_is_alive(store: AnyStore) {
     alive(&store, &["two", "one"]).await;
-    let both = vec![instance("one"), instance("two")];
+    let in_order = vec![instance("two"), instance("one")];
     for id in ["one", "two", "one"] {
-        let renewed = store.heartbeat(&instance(id)).await.unwrap();
-        assert_eq!((renewed.was_dead, &renewed.alive), (false, &both));
+        let mut renewed = store.heartbeat(&instance(id)).await.unwrap();
+        if !store.is_shared() {
+            // Its instances follow each other in one millisecond here, and have no order.
+            renewed.alive.sort_by(|one, other| other.cmp(one));
+        }
+        assert_eq!((renewed.was_dead, &renewed.alive), (false, &in_order));
     }
     store.leave(&instance("two")).await.unwrap();
     let renewed = store.heartbeat(&instance("one")).await.unwrap();

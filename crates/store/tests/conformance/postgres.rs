@@ -42,7 +42,9 @@ async fn fill(store: &dyn Store) {
 }
 
 async fn alive(store: &dyn Store, id: &str) -> Vec<InstanceId> {
-    store.heartbeat(&instance(id)).await.unwrap().alive
+    let mut alive = store.heartbeat(&instance(id)).await.unwrap().alive;
+    alive.sort();
+    alive
 }
 
 /// Ends the session of an instance and waits until the server has seen it go.

@@ -141,6 +141,7 @@ fn two_answers_without_a_plan_end_in_none_and_nobody_sees_them() {
     play.transcript.clear();
     play.receive(ModelEvent::Text("Free.".into())).receive(finished()).check(expect![[r#"
         > Text("Free.")
+        reset-step
         text-start
         text-delta Free.
         > finished

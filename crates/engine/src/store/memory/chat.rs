@@ -101,7 +101,7 @@ fn conflict(why: impl Into<String>) -> StoreError {
 // === impl StoredChat ===
 
 impl StoredChat {
-    pub fn record(&self, alive: &BTreeSet<InstanceId>) -> ChatRecord {
+    pub fn record(&self, alive: &[InstanceId]) -> ChatRecord {
         ChatRecord {
             version: self.version,
             run_owner: self.run_owner(alive),
@@ -121,12 +121,12 @@ impl StoredChat {
     }
 
     /// Returns the instance that owns the open run, if it is alive.
-    pub fn run_owner(&self, alive: &BTreeSet<InstanceId>) -> Option<InstanceId> {
+    pub fn run_owner(&self, alive: &[InstanceId]) -> Option<InstanceId> {
         let owner = self.open_run()?.owner.as_ref()?;
         if alive.contains(owner) { Some(owner.clone()) } else { None }
     }
 
-    pub fn summary(&self, id: &ChatId, alive: &BTreeSet<InstanceId>) -> ChatSummary {
+    pub fn summary(&self, id: &ChatId, alive: &[InstanceId]) -> ChatSummary {
         let first = self.messages.iter().find(|message| message.role == Role::User);
         ChatSummary {
             id: id.clone(),
@@ -292,7 +292,7 @@ impl StoredChat {
 
 impl StoredRun {
     /// Returns the number of calls and questions that wait for an answer. A question of a tool ends with the instance that owns its run.
-    fn pending(&self, alive: &BTreeSet<InstanceId>) -> usize {
+    fn pending(&self, alive: &[InstanceId]) -> usize {
         let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
         let is_owned = self.owner.as_ref().is_some_and(|owner| alive.contains(owner));
         let own = || self.calls.iter().filter(|call| call.awaits_reply()).count();

@@ -1,0 +1,95 @@
+//! What a process that has ended has left of the step that its model was streaming.
+//!
+//! The step is asked for again. What was shown of it stays, in the message and on pages, until the model begins to speak again: then it is
+//! taken back. If the run ends before, it is kept.
+
+use fermata_protocol::{UiChunk, UiMessage, UiPart};
+
+use super::{Deciding, Phase, Run, RunState};
+use crate::{position::Position, step_collector::PartKind};
+
+/// What was shown of a step before the process ended.
+#[derive(Debug, Default)]
+pub(super) struct LeftOver {
+    /// The text or reasoning that has not ended, by its id.
+    open_part: Option<(PartKind, String)>,
+    /// The data parts of the step, which are no part of the answer.
+    data: Vec<UiChunk>,
+}
+
+/// Removes what nobody goes on with from the log of a run that another process has left: calls that the model had begun to make in the step
+/// that is asked for again, and a compaction that was under way.
+pub(crate) fn drop_unfinished(state: &RunState, log: &mut Vec<(Position, UiChunk)>) {
+    if state.phase != Phase::Streaming {
+        return;
+    }
+    let step = log.iter().rposition(|(_, chunk)| matches!(chunk, UiChunk::StartStep)).unwrap_or(0);
+    let mut index = 0;
+    log.retain(|(_, chunk)| {
+        index += 1;
+        index <= step
+            || match chunk {
+                UiChunk::ToolInputStart { .. } | UiChunk::ToolInputDelta { .. } => false,
+                UiChunk::Data(data) => data.kind != "data-compaction" || data.data["state"] != "running",
+                _ => true,
+            }
+    });
+}
+
+// === impl LeftOver ===
+
+impl LeftOver {
+    /// Returns what is left of the step at the end of a log.
+    pub fn of(log: &[(Position, UiChunk)]) -> Self {
+        let mut left = Self::default();
+        for (_, chunk) in log {
+            match chunk {
+                UiChunk::StartStep | UiChunk::ResetStep => left = Self::default(),
+                UiChunk::TextStart { id, .. } => left.open_part = Some((PartKind::Text, id.clone())),
+                UiChunk::ReasoningStart { id, .. } => {
+                    left.open_part = Some((PartKind::Reasoning, id.clone()))
+                }
+                UiChunk::TextEnd { .. } | UiChunk::ReasoningEnd { .. } => left.open_part = None,
+                UiChunk::Data(data) if data.transient != Some(true) => left.data.push(chunk.clone()),
+                _ => {}
+            }
+        }
+        left
+    }
+}
+
+// === impl Run ===
+
+impl Run {
+    /// Returns the message as the model may be sent it: without what is left of the step that it is asked for again.
+    pub fn message_so_far(&self) -> UiMessage {
+        let mut message = self.snapshot();
+        if self.left_over.is_some()
+            && let Some(step) = message.parts.iter().rposition(|part| *part == UiPart::StepStart)
+        {
+            message.parts.truncate(step + 1);
+        }
+        message
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding<'_> {
+    /// Takes back what is left of the step, because it begins again. Clients remove its data parts, too, so they are shown once more.
+    pub(super) fn take_back_left_over(&mut self) {
+        if let Some(left) = self.run.left_over.take() {
+            self.publish(UiChunk::ResetStep);
+            for chunk in left.data {
+                self.publish(chunk);
+            }
+        }
+    }
+
+    /// Ends what is left of the step, because it is not asked for again.
+    pub(super) fn keep_left_over(&mut self) {
+        if let Some((kind, id)) = self.run.left_over.take().and_then(|left| left.open_part) {
+            self.publish(super::streaming::part_end(kind, id));
+        }
+    }
+}
