@@ -229,7 +229,7 @@ for (const show of [[], ['run'], 'all'])
     {},
     async (world) => {
       const { model, server, version } = world;
-      const again = gate();
+      const [again, end] = [gate(), gate()];
       model.script(
         async (pen) => {
           pen.says('One, ');
@@ -238,7 +238,9 @@ for (const show of [[], ['run'], 'all'])
         },
         async (pen) => {
           await again.opened;
-          pen.says('Three, four.');
+          pen.says('Three, ');
+          await end.opened;
+          pen.says('four.');
         },
       );
       const cut = await world.post('count', { fermata: { client: version, show } });
@@ -248,8 +250,16 @@ for (const show of [[], ['run'], 'all'])
       );
       await server.kill();
       await server.start();
-      const rest = await world.follow({ 'last-event-id': cut.events.at(-1)?.id ?? '' });
+      const goOn = () => world.follow({ 'last-event-id': cut.events.at(-1)?.id ?? '' });
+      let rest = await goOn();
       again.open();
+      if (version !== 7) {
+        await rest.toEnd();
+        // It has no chunk that takes back.
+        assert.deepEqual([rest.chunks.at(-1)?.type, rest.outline.includes('text')], ['error', false]);
+        rest = await goOn();
+      }
+      end.open();
       await rest.toEnd();
       assert.ok(rest.done, rest.outline);
       if (version !== 7) assert.equal(rest.chunks[0]?.type, 'start', 'it begins again');
