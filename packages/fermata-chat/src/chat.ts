@@ -10,6 +10,7 @@ import { editedText } from './exact.js';
 import { FollowedValue, type Followed } from './followed.js';
 import { withDraft } from './outbox.js';
 import { hasOpenCall, isOpen, isToolPart, lastStepOf, toolNameOf, type ToolPart } from './parts.js';
+import { readRecord, type ChatRecord, type Pending } from './record.js';
 import type { RunStatus } from './runs.js';
 import { FermataError, isSettledElsewhere, pause, retry } from './server.js';
 import {
@@ -19,9 +20,7 @@ import {
   isLeft,
   reduce,
   type Action,
-  type ChatRecord,
   type Event,
-  type Pending,
   type State,
 } from './state.js';
 import {
@@ -179,8 +178,12 @@ export class ChatFollower {
   #prepared: Prepared | undefined;
   /** The request for a stream that has no answer yet. */
   #opening: { request: number; abort: AbortController } | undefined;
-  /** Calls that this page has answered since it last posted. */
+  /** Calls that this page has answered since it last posted, or was shown a record. */
   #answered = new Set<string>();
+  /** How often an answer was sent or taken: a record that was asked for before may be without it. */
+  #answers = 0;
+  /** The record that has ended the stream that the AI SDK is about to end. */
+  #outcome: ChatRecord | undefined;
   /** What waits for a state. */
   #watchers = new Set<() => void>();
   /** Ends what the first viewer has begun. */
@@ -198,6 +201,10 @@ export class ChatFollower {
         begin: () => ++this.#requests,
         on: (request, what) => {
           if (what.type === 'sent') this.#givenBack.set(undefined);
+          if (what.type === 'ended' && what.outcome !== undefined && this.#isNewest(request)) {
+            this.#outcome = what.outcome.record;
+            this.#learn(what.outcome.record);
+          }
           this.#dispatch({ type: 'request', request, what });
           // The AI SDK has read the last chunk, and does what it does at an end before anything else.
           if (what.type === 'ended' || what.type === 'refused') this.#settleSoon();
@@ -213,6 +220,7 @@ export class ChatFollower {
           const status = this.#calls.get(toolCallId);
           return status !== undefined && status.state !== 'awaiting_approval';
         },
+        record: (goesOn) => this.#record(goesOn),
         prepared: () => {
           const prepared = this.#prepared;
           this.#prepared = undefined;
@@ -257,6 +265,15 @@ export class ChatFollower {
       },
       onError: (error) => {
         this.#dispatch({ type: 'failed', error });
+      },
+      onFinish: (finish) => {
+        const record = this.#outcome;
+        this.#outcome = undefined;
+        // Its run goes on, or another one has taken its place.
+        if (record?.open === true) return;
+        given.onFinish?.(
+          record === undefined ? finish : { ...finish, message: stored(record, finish.message) },
+        );
       },
     };
   }
@@ -322,11 +339,15 @@ export class ChatFollower {
         void this.#load(action.request, action.attempt);
         break;
       case 'openStream':
-        void this.#openStream(action.request);
+        void this.#openStream(action.request, action.body);
+        break;
+      case 'discard':
+        void action.body.cancel().catch(() => undefined);
         break;
       case 'show':
         this.#chat.clearError();
         this.#chat.messages = action.record.messages;
+        this.#answered.clear();
         for (const { kind, tool, toolCallId, input } of action.record.pending)
           if (kind === 'output') this.#runTool(tool, toolCallId, input, true);
         break;
@@ -500,20 +521,22 @@ export class ChatFollower {
     this.#dispatch({ type: 'notLoaded', request, error: asError(error) });
   }
 
-  /** Reads the record. A chat that does not exist is no error to the browser, which would log it. */
+  /** Reads the record, with all answers that this page has given. */
   async #record(goesOn?: (attempt: number) => boolean): Promise<ChatRecord> {
-    const { server } = this.#transport;
-    const url = server.chatUrl(this.#id, '?optional=true');
-    const record = await retry(() => server.json<ChatRecord | undefined>(url), goesOn);
-    if (record === undefined) throw new FermataError(404, 'not_found', 'There is no chat with this id.');
-    return record;
+    for (;;) {
+      const before = this.#answers;
+      const record = await readRecord(this.#transport.server, this.#id, goesOn);
+      if (this.#answers === before) return record;
+    }
   }
 
-  async #openStream(request: number): Promise<void> {
+  async #openStream(request: number, opened?: ReadableStream<Uint8Array>): Promise<void> {
     const abort = new AbortController();
     this.#opening = { request, abort };
     try {
-      const body = await this.#transport.open(this.#id, undefined, request, abort.signal);
+      // The AI SDK does what it does at the end of the stream before.
+      if (opened !== undefined) await new Promise((resolve) => setTimeout(resolve));
+      const body = opened ?? (await this.#transport.open(this.#id, undefined, request, abort.signal));
       const { phase } = this.#state;
       if (phase.name !== 'following' || phase.request !== request) {
         void body?.cancel().catch(() => undefined);
@@ -584,11 +607,9 @@ export class ChatFollower {
     const body = JSON.stringify({ chatId: this.#id, ...fields });
     // Below the chat endpoint, so that one path prefix is enough for a proxy.
     const send = () => server.json<Answered>(`${server.api}/tool-result`, { method: 'POST', body });
-    this.#dispatch({ type: 'answered' });
+    this.#answers++;
     try {
-      const answered = await retry(send, goesOn).finally(() => {
-        this.#dispatch({ type: 'answered' });
-      });
+      const answered = await retry(send, goesOn).finally(() => this.#answers++);
       if (!this.#isBusy()) {
         // No stream says so.
         for (const { toolCallId, state, waitingFor } of answered.calls)
@@ -735,3 +756,9 @@ export class ChatFollower {
 }
 
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
+
+/** What the record has of a message of which the page may have read less, or nothing. */
+function stored<MESSAGE extends UIMessage>({ messages }: ChatRecord, message: MESSAGE): MESSAGE {
+  const answers = messages.filter(({ role }) => role === 'assistant') as MESSAGE[];
+  return answers.find(({ id }) => id === message.id) ?? answers.at(-1) ?? message;
+}

@@ -34,9 +34,9 @@ export {
 export type { Compaction, ContextUsage, SummaryReason } from './context.js';
 export { editedText, isNumberReadExactly, isReadExactly } from './exact.js';
 export type { Followed } from './followed.js';
+export type { CallDetails, ChatRecord, Pending } from './record.js';
 export { planOf, type Plan, type PlanStep, type RunStatus, type Stage } from './runs.js';
 export { FermataError, type ServerOptions } from './server.js';
-export type { CallDetails, ChatRecord, Pending } from './state.js';
 export type { ChatSummary, Summary } from './summaries.js';
 export { FermataTransport, type BrowserTool, type Connection, type FermataOptions } from './transport.js';
 

@@ -28,9 +28,9 @@ export class FermataError extends Error {
 }
 
 /** Waits between two attempts, in milliseconds; the last one repeats. */
-const WAITS = [300, 1000, 2000, 4000, 8000, 15_000];
-/** How often a request is made when the server does not answer, or has no time. */
-const ATTEMPTS = 6;
+const WAITS = [500, 1000, 2000, 4000, 8000];
+/** For how long a request is made again while the server does not answer or has no time, in milliseconds: longer than a deploy takes. */
+const PATIENCE = 90_000;
 
 /** Whether the same request may succeed later. */
 const isTransient = (status: number) => [408, 429, 502, 503, 504].includes(status);
@@ -70,12 +70,12 @@ export class Server {
       body: JSON.stringify(body),
       signal,
     };
-    let response = await this.fetch(this.api, init);
-    for (let attempt = 0; response.status === 503 && attempt < ATTEMPTS && !signal.aborted; attempt++) {
+    const isInTime = timeLimit();
+    for (let attempt = 0; ; attempt++) {
+      const response = await this.fetch(this.api, init);
+      if (response.status !== 503 || signal.aborted || !isInTime()) return response;
       await pause(attempt, signal);
-      response = await this.fetch(this.api, init);
     }
-    return response;
   }
 
   /**
@@ -121,7 +121,7 @@ export class Server {
 /** Does something that is harmless when it is done twice, until it succeeds or is refused. */
 export async function retry<T>(
   what: () => Promise<T>,
-  goesOn = (attempt: number) => attempt < ATTEMPTS,
+  goesOn: (attempt: number) => boolean = timeLimit(),
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -134,9 +134,19 @@ export async function retry<T>(
   }
 }
 
-/** Waits before the next attempt: longer each time, but no longer than until the network is back. */
+/** Returns a function that says whether the time for attempts, which begins now, is not over. */
+function timeLimit(): () => boolean {
+  const end = Date.now() + PATIENCE;
+  return () => Date.now() < end;
+}
+
+/**
+ * Waits before the next attempt: longer each time, but no longer than until the network is back. How long is random, so that the pages that
+ * an instance lets go do not come to the next one in one moment.
+ */
 export function pause(attempt: number, signal?: AbortSignal): Promise<void> {
   const longest = WAITS[Math.min(attempt, WAITS.length - 1)] ?? 0;
+  const shortest = attempt === 0 ? 0 : longest / 2;
   // Not every place that runs this is a page.
   const page: Partial<typeof globalThis> = globalThis;
   return new Promise((resolve) => {
@@ -146,7 +156,7 @@ export function pause(attempt: number, signal?: AbortSignal): Promise<void> {
       signal?.removeEventListener('abort', go);
       resolve();
     };
-    const timer = setTimeout(go, longest * (0.5 + Math.random() / 2));
+    const timer = setTimeout(go, shortest + (longest - shortest) * Math.random());
     page.addEventListener?.('online', go);
     signal?.addEventListener('abort', go);
   });

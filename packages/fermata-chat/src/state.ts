@@ -13,7 +13,6 @@
 // | loading      | loaded, run open, while  | failing               | shows the unsent words and their error again    |
 // |              | unsent words are shown   |                       |                                                 |
 // | loading      | loaded                   | idle                  | shows the record, runs the page's tools         |
-// | loading      | answered, then loaded    | loading               | the record was too old: asks for it again       |
 // | loading      | not loaded               | failing               | shows the error; 404 is a chat without messages |
 // | following    | resumed                  | reading               |                                                 |
 // | following    | over                     | idle, stale           | the run has ended in between                    |
@@ -24,6 +23,9 @@
 // | reading      | broke                    | reconnecting          |                                                 |
 // | reconnecting | reconnected              | reading               |                                                 |
 // | reading, …   | ended before its run     | idle, stale           |                                                 |
+// | reading, …   | ended, with a record     | idle                  | shows the record                                |
+// | reading, …   | ended, with a record     | following             | follows the run that is open, from its          |
+// |              | that says a run is open  |                       | beginning                                       |
 // | reading, …   | ended                    | idle                  |                                                 |
 // | any          | failed, as a refusal     |                       | tells the page                                  |
 // | any          | failed                   | loading (recovering)  | asks what became of the run; three times        |
@@ -34,79 +36,16 @@
 // | any          | stop was not heard       | stale                 | ends what is read, and follows the run again    |
 
 import type { ChatStatus, UIMessage } from 'ai';
-import type { Scope } from './calls.js';
-import type { ContextUsage } from './context.js';
 import { draftOf, isDelivered, type Draft } from './outbox.js';
-import type { RunStatus } from './runs.js';
+import type { ChatRecord } from './record.js';
 import { FermataError, isStaleDecision } from './server.js';
+import type { Outcome } from './stream.js';
 import type { Connection, RequestEvent } from './transport.js';
-
-/** A chat as `GET /api/chat/{id}` has it. */
-export interface ChatRecord {
-  messages: UIMessage[];
-  pending: Pending[];
-  open: boolean;
-  /** The assistant and the model that the chat has chosen. */
-  assistant?: string;
-  model?: string;
-  /** How full the model's window was after the newest step; absent if the server does not know. */
-  context?: ContextUsage;
-  /** What the run is doing; absent if the last post did not ask for it. */
-  status?: RunStatus;
-}
-
-/** What a call would do, as its tool says; `before` and `after` are the two texts of an edit. */
-export interface CallDetails {
-  kind: 'edit' | 'run' | 'send' | 'info';
-  text: string;
-  before?: string;
-  after?: string;
-}
-
-/** What waits for somebody, as `GET /api/chat/{id}/pending` has it. */
-export interface Pending {
-  id: string;
-  toolCallId: string;
-  tool: string;
-  /** The MCP server that offers the tool, or that asks. */
-  server?: string;
-  /** The title of the tool. That of an MCP tool is the server's own text, and may say anything. */
-  title?: string;
-  /** The call in the words of its tool. */
-  description?: string;
-  /** What the call would do. */
-  details?: CallDetails;
-  input: unknown;
-  /** The input as the JSON text that runs. */
-  inputText: string;
-  /** What "always" can mean for an approval, the narrowest first; absent if the call cannot be allowed for always. */
-  scopes?: Scope[];
-  kind: 'approval' | 'output' | 'elicitation';
-  state: string;
-  since: string;
-  expires?: string;
-  approvalId?: string;
-  /** Why a person is asked, in the words of the rule that asks. */
-  reason?: string;
-  /** What an elicitation asks. */
-  message?: string;
-  /** Who asks it. */
-  asks?: 'assistant' | 'tool' | 'mcp';
-  /** The name of a message that Fermata has written. */
-  code?: 'call_failed';
-  /** The failure that a message with the code `call_failed` is about. */
-  errorType?: string;
-  errorText?: string;
-  requestedSchema?: object;
-}
 
 export type Phase =
   | { name: 'idle' }
-  /**
-   * `isOld`: an answer was given since the record was asked for. `recovering`: the error of a run that may go on;
-   * the page is told if it does not.
-   */
-  | { name: 'loading'; request: number; isOld: boolean; isRetrying: boolean; recovering?: Error }
+  /** `recovering`: the error of a run that may go on; the page is told if it does not. */
+  | { name: 'loading'; request: number; isRetrying: boolean; recovering?: Error }
   | { name: 'following'; request: number; record: ChatRecord; isRetrying: boolean }
   | { name: 'sending'; request: number }
   /** `isFresh`: the stream began with a post, so nothing in it is a replay. */
@@ -132,7 +71,6 @@ export type Event =
   | { type: 'opened'; isNew: boolean }
   | { type: 'left' }
   | { type: 'refresh' }
-  | { type: 'answered' }
   | { type: 'settled' }
   | { type: 'stopUnheard' }
   | { type: 'failed'; error: Error }
@@ -145,7 +83,9 @@ export type Event =
 export type Action =
   /** `attempt`: how often the same was tried just before. */
   | { type: 'load'; request: number; attempt: number }
-  | { type: 'openStream'; request: number }
+  /** `body`: the stream, if it is open already. The AI SDK is then about to end the one before. */
+  | { type: 'openStream'; request: number; body?: ReadableStream<Uint8Array> }
+  | { type: 'discard'; body: ReadableStream<Uint8Array> }
   | { type: 'show'; record: ChatRecord }
   | { type: 'showDraft'; draft: Draft }
   /** The page takes a message back, because it was refused for what waits by now. */
@@ -210,7 +150,7 @@ export function reduce(state: State, event: Event, context: Context): [State, Ac
   const isDue = next.isStale && next.phase.name === 'idle' && !isLeft(next) && !isBusy(next, context.status);
   if (!isDue) return [next, actions];
   const request = context.nextRequest();
-  const phase: Phase = { name: 'loading', request, isOld: false, isRetrying: false };
+  const phase: Phase = { name: 'loading', request, isRetrying: false };
   return [{ ...next, phase }, [...actions, { type: 'load', request, attempt: 0 }]];
 }
 
@@ -230,8 +170,6 @@ function apply(state: State, event: Event, context: Context): [State, Action[]] 
     }
     case 'refresh':
       return [{ ...state, isStale: true }, []];
-    case 'answered':
-      return [phase.name === 'loading' ? { ...state, phase: { ...phase, isOld: true } } : state, []];
     case 'settled':
       return [state, []];
     case 'stopUnheard':
@@ -267,7 +205,6 @@ function load(state: State, request: number, record: ChatRecord, context: Contex
   const { phase } = state;
   if (phase.name !== 'loading' || phase.request !== request) return [state, []];
   const draft = state.draft && isDelivered(state.draft, record.messages) ? undefined : state.draft;
-  if (phase.isOld) return [{ ...state, draft, phase: IDLE, isStale: true }, []];
   const hasFailed = !record.open && record.pending.length === 0 && !isFinished(record);
   if (phase.recovering && (draft !== undefined || hasFailed))
     return [{ ...state, draft, phase: IDLE }, [{ type: 'tellPage', error: phase.recovering }]];
@@ -315,7 +252,7 @@ function fail(state: State, error: Error, context: Context): [State, Action[]] {
   if (isRefusal || phase.name === 'sending' || state.recoveries >= RECOVERIES || isLeft(state))
     return [state, [{ type: 'tellPage', error }]];
   const request = context.nextRequest();
-  const loading: Phase = { name: 'loading', request, isOld: false, isRetrying: false, recovering: error };
+  const loading: Phase = { name: 'loading', request, isRetrying: false, recovering: error };
   const { recoveries } = state;
   const recovering = { ...state, phase: loading, recoveries: recoveries + 1 };
   return [recovering, [{ type: 'load', request, attempt: recoveries }]];
@@ -378,13 +315,29 @@ function applyRequest(
       // What was missed may be over already.
       return [isNewest ? { ...state, phase: { name: 'reading', request, isFresh: false } } : state, []];
     case 'ended': {
-      const { isWhole, isAborted } = what;
+      const { isWhole, isAborted, outcome } = what;
       const left = { ...state, streams: streams.filter((other) => other !== request) };
       const next = { ...left, recoveries: isWhole ? 0 : state.recoveries };
-      if (!isNewest) return [next, []];
-      return [{ ...next, phase: IDLE, isStale: state.isStale || (!isWhole && !isAborted) }, []];
+      if (isNewest && outcome !== undefined && !isAborted && !isLeft(state))
+        return applyOutcome(next, outcome, context);
+      const discard: Action[] = outcome?.body === undefined ? [] : [{ type: 'discard', body: outcome.body }];
+      if (!isNewest) return [next, discard];
+      return [{ ...next, phase: IDLE, isStale: state.isStale || (!isWhole && !isAborted) }, discard];
     }
     default:
       return what satisfies never;
   }
+}
+
+/** Shows what the record has in place of the rest of a stream, before the AI SDK takes it for the end; or follows the run that is open. */
+function applyOutcome(state: State, { record, body }: Outcome, context: Context): [State, Action[]] {
+  const draft = state.draft && isDelivered(state.draft, record.messages) ? undefined : state.draft;
+  if (record.open) {
+    const request = context.nextRequest();
+    const following: Phase = { name: 'following', request, record, isRetrying: true };
+    return [{ ...state, draft, phase: following }, [{ type: 'openStream', request, ...(body && { body }) }]];
+  }
+  // Words that were not sent come back once the AI SDK is at rest.
+  if (draft !== undefined) return [{ ...state, draft, phase: IDLE, isStale: true }, []];
+  return [{ ...state, draft, phase: IDLE }, [{ type: 'show', record }]];
 }

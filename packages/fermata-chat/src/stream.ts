@@ -3,15 +3,44 @@
 // Each event of the server has an id, `<run>:<number>`; a connection that breaks is opened again after the last
 // one that was read. The chunks are pulled one by one, so when the stream ends, the AI SDK has dealt with all
 // that came before.
+//
+// An instance that ends says so to each reader, with an event that is not of the run's log. To this it is a connection that
+// breaks: the AI SDK is not told. Its stream ends when the run does, or when the record says that nothing more comes on it.
 
 import type { UIMessageChunk } from 'ai';
+import type { ChatRecord } from './record.js';
 
 /** What becomes of a stream; the last is `ended`. */
 export type StreamEvent =
   | { type: 'broke' }
   | { type: 'reconnected' }
-  /** `isWhole`: the run itself has ended, and its last chunk was read. `isAborted`: the page wants no more. */
-  | { type: 'ended'; isWhole: boolean; isAborted: boolean };
+  /**
+   * `isWhole`: the run itself has ended, and its last chunk was read. `isAborted`: the page wants no more. `outcome`: what became of a run
+   * whose end was not read.
+   */
+  | { type: 'ended'; isWhole: boolean; isAborted: boolean; outcome?: Outcome };
+
+/** What there is in place of the rest of a stream: the record, and if it says that a run is open, the stream of that from its beginning. */
+export interface Outcome {
+  record: ChatRecord;
+  body?: ReadableStream<Uint8Array>;
+}
+
+/** What a stream has read when its connection is lost. */
+export interface Lost {
+  /** The position in the run's log; `undefined` if nothing of the log has come. */
+  position: string | undefined;
+  /** Whether the AI SDK has been given anything. */
+  hasBegun: boolean;
+  /** Whether the connection has said that nothing more comes of this run. */
+  isOver: boolean;
+  /** The number of connections in a row that were opened again and brought nothing of the log. */
+  vain: number;
+}
+
+/** The next connection of a stream; or what there is in its place, as far as that can be known. */
+export type Reopened =
+  { body: ReadableStream<Uint8Array>; outcome?: undefined } | { body?: undefined; outcome?: Outcome };
 
 export interface StreamOptions {
   first: ReadableStream<Uint8Array>;
@@ -21,8 +50,8 @@ export interface StreamOptions {
   abort: AbortController;
   /** A newer post of the chat, if there is one: whether the server accepts it. The answer that is read then ends here. */
   newerPost: () => Promise<boolean> | undefined;
-  /** Opens the next connection after a position; `undefined` if the run is over, or waits without a stream. */
-  reopen: (position: string) => Promise<ReadableStream<Uint8Array> | undefined>;
+  /** Opens the next connection, or returns what there is in its place. */
+  reopen: (lost: Lost) => Promise<Reopened>;
   on: (event: StreamEvent) => void;
   /** Called when the stream ends before the run does, and nobody can go on reading; what it throws is its end. */
   onLost?: () => void;
@@ -51,24 +80,40 @@ async function* readChunks(options: StreamOptions): AsyncGenerator<UIMessageChun
   const { silence, reopen, on, onLost } = options;
   const { signal } = options.abort;
   const reader = new RunReader(silence, signal);
+  const isSuperseded = async () => (await options.newerPost()) === true;
+  let outcome: Outcome | undefined;
   try {
-    let body: ReadableStream<Uint8Array> | undefined = options.first;
-    while (body !== undefined) {
+    let body = options.first;
+    let hasBegun = false;
+    for (let vain = 0; ; vain++) {
+      const before = reader.position;
       for await (const chunk of reader.read(body)) {
         // Many releases of the AI SDK would add the message a second time, behind the one that was posted.
-        if ((await options.newerPost()) === true) options.abort.abort();
+        if (await isSuperseded()) options.abort.abort();
         if (signal.aborted) break;
+        hasBegun = true;
         yield chunk;
       }
-      // Without a position, all would come again, and some versions of the AI SDK would add it to what they have.
-      if (reader.isOver || signal.aborted || reader.position === undefined) break;
+      if (reader.isWhole || signal.aborted) break;
+      if (await isSuperseded()) {
+        options.abort.abort();
+        break;
+      }
       on({ type: 'broke' });
-      body = await reopen(reader.position);
-      if (body !== undefined) on({ type: 'reconnected' });
+      const { position, isOver } = reader;
+      if (position !== before) vain = 0;
+      const next = await reopen({ position, hasBegun, isOver, vain });
+      if (next.body === undefined) {
+        outcome = next.outcome;
+        break;
+      }
+      body = next.body;
+      on({ type: 'reconnected' });
     }
-    if (!reader.isWhole && !reader.isOver && !signal.aborted) onLost?.();
+    if (!reader.isWhole && !reader.isOver && outcome === undefined && !signal.aborted) onLost?.();
   } finally {
-    on({ type: 'ended', isWhole: reader.isWhole, isAborted: signal.aborted });
+    const ended = { isWhole: reader.isWhole, isAborted: signal.aborted };
+    on({ type: 'ended', ...ended, ...(outcome !== undefined && { outcome }) });
   }
   return undefined;
 }
@@ -105,11 +150,18 @@ class RunReader {
         const events = (rest + decoder.decode(piece.value, { stream: true })).split('\n\n');
         rest = events.pop() ?? '';
         for (const event of events) {
-          if (!this.#belongs(event)) return;
-          const chunk = this.#take(event);
+          const id = /^id: ?(.*)$/m.exec(event)?.[1];
+          if (!this.#belongs(id)) return;
+          const data = /^data: ?(.*)$/m.exec(event)?.[1];
           if (this.#signal.aborted) return;
-          // After the last chunk the server ends the connection, which can then be used again.
-          if (chunk !== undefined) yield chunk;
+          if (data === '[DONE]') this.isOver = true;
+          else if (data !== undefined) {
+            const chunk = JSON.parse(data) as UIMessageChunk;
+            if (isFarewell(id, chunk)) return;
+            // After the last chunk the server ends the connection, which can then be used again.
+            if (chunk.type === 'finish' || chunk.type === 'error') this.isWhole = true;
+            yield chunk;
+          }
         }
       }
     } finally {
@@ -119,34 +171,25 @@ class RunReader {
   }
 
   /** Notes where the event stands; false if the connection has come to belong to another run. */
-  #belongs(event: string): boolean {
-    const id = /^id: ?(.*)$/m.exec(event)?.[1];
-    const [run, number] = id?.split(':') ?? [];
+  #belongs(id: string | undefined): boolean {
+    const [run] = id?.split(':') ?? [];
     this.#run ??= run;
     if (run !== undefined && run !== this.#run) {
       this.isOver = true;
       return false;
     }
-    if (number !== undefined && !number.includes('.')) this.position = id;
+    if (id !== undefined && !isForOneReader(id)) this.position = id;
     return true;
   }
-
-  #take(event: string): UIMessageChunk | undefined {
-    const data = /^data: ?(.*)$/m.exec(event)?.[1];
-    if (data === undefined) return undefined;
-    if (data === '[DONE]') {
-      this.isOver = true;
-      return undefined;
-    }
-    const chunk = JSON.parse(data) as UIMessageChunk;
-    if (chunk.type === 'finish' || chunk.type === 'error') {
-      // A run that was interrupted goes on elsewhere, or after the next start of its server.
-      this.isWhole = !('finishReason' in chunk && (chunk.finishReason as string) === 'interrupted');
-      this.isOver = true;
-    }
-    return chunk;
-  }
 }
+
+/** Whether an event is meant for one reader, and is not of the run's log. */
+const isForOneReader = (id: string): boolean => id.slice(id.indexOf(':')).includes('.');
+
+/** Whether an event only says that the instance lets this reader go; the run goes on elsewhere, or after the next start of its server. */
+const isFarewell = (id: string | undefined, chunk: UIMessageChunk): boolean =>
+  (chunk.type === 'error' && id !== undefined && isForOneReader(id)) ||
+  (chunk.type === 'finish' && 'finishReason' in chunk && (chunk.finishReason as string) === 'interrupted');
 
 /** What a promise gives, or `undefined` if that takes too long. */
 async function inTime<T>(promise: Promise<T>, longest: number): Promise<T | undefined> {

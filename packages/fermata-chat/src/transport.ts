@@ -6,9 +6,10 @@
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 import type { Chosen } from './assistants.js';
 import { shownApprovals } from './parts.js';
-import { FermataError, refusalOf, Server, type ServerOptions } from './server.js';
-import { chunkStream, type StreamEvent } from './stream.js';
-import { AI_VERSION } from './version.js';
+import { readRecord, type ChatRecord } from './record.js';
+import { FermataError, pause, refusalOf, Server, type ServerOptions } from './server.js';
+import { chunkStream, type Lost, type Reopened, type StreamEvent } from './stream.js';
+import { AI_VERSION, knowsResetStep } from './version.js';
 
 /** A tool that this page runs. */
 export interface BrowserTool {
@@ -82,6 +83,8 @@ export interface Observer {
   onChosen: (chosen: Chosen) => void;
   /** Whether a call that the page shows as waiting for a decision is known to wait no longer. */
   isDecided: (toolCallId: string) => boolean;
+  /** Reads the record, and tries again for as long as `goesOn` says. */
+  record: (goesOn: () => boolean) => Promise<ChatRecord>;
   /** What the AI SDK gets when it asks for the stream: one that was opened before, or an error to be shown. */
   prepared: () => Prepared | undefined;
 }
@@ -165,7 +168,9 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       this.#observer?.onChosen(chosen);
       this.#reading.set(request, reading);
       this.#on(request, { type: 'accepted' });
-      return this.#read(chatId, request, reading, response.body);
+      // A message that goes on is in the AI SDK already, and a stream from its beginning would bring it again.
+      const isNew = messages.at(-1)?.role === 'user';
+      return this.#read(chatId, request, reading, response.body, isNew);
     } catch (error) {
       decide(false);
       this.#on(request, { type: 'refused', error, isAborted: sending.signal.aborted });
@@ -188,7 +193,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     if (body === undefined) return null;
     this.known.add(chatId);
     this.#on(request, { type: 'resumed' });
-    return this.#read(chatId, request, reading, body);
+    return this.#read(chatId, request, reading, body, true);
   }
 
   /** Has a call that has failed made again, by a run whose stream is not read here. */
@@ -235,6 +240,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     request: number,
     abort: AbortController,
     first: ReadableStream<Uint8Array>,
+    isFromBeginning: boolean,
   ): ReadableStream<UIMessageChunk> {
     this.#reading.set(request, abort);
     return chunkStream({
@@ -245,7 +251,10 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
         const post = this.#posts.get(chatId);
         return post !== undefined && post.request > request ? post.isAccepted : undefined;
       },
-      reopen: (position) => this.open(chatId, position, request, abort.signal),
+      reopen: (lost) => {
+        const canGoOn = !lost.isOver && (lost.position !== undefined || (isFromBeginning && !lost.hasBegun));
+        return this.#reopen(chatId, request, abort.signal, lost, canGoOn);
+      },
       on: (event) => {
         if (event.type === 'ended') this.#reading.delete(request);
         this.#on(request, event);
@@ -253,6 +262,58 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       // Whoever looks after the chat loads what is missing. Nobody else can, so the AI SDK shows an error.
       ...(this.#observer === undefined && { onLost: throwLost }),
     });
+  }
+
+  /**
+   * Opens a stream again, for as long as the record says that a run is open. If it cannot go on where it ended, the run's stream is opened
+   * from its beginning, for whoever looks after the chat.
+   */
+  async #reopen(
+    chatId: string,
+    request: number,
+    signal: AbortSignal,
+    { position, vain }: Lost,
+    canGoOn: boolean,
+  ): Promise<Reopened> {
+    // Words that the page has are made again, and its version of the AI SDK cannot take them back.
+    const isStuck = vain > 0 && position !== undefined && !knowsResetStep(this.#options.client ?? AI_VERSION);
+    const isAlone = this.#observer === undefined;
+    if (!canGoOn && isAlone) return {};
+    const beginsAgain = !canGoOn || (isStuck && !isAlone);
+    for (let attempt = vain; !signal.aborted; attempt++) {
+      let record: ChatRecord | undefined;
+      if (attempt > 0 || beginsAgain) {
+        record = await this.#record(chatId, signal);
+        if (record === undefined) return {};
+        if (!record.open) return isAlone ? {} : { outcome: { record } };
+      }
+      await pause(attempt, signal);
+      const body = await this.#openIfServed(chatId, beginsAgain ? undefined : position, request, signal);
+      if (body === undefined) continue;
+      return beginsAgain && record !== undefined ? { outcome: { record, body } } : { body };
+    }
+    return {};
+  }
+
+  /** Opens a stream; `undefined` also if the server refuses that, because the record says why. */
+  async #openIfServed(...args: Parameters<FermataTransport<MESSAGE>['open']>) {
+    try {
+      return await this.open(...args);
+    } catch (error) {
+      if (error instanceof FermataError) return undefined;
+      throw error;
+    }
+  }
+
+  /** Reads the record, for as long as it takes; `undefined` if there is none, or nobody wants it any more. */
+  async #record(chatId: string, signal: AbortSignal): Promise<ChatRecord | undefined> {
+    const goesOn = () => !signal.aborted;
+    try {
+      return await (this.#observer?.record(goesOn) ?? readRecord(this.server, chatId, goesOn));
+    } catch (error) {
+      if (signal.aborted || (error instanceof FermataError && error.code === 'not_found')) return undefined;
+      throw error;
+    }
   }
 
   /** What a post has besides the messages. */

@@ -204,6 +204,7 @@ for (const how of ['kill', 'end'] as const) {
     await tab.reads('So you are Ann.');
     await world.agrees(tab);
     expect(tab.count('POST /api/chat')).toBe(1);
+    expect(tab.chat.statuses).toEqual(['ready', 'submitted', 'streaming', 'ready']);
   });
 }
 
@@ -412,7 +413,7 @@ test('a page waits for its server for as long as it takes, and says that it does
   tab.say('who am I?');
   const { toolCallId } = await tab.shows('ask_user', 'input-available');
   await world.server.end();
-  await until(() => tab.count('GET /api/chat') > 2, 'some attempts');
+  await until(() => tab.count('GET /api/chat/stream') > 2, 'some attempts');
   expect(tab.connections.at(-1)).toBe('reconnecting');
   expect(tab.errors).toEqual([]);
   await world.server.start();

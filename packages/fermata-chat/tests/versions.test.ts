@@ -1,6 +1,7 @@
 // The server is told which version of the AI SDK reads, and sends what that version knows.
 
 import { afterEach, expect, test } from 'vitest';
+import { isSince, knowsReset } from './deploys';
 import { calls, client, says, version, World } from './world';
 
 let world: World;
@@ -16,13 +17,6 @@ test('a post says which version of the AI SDK reads the answer', async () => {
   expect(tab.said).toEqual([{ client: version, show: 'all' }]);
 });
 
-/** Whether the tested version is one of its major version's from this release on. */
-function isSince(release: string): boolean {
-  const [major, , patch] = version.split('.').map(Number);
-  const [sinceMajor, , sincePatch] = release.split('.').map(Number);
-  return major === sinceMajor && Number(patch) >= Number(sincePatch);
-}
-
 test('an answer that was interrupted goes on, and the page shows no error', async () => {
   world = await World.create({ FERMATA_DRAIN: '0s' });
   world.model.script(async (pen) => {
@@ -37,7 +31,10 @@ test('an answer that was interrupted goes on, and the page shows no error', asyn
   await tab.reads('Once upon a time.');
   await world.agrees(tab);
   expect(tab.errors).toEqual([]);
+  expect(tab.chat.statuses).not.toContain('error');
   expect(tab.words).toBe('tellOnce upon a time.');
+  // Where words can be taken back, it is one answer also to the page's program.
+  if (knowsReset) expect(tab.chat.statuses).toEqual(['ready', 'submitted', 'streaming', 'ready']);
 });
 
 test('a question has what the version knows: the schema of the input, for a form to edit it', async () => {

@@ -34,10 +34,19 @@ export interface Part {
 }
 
 class State implements ChatState<UIMessage> {
-  status: ChatStatus = 'ready';
+  /** Each status that the chat has had, in order. */
+  readonly statuses: ChatStatus[] = ['ready'];
   error: Error | undefined = undefined;
 
   constructor(public messages: UIMessage[]) {}
+
+  get status() {
+    return this.statuses.at(-1) ?? 'ready';
+  }
+
+  set status(status: ChatStatus) {
+    if (status !== this.status) this.statuses.push(status);
+  }
 
   pushMessage = (message: UIMessage) => {
     this.messages = [...this.messages, structuredClone(message)];
@@ -52,8 +61,12 @@ class State implements ChatState<UIMessage> {
 }
 
 export class MemoryChat extends AbstractChat<UIMessage> {
+  readonly statuses: readonly ChatStatus[];
+
   constructor({ messages, ...init }: ChatInit<UIMessage>) {
-    super({ ...init, state: new State(messages ?? []) });
+    const state = new State(messages ?? []);
+    super({ ...init, state });
+    this.statuses = state.statuses;
   }
 }
 

@@ -2,16 +2,9 @@
 
 import type { ChatStatus, UIMessage } from 'ai';
 import { expect, test } from 'vitest';
+import type { ChatRecord } from '../../src/record.js';
 import { FermataError } from '../../src/server.js';
-import {
-  connectionOf,
-  initialState,
-  isLeft,
-  reduce,
-  type ChatRecord,
-  type Event,
-  type State,
-} from '../../src/state.js';
+import { connectionOf, initialState, isLeft, reduce, type Event, type State } from '../../src/state.js';
 import type { RequestEvent } from '../../src/transport.js';
 
 const said = (id: string, text: string): UIMessage => ({ id, role: 'user', parts: [{ type: 'text', text }] });
@@ -28,6 +21,7 @@ const WAITING: ChatRecord['pending'] = [
     since: '',
   },
 ];
+const BODY = new ReadableStream<Uint8Array>();
 const OPEN: ChatRecord = { ...RECORD, open: true };
 const FAILURE = new Error('the server is shutting down');
 const STALE = new FermataError(409, 'decision_is_stale', 'other calls wait by now');
@@ -157,24 +151,6 @@ test('a run that ends between the record and the stream is loaded again', () => 
   `);
 });
 
-test('a record that was asked for before an answer is asked for again', () => {
-  expect(
-    play([
-      { type: 'refresh' },
-      { type: 'answered' },
-      { type: 'loaded', request: 101, record: RECORD },
-      { type: 'loaded', request: 102, record: RECORD },
-    ]),
-  ).toMatchInlineSnapshot(`
-    [
-      "refresh → loading stale: load 101",
-      "answered → loading stale",
-      "loaded 101 → loading stale: load 102",
-      "loaded 102 → idle: show",
-    ]
-  `);
-});
-
 test('a connection that breaks is taken up, and one that ends before its run is loaded', () => {
   expect(
     play([
@@ -193,6 +169,97 @@ test('a connection that breaks is taken up, and one that ends before its run is 
       "reconnected 1 → reading open",
       "ended 1 → loading stale: load 101",
       "loaded 101 → idle: show",
+    ]
+  `);
+});
+
+test('a stream that a record ends shows it at once, and nothing is asked for', () => {
+  expect(
+    play([
+      request(1, { type: 'sent' }),
+      request(1, { type: 'accepted' }),
+      { status: 'streaming' },
+      request(1, { type: 'broke' }),
+      request(1, { ...CUT, outcome: { record: RECORD } }),
+      { status: 'ready' },
+      { type: 'settled' },
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "sent 1 → sending",
+      "accepted 1 → reading (fresh) open: stopTools, tellTabs, settleOlder",
+      "broke 1 → reconnecting reconnecting",
+      "ended 1 → idle: show",
+      "settled → idle",
+    ]
+  `);
+});
+
+test('a stream that cannot go on where it ended is followed from its beginning', () => {
+  expect(
+    play([
+      request(1, { type: 'sent' }),
+      request(1, { type: 'accepted' }),
+      { status: 'streaming' },
+      request(1, { type: 'broke' }),
+      request(1, { ...CUT, outcome: { record: OPEN, body: BODY } }),
+      request(101, { type: 'resumed' }),
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "sent 1 → sending",
+      "accepted 1 → reading (fresh) open: stopTools, tellTabs, settleOlder",
+      "broke 1 → reconnecting reconnecting",
+      "ended 1 → following reconnecting: openStream 101",
+      "resumed 101 → reading open",
+    ]
+  `);
+});
+
+test('a record that ends an overtaken stream, or one whose page is left, changes nothing', () => {
+  expect(
+    play([
+      request(1, { type: 'sent' }),
+      request(1, { type: 'accepted' }),
+      request(2, { type: 'sent' }),
+      request(1, { ...CUT, outcome: { record: OPEN, body: BODY } }),
+      request(2, { type: 'accepted' }),
+      { type: 'left' },
+      request(2, { ...CUT, outcome: { record: RECORD } }),
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "sent 1 → sending",
+      "accepted 1 → reading (fresh) open: stopTools, tellTabs, settleOlder",
+      "sent 2 → sending open",
+      "ended 1 → sending: discard",
+      "accepted 2 → reading (fresh) open: stopTools, tellTabs, settleOlder",
+      "left → reading (fresh) stale left open: abort 2",
+      "ended 2 → idle stale left",
+    ]
+  `);
+});
+
+test('words that were not sent come back behind the record that ends a stream', () => {
+  const messages = [said('u1', 'hello'), said('u2', 'too long')];
+  expect(
+    play([
+      request(1, { type: 'sent' }),
+      request(1, { type: 'accepted' }),
+      { messages },
+      request(2, { type: 'sent' }),
+      request(2, { type: 'refused', error: REFUSAL, isAborted: false }),
+      request(1, { ...CUT, outcome: { record: RECORD } }),
+      { type: 'loaded', request: 101, record: RECORD },
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "sent 1 → sending",
+      "accepted 1 → reading (fresh) open: stopTools, tellTabs, settleOlder",
+      "sent 2 → sending open",
+      "refused 2 → reading stale draft open",
+      "ended 1 → loading stale draft: load 101",
+      "loaded 101 → failing draft: show, showDraft, fail",
     ]
   `);
 });
@@ -392,25 +459,6 @@ test('a failed run that is over is told, and nothing is asked for without end', 
       "failed → loading (recovering) reconnecting: load 103",
       "loaded 103 → idle: tellPage",
       "failed → idle: tellPage",
-    ]
-  `);
-});
-
-test('an answer while a failed run is looked for makes its record old', () => {
-  expect(
-    play([
-      { status: 'error' },
-      { type: 'failed', error: FAILURE },
-      { type: 'answered' },
-      { type: 'loaded', request: 101, record: RECORD },
-      { type: 'loaded', request: 102, record: OPEN },
-    ]),
-  ).toMatchInlineSnapshot(`
-    [
-      "failed → loading (recovering) reconnecting: load 101",
-      "answered → loading (recovering) reconnecting",
-      "loaded 101 → loading stale: load 102",
-      "loaded 102 → following stale: openStream 102",
     ]
   `);
 });

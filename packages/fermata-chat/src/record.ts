@@ -1,0 +1,83 @@
+// The record of a chat: what the server has of it, and whether a run of it is open.
+
+import type { UIMessage } from 'ai';
+import type { Scope } from './calls.js';
+import type { ContextUsage } from './context.js';
+import type { RunStatus } from './runs.js';
+import { FermataError, retry, type Server } from './server.js';
+
+/** A chat as `GET /api/chat/{id}` has it. */
+export interface ChatRecord {
+  messages: UIMessage[];
+  pending: Pending[];
+  open: boolean;
+  /** The assistant and the model that the chat has chosen. */
+  assistant?: string;
+  model?: string;
+  /** How full the model's window was after the newest step; absent if the server does not know. */
+  context?: ContextUsage;
+  /** What the run is doing; absent if the last post did not ask for it. */
+  status?: RunStatus;
+}
+
+/** What a call would do, as its tool says; `before` and `after` are the two texts of an edit. */
+export interface CallDetails {
+  kind: 'edit' | 'run' | 'send' | 'info';
+  text: string;
+  before?: string;
+  after?: string;
+}
+
+/** What waits for somebody, as `GET /api/chat/{id}/pending` has it. */
+export interface Pending {
+  id: string;
+  toolCallId: string;
+  tool: string;
+  /** The MCP server that offers the tool, or that asks. */
+  server?: string;
+  /** The title of the tool. That of an MCP tool is the server's own text, and may say anything. */
+  title?: string;
+  /** The call in the words of its tool. */
+  description?: string;
+  /** What the call would do. */
+  details?: CallDetails;
+  input: unknown;
+  /** The input as the JSON text that runs. */
+  inputText: string;
+  /** What "always" can mean for an approval, the narrowest first; absent if the call cannot be allowed for always. */
+  scopes?: Scope[];
+  kind: 'approval' | 'output' | 'elicitation';
+  state: string;
+  since: string;
+  expires?: string;
+  approvalId?: string;
+  /** Why a person is asked, in the words of the rule that asks. */
+  reason?: string;
+  /** What an elicitation asks. */
+  message?: string;
+  /** Who asks it. */
+  asks?: 'assistant' | 'tool' | 'mcp';
+  /** The name of a message that Fermata has written. */
+  code?: 'call_failed';
+  /** The failure that a message with the code `call_failed` is about. */
+  errorType?: string;
+  errorText?: string;
+  requestedSchema?: object;
+}
+
+/**
+ * Reads the record, and tries again for as long as `goesOn` says.
+ *
+ * @throws FermataError with the code `not_found` if there is no such chat.
+ */
+export async function readRecord(
+  server: Server,
+  chatId: string,
+  goesOn?: (attempt: number) => boolean,
+): Promise<ChatRecord> {
+  // A chat that does not exist is no error to the browser, which would log it.
+  const url = server.chatUrl(chatId, '?optional=true');
+  const record = await retry(() => server.json<ChatRecord | undefined>(url), goesOn);
+  if (record === undefined) throw new FermataError(404, 'not_found', 'There is no chat with this id.');
+  return record;
+}
