@@ -266,15 +266,17 @@ export class ChatFollower {
       onError: (error) => {
         this.#dispatch({ type: 'failed', error });
       },
-      onFinish: (finish) => {
-        const record = this.#outcome;
-        this.#outcome = undefined;
-        // Its run goes on, or another one has taken its place.
-        if (record?.open === true) return;
-        given.onFinish?.(
-          record === undefined ? finish : { ...finish, message: stored(record, finish.message) },
-        );
-      },
+      ...(given.onFinish && {
+        onFinish: (finish) => {
+          const record = this.#outcome;
+          this.#outcome = undefined;
+          // Its run goes on, or another one has taken its place.
+          if (record?.open === true) return;
+          given.onFinish?.(
+            record === undefined ? finish : { ...finish, message: stored(record, finish.message) },
+          );
+        },
+      }),
     };
   }
 

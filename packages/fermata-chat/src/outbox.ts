@@ -17,7 +17,7 @@ export function draftOf(messages: readonly UIMessage[], error?: Error): Draft | 
 }
 
 /** Whether the server has it. */
-export const isDelivered = ({ message }: Draft, record: readonly UIMessage[]): boolean =>
+export const isDelivered = (message: UIMessage, record: readonly UIMessage[]): boolean =>
   record.some(({ id, parts }) => id === message.id && textOf(parts) === textOf(message.parts));
 
 /** The messages with it at the end; what was said after the message that it edits goes. */

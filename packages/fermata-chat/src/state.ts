@@ -204,7 +204,7 @@ const abortStreams = ({ streams }: State): Action[] =>
 function load(state: State, request: number, record: ChatRecord, context: Context): [State, Action[]] {
   const { phase } = state;
   if (phase.name !== 'loading' || phase.request !== request) return [state, []];
-  const draft = state.draft && isDelivered(state.draft, record.messages) ? undefined : state.draft;
+  const draft = state.draft && isDelivered(state.draft.message, record.messages) ? undefined : state.draft;
   const hasFailed = !record.open && record.pending.length === 0 && !isFinished(record);
   if (phase.recovering && (draft !== undefined || hasFailed))
     return [{ ...state, draft, phase: IDLE }, [{ type: 'tellPage', error: phase.recovering }]];
@@ -331,7 +331,7 @@ function applyRequest(
 
 /** Shows what the record has in place of the rest of a stream, before the AI SDK takes it for the end; or follows the run that is open. */
 function applyOutcome(state: State, { record, body }: Outcome, context: Context): [State, Action[]] {
-  const draft = state.draft && isDelivered(state.draft, record.messages) ? undefined : state.draft;
+  const draft = state.draft && isDelivered(state.draft.message, record.messages) ? undefined : state.draft;
   if (record.open) {
     const request = context.nextRequest();
     const following: Phase = { name: 'following', request, record, isRetrying: true };

@@ -5,6 +5,7 @@
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 import type { Chosen } from './assistants.js';
+import { isDelivered } from './outbox.js';
 import { shownApprovals } from './parts.js';
 import { readRecord, type ChatRecord } from './record.js';
 import { FermataError, pause, refusalOf, Server, type ServerOptions } from './server.js';
@@ -93,6 +94,10 @@ export type Prepared =
   | { type: 'stream'; request: number; abort: AbortController; body: ReadableStream<Uint8Array> }
   | { type: 'error'; error: Error };
 
+/** How often a message is posted whose connection fails each time, and how often the record is asked for it each time. */
+const POSTS = 3;
+const LOOKS = 3;
+
 /** Four keep-alive comments of the server missed. */
 const SILENCE = 45_000;
 
@@ -139,7 +144,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     follow(abortSignal, sending, reading);
     this.#sending.set(request, sending);
     this.#on(request, { type: 'sent' });
-    const post = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId };
+    const fields = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId };
     const chosen = this.#chosen(chatId);
     const decides = trigger === 'submit-message' ? this.#decides(messages) : [];
     const send = (messages: MESSAGE[], exists: boolean) => {
@@ -149,9 +154,9 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
         ...(exists && { exists }),
       };
       const headers = plainHeaders(options.headers);
-      return this.server.post({ ...post, messages, fermata }, headers, sending.signal);
+      return this.server.post({ ...fields, messages, fermata }, headers, sending.signal);
     };
-    try {
+    const post = async () => {
       let response: Response;
       if (this.known.has(chatId)) {
         response = await send(messages.slice(-1), true);
@@ -163,6 +168,12 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       } else response = await send(messages, false);
       // As it is, the AI SDK would show the problem document instead of its words.
       if (!response.ok || response.body === null) throw await refusalOf(response);
+      return response.body;
+    };
+    try {
+      const { signal } = sending;
+      const said = trigger === 'submit-message' ? messages.at(-1) : undefined;
+      const body = await (said === undefined ? post() : this.#untilTaken(chatId, said, post, signal));
       this.known.add(chatId);
       decide(true);
       this.#observer?.onChosen(chosen);
@@ -170,7 +181,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       this.#on(request, { type: 'accepted' });
       // A message that goes on is in the AI SDK already, and a stream from its beginning would bring it again.
       const isNew = messages.at(-1)?.role === 'user';
-      return this.#read(chatId, request, reading, response.body, isNew);
+      return this.#read(chatId, request, reading, body, isNew);
     } catch (error) {
       decide(false);
       this.#on(request, { type: 'refused', error, isAborted: sending.signal.aborted });
@@ -194,6 +205,41 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     this.known.add(chatId);
     this.#on(request, { type: 'resumed' });
     return this.#read(chatId, request, reading, body, true);
+  }
+
+  /**
+   * Posts a message. If the connection fails, nobody knows whether the server has it, so the record is asked: what the server has is
+   * read like a stream that broke before its first word, and what it has not is posted again.
+   */
+  async #untilTaken(
+    chatId: string,
+    message: MESSAGE,
+    post: () => Promise<ReadableStream<Uint8Array>>,
+    signal: AbortSignal,
+  ): Promise<ReadableStream<Uint8Array>> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await post();
+      } catch (error) {
+        if (signal.aborted || !isUnclear(error)) throw error;
+        await pause(0, signal);
+        const isTaken = await this.#isTaken(chatId, message, signal);
+        if (isTaken === true) return closedStream();
+        if (isTaken === undefined || attempt === POSTS) throw error;
+      }
+    }
+  }
+
+  /** Whether the server has a message; `undefined` if it does not say. */
+  async #isTaken(chatId: string, message: MESSAGE, signal: AbortSignal): Promise<boolean | undefined> {
+    try {
+      const goesOn = (attempt: number) => attempt < LOOKS && !signal.aborted;
+      const { messages } = await readRecord(this.server, chatId, goesOn);
+      // A message that goes on has no words of its own: its answers were given before, and the record knows what follows.
+      return message.role !== 'user' || isDelivered(message, messages);
+    } catch (error) {
+      return error instanceof FermataError && error.code === 'not_found' ? false : undefined;
+    }
   }
 
   /** Has a call that has failed made again, by a run whose stream is not read here. */
@@ -352,6 +398,17 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     return { ...(assistant !== undefined && { assistant }), ...(model !== undefined && { model }) };
   }
 }
+
+/** Whether nobody can know if the server has taken a post: the connection to it, or that of a proxy before it, has failed. */
+const isUnclear = (error: unknown): boolean =>
+  error instanceof FermataError ? error.status === 502 || error.status === 504 : error instanceof TypeError;
+
+const closedStream = () =>
+  new ReadableStream<Uint8Array>({
+    start: (controller) => {
+      controller.close();
+    },
+  });
 
 function throwLost(): never {
   throw new FermataError(

@@ -181,6 +181,29 @@ test('what a person says and decides while every post is refused for 80 seconds 
   await isOneAnswer();
 });
 
+for (const fate of ['lost', 'unclear', 'broken'] as const) {
+  test(`a message whose first post is ${fate} is taken once, and the page is not told`, async () => {
+    page.chat.open({ isNew: true });
+    server.fates = [fate];
+    void page.chat.sendMessage({ text: 'tell' });
+    await passes(5000, () => page.chat.connection === 'open' && server.isOpen);
+    server.says(3);
+    server.ends();
+    await isOneAnswer();
+    wasNeverReady();
+    expect(server.requests.filter((request) => request === 'POST ')).toHaveLength(fate === 'lost' ? 2 : 1);
+  });
+}
+
+test('a message whose posts are all lost stays, with the reason', async () => {
+  page.chat.open({ isNew: true });
+  server.fates = Array.from({ length: 9 }, () => 'lost');
+  void page.chat.sendMessage({ text: 'tell' });
+  await passes(10_000, () => page.chat.status === 'error');
+  expect(page.chat.error?.message).toBe('fetch failed');
+  expect(page.chat.messages.map(({ role }) => role)).toEqual(['user']);
+});
+
 test('a step that is made again is taken back, at any time and more than once', async () => {
   await reads();
   server.takesBack();

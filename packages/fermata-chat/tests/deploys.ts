@@ -50,6 +50,8 @@ export class ReplacedServer {
   readonly requests: string[] = [];
   /** Whether each post and each answer is refused with 503, and each question for a stream, too. */
   isRefusing = false;
+  /** What becomes of the next posts: each is lost on its way, or taken without a reply. */
+  fates: ('lost' | 'unclear' | 'broken')[] = [];
   /** How many streams are let go at once when they are opened. */
   letsGo = 0;
   isDetached = false;
@@ -70,17 +72,14 @@ export class ReplacedServer {
     return this.#user !== undefined && !this.isOver && !this.isDetached;
   }
 
-  fetch = (target: string, init: RequestInit = {}): Promise<Response> => {
+  fetch = async (target: string, init: RequestInit = {}): Promise<Response> => {
     const path = target.replace('/api/chat', '').replace(`/${ID}`, '').split('?')[0] ?? '';
     const request = `${init.method ?? 'GET'} ${path}`;
     this.requests.push(request);
-    return new Promise((resolve, reject) => {
-      // Nothing is answered at once.
-      setTimeout(() => {
-        if (init.signal?.aborted === true) reject(new DOMException('aborted', 'AbortError'));
-        else resolve(this.#answer(request, init));
-      }, 5);
-    });
+    // Nothing is answered at once.
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    if (init.signal?.aborted === true) throw new DOMException('aborted', 'AbortError');
+    return this.#answer(request, init);
   };
 
   #answer(request: string, init: RequestInit): Response {
@@ -89,15 +88,21 @@ export class ReplacedServer {
         return this.#user === undefined
           ? new Response(null, { status: 204 })
           : Response.json({ messages: this.#messages, pending: [], open: this.isOpen });
-      case 'POST ':
+      case 'POST ': {
         if (this.isRefusing) return refusal();
+        const fate = this.fates.shift();
+        if (fate === 'lost') throw new TypeError('fetch failed');
         this.#user = (JSON.parse(init.body as string) as { messages: UIMessage[] }).messages.at(-1);
         this.#append(
           { type: 'start', messageId: 'a1' },
           { type: 'start-step' },
           { type: 'text-start', id: 't' },
         );
+        if (fate === 'unclear')
+          return Response.json({ code: 'unclear', detail: 'Who knows?' }, { status: 504 });
+        if (fate === 'broken') throw new TypeError('network error');
         return this.#stream(0);
+      }
       case 'GET /stream': {
         if (this.isRefusing) return refusal();
         const after = new Headers(init.headers).get('last-event-id');
