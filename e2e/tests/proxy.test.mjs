@@ -12,10 +12,8 @@ import { NO_NGINX, Nginx } from '../harness/nginx.mjs';
 const answers =
   (status, body = {}) =>
   (request, response) => {
-    // Nobody waits for what is left of the body.
-    response
-      .writeHead(status, { 'content-type': 'application/problem+json', connection: 'close' })
-      .end(JSON.stringify(body));
+    response.writeHead(status, { 'content-type': 'application/problem+json' }).end(JSON.stringify(body));
+    // As Fermata does, it receives what is left of the body.
     request.resume();
   };
 

@@ -33,7 +33,6 @@ use crate::{
     client::{Client, TrustedProxies},
     config::{AuthKind, Config, Token, UserSettings},
     error::{ApiError, Code},
-    extract::drain_unread,
 };
 
 /// Identifies owners, and slows down clients that guess tokens.
@@ -292,20 +291,12 @@ pub async fn keep_foreign_pages_out(
 /// Identifies the owner of a request for its handler, or answers with an error.
 pub async fn identify(
     State(auth): State<Arc<Auth>>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Result<Response, ApiError> {
-    let (mut parts, body) = request.into_parts();
-    match auth.identify(&parts.headers, &parts.extensions).await {
-        Ok(principal) => {
-            parts.extensions.insert(Caller(principal));
-            Ok(next.run(Request::from_parts(parts, body)).await)
-        }
-        Err(refusal) => {
-            drain_unread(&parts.headers, body).await;
-            Err(refusal)
-        }
-    }
+    let principal = auth.identify(request.headers(), request.extensions()).await?;
+    request.extensions_mut().insert(Caller(principal));
+    Ok(next.run(request).await)
 }
 
 // === impl Identity ===

@@ -5,9 +5,8 @@
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
 use axum::{
-    body::{Body, HttpBody},
     extract::{FromRef, FromRequest, FromRequestParts, Path, Query, Request},
-    http::{HeaderMap, header, request::Parts},
+    http::{header, request::Parts},
 };
 use fermata_protocol::{BodyError, ChatId, InvalidId, Measure, NODE_BYTES, Posted, measure};
 use futures::StreamExt;
@@ -78,11 +77,6 @@ const LARGE_BODY: usize = 64 << 10;
 const BYTES_IN_TURN: usize = 32 << 10;
 /// The time that a body waits for memory.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
-/// The limit on the bytes of an unwanted body that are read and discarded. A client that is still sending when its connection is closed
-/// does not read the response.
-const DRAINED_BYTES: usize = 64_000_000;
-/// The time limit for discarding an unwanted body.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 // === impl BodyLimits ===
 
@@ -224,7 +218,6 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<Received, Ap
     let announced = parts.headers.get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if announced.is_some_and(|length| length > limits.bytes) {
-        drain_unread(&parts.headers, body).await;
         return Err(too_large(limits.bytes));
     }
     let until = Instant::now() + limits.timeout;
@@ -236,11 +229,7 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<Received, Ap
         match timeout_at(until, stream.next()).await {
             Ok(Some(Ok(more))) if bytes.len() + more.len() <= limits.bytes => {
                 // Memory is reserved for bytes that have arrived, because announcing a length costs a client nothing.
-                if let Err(refusal) = limits.memory.reserve(&mut reservation, more.len()).await {
-                    drop((bytes, reservation));
-                    drain(Body::from_stream(stream)).await;
-                    return Err(refusal);
-                }
+                limits.memory.reserve(&mut reservation, more.len()).await?;
                 bytes.extend_from_slice(&more);
                 received_in_turn += more.len();
                 if received_in_turn > BYTES_IN_TURN {
@@ -248,10 +237,7 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<Received, Ap
                     yield_now().await;
                 }
             }
-            Ok(Some(Ok(_))) => {
-                drain(Body::from_stream(stream)).await;
-                return Err(too_large(limits.bytes));
-            }
+            Ok(Some(Ok(_))) => return Err(too_large(limits.bytes)),
             Ok(None) => return Ok(Received { bytes, reservation }),
             Ok(Some(Err(_))) => {
                 let detail = "The body ended before all of it was received.";
@@ -266,29 +252,6 @@ async fn read_body(request: Request, limits: &BodyLimits) -> Result<Received, Ap
             }
         }
     }
-}
-
-/// Receives and discards the body of a refused request, so that the client reads the response.
-pub(crate) async fn drain_unread(headers: &HeaderMap, body: Body) {
-    // A client that sends `expect: 100-continue` reads the response before it sends the body.
-    if !body.is_end_stream() && !headers.contains_key(header::EXPECT) {
-        drain(body).await;
-    }
-}
-
-/// Receives and discards a body, within limits.
-async fn drain(body: Body) {
-    let mut stream = body.into_data_stream();
-    let discard = async {
-        let mut left = DRAINED_BYTES;
-        while let Some(Ok(more)) = stream.next().await
-            && more.len() < left
-        {
-            left -= more.len();
-        }
-    };
-    // A client that exceeds the limits may not read its response.
-    let _ = timeout(DRAIN_TIMEOUT, discard).await;
 }
 
 fn too_large(limit: usize) -> ApiError {
@@ -322,6 +285,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ChatPath {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
     use futures::FutureExt;
 
     use super::*;

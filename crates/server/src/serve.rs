@@ -22,7 +22,11 @@ use std::{
     task::Poll, time::Duration,
 };
 
-use axum::{Router, extract::ConnectInfo, http::Request};
+use axum::{
+    Router,
+    extract::ConnectInfo,
+    http::{Request, header},
+};
 use hyper::{
     body::Incoming,
     server::conn::http1,
@@ -185,7 +189,9 @@ impl Server {
             let guard = slot.begin_request();
             let asked = Asked::by(&request);
             let fault = conformance::fault(&request);
-            let mut request = request.map(|body| under_way.request(body));
+            // Where the body of a faulty request ends is not known.
+            let is_sent = fault.is_none() && !request.headers().contains_key(header::EXPECT);
+            let mut request = request.map(|body| under_way.request(body, is_sent));
             request.extensions_mut().insert(ConnectInfo(peer));
             if let Some(reserved) = slot.reserved() {
                 request.extensions_mut().insert(reserved);
@@ -246,7 +252,7 @@ async fn end_or_stream(
 ) -> hyper::Result<Option<EventStream>> {
     poll_fn(|cx| match Pin::new(&mut *connection).poll(cx) {
         Poll::Ready(ended) => Poll::Ready(ended.map(|()| None)),
-        Poll::Pending => under_way.take().map_or(Poll::Pending, |stream| Poll::Ready(Ok(Some(stream)))),
+        Poll::Pending => under_way.poll_take(cx).map(|stream| Ok(Some(stream))),
     })
     .await
 }

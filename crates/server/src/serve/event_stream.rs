@@ -8,6 +8,10 @@
 //! Invariants: a connection is taken only when hyper has read all of the request and written everything that it was given, between two
 //! chunks of the body. A body that was taken from hyper is written to its end, or the connection is closed.
 //!
+//! The other end of a request is here, too: a request may be refused before its body is read. If the connection were closed then, the kernel
+//! would reset it, and the client, or the proxy that sends the body for it, would lose the response. So what is left of a body is received and
+//! discarded, within limits, while the response is written.
+//!
 //! [`Socket::write_stream`]: super::socket::Socket::write_stream
 
 use std::{
@@ -15,7 +19,8 @@ use std::{
     io,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, ready},
+    task::{Context, Poll, Waker, ready},
+    time::Duration,
 };
 
 use axum::{
@@ -25,11 +30,17 @@ use axum::{
 use bytes::BytesMut;
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
+use tokio::time::{Sleep, sleep};
 
 use super::slots::RequestGuard;
 
 /// The number of bytes after which what is ready of a body is written, although more is.
 const WRITE_BYTES: usize = 64 << 10;
+
+/// The limit on the bytes of an unwanted body that are received and discarded.
+const UNREAD_BYTES: usize = 64_000_000;
+/// The time limit for that.
+const UNREAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The end of a body in chunks.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
@@ -42,8 +53,19 @@ pub(super) struct UnderWay(Arc<Mutex<State>>);
 struct State {
     /// `true` once hyper has read all of the request.
     request_is_read: bool,
+    unread: Option<Unread>,
     stream: Option<EventStream>,
     progress: Progress,
+    /// The task that serves the connection.
+    task: Option<Waker>,
+}
+
+/// The rest of a body that nobody reads.
+struct Unread {
+    body: Incoming,
+    /// The number of bytes that may still come.
+    left: usize,
+    timeout: Pin<Box<Sleep>>,
 }
 
 /// The progress that hyper has made with the body of a stream.
@@ -77,9 +99,12 @@ pub(super) enum Rest {
     Over,
 }
 
-/// The body of a request, of which it is noted when all is read.
+/// The body of a request, of which it is noted when all is read. When it is dropped before that, the rest is discarded.
 pub(super) struct RequestBody {
-    body: Incoming,
+    /// It is there until this is dropped.
+    body: Option<Incoming>,
+    /// `true` if the client sends the body, or goes on to, whatever the response is.
+    is_sent: bool,
     under_way: UnderWay,
 }
 
@@ -117,10 +142,13 @@ impl UnderWay {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that there is another request. Returns its body.
-    pub fn request(&self, body: Incoming) -> RequestBody {
-        *self.lock() = State { request_is_read: http_body::Body::is_end_stream(&body), ..State::default() };
-        RequestBody { body, under_way: self.clone() }
+    /// Notes that there is another request. Returns it with a body that does so, too. `is_sent` says whether the client sends the body without
+    /// waiting for a response.
+    pub fn request(&self, body: Incoming, is_sent: bool) -> RequestBody {
+        let mut state = self.lock();
+        let task = state.task.take();
+        *state = State { request_is_read: http_body::Body::is_end_stream(&body), task, ..State::default() };
+        RequestBody { body: Some(body), is_sent, under_way: self.clone() }
     }
 
     /// Returns the response for hyper.
@@ -148,10 +176,23 @@ impl UnderWay {
         }
     }
 
-    /// Takes the stream from hyper if its connection can be taken now.
-    pub fn take(&self) -> Option<EventStream> {
+    /// Takes the stream from hyper if its connection can be taken now, and discards what has arrived of an unread body. To be called whenever
+    /// hyper can do nothing more.
+    pub fn poll_take(&self, cx: &mut Context<'_>) -> Poll<EventStream> {
         let mut state = self.lock();
-        if state.progress == Progress::Written && state.request_is_read { state.stream.take() } else { None }
+        if !state.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
+            state.task = Some(cx.waker().clone());
+        }
+        if let Some(unread) = &mut state.unread {
+            // Afterwards hyper waits for the next request, or closes the connection.
+            state.request_is_read = ready!(unread.poll_discard(cx));
+            state.unread = None;
+        }
+        let is_ready = state.progress == Progress::Written && state.request_is_read;
+        match state.stream.take_if(|_| is_ready) {
+            Some(stream) => Poll::Ready(stream),
+            None => Poll::Pending,
+        }
     }
 }
 
@@ -199,19 +240,57 @@ impl http_body::Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if frame.is_none() || self.body.is_end_stream() {
+        // A client that waits for a sign to send its body gets one now.
+        self.is_sent = true;
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
+        if frame.is_none() || body.is_end_stream() {
             self.under_way.lock().request_is_read = true;
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.body.as_ref().is_none_or(http_body::Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.body.as_ref().map(http_body::Body::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        let Some(body) = self.body.take() else { return };
+        if !self.is_sent || http_body::Body::is_end_stream(&body) {
+            return;
+        }
+        let mut state = self.under_way.lock();
+        if state.request_is_read {
+            return;
+        }
+        state.unread = Some(Unread { body, left: UNREAD_BYTES, timeout: Box::pin(sleep(UNREAD_TIMEOUT)) });
+        // This may be another task.
+        if let Some(task) = &state.task {
+            task.wake_by_ref();
+        }
+    }
+}
+
+// === impl Unread ===
+
+impl Unread {
+    /// Discards what has arrived. Ready at the end of the body, with `true`, or when nothing more of it may come.
+    fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
+        while let Poll::Ready(frame) = http_body::Body::poll_frame(Pin::new(&mut self.body), cx) {
+            let Some(Ok(frame)) = frame else { return Poll::Ready(frame.is_none()) };
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            match self.left.checked_sub(length) {
+                Some(left) => self.left = left,
+                None => return Poll::Ready(false),
+            }
+        }
+        self.timeout.as_mut().poll(cx).map(|()| false)
     }
 }
 

@@ -177,6 +177,55 @@ async fn a_stream_on_which_nothing_is_said_is_kept() {
 }
 
 #[tokio::test]
+async fn a_client_that_sends_all_of_a_refused_body_before_it_reads_finds_the_refusal() {
+    const BODY: usize = 5_000_000;
+    let routes = server().routes.route("/half-read", post(refuse_halfway));
+    let address = listening(Server { routes, ..server() }).await;
+    for (path, status) in [("/", 405), ("/half-read", 413)] {
+        for option in ["keep-alive", "close"] {
+            let head = format!("POST {path} HTTP/1.1\r\nhost: h\r\nconnection: {option}\r\n");
+            let mut client = ask(address, &format!("{head}content-length: {BODY}\r\n\r\n")).await;
+            client.write_all(&vec![b'x'; BODY]).await.expect("the server goes on reading");
+            let refusal = answer(&mut client, "\r\n\r\n").await;
+            assert!(refusal.starts_with(&format!("HTTP/1.1 {status}")), "{path} {option}: {refusal}");
+            if option == "keep-alive" {
+                client.write_all(GET.as_bytes()).await.expect("sending");
+                assert!(answer(&mut client, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
+            }
+        }
+    }
+}
+
+/// Reads the beginning of a body and drops the rest.
+async fn refuse_halfway(body: Body) -> StatusCode {
+    body.into_data_stream().next().await.expect("a beginning").expect("bytes");
+    StatusCode::PAYLOAD_TOO_LARGE
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_is_refused_before_it_is_sent_and_is_not_waited_for_for_long() {
+    let refused = async |client: &mut DuplexStream, head: &str| {
+        client
+            .write_all(format!("POST / HTTP/1.1\r\nhost: h\r\n{head}\r\n").as_bytes())
+            .await
+            .expect("sending");
+        assert!(answer(client, "\r\n\r\n").await.starts_with("HTTP/1.1 405"));
+    };
+    let announced = async |client: &mut DuplexStream| refused(client, "content-length: 10\r\n").await;
+    assert_eq!(lasts(server(), announced).await.as_secs(), 10);
+    let asked = async |client: &mut DuplexStream| {
+        refused(client, "expect: 100-continue\r\ncontent-length: 10\r\n").await;
+    };
+    assert_eq!(lasts(server(), asked).await.as_secs(), 0);
+    let endless = async |client: &mut DuplexStream| {
+        refused(client, "transfer-encoding: chunked\r\n").await;
+        // It ends when the server has closed the connection.
+        while client.write_all(format!("1000\r\n{}\r\n", "x".repeat(0x1000)).as_bytes()).await.is_ok() {}
+    };
+    assert_eq!(lasts(server(), endless).await.as_secs(), 0);
+}
+
+#[tokio::test]
 async fn connections_without_a_request_give_way() {
     // With this limit, only eviction closes a connection.
     let limits = ConnectionLimits { header_timeout: Duration::from_secs(3600), ..LIMITS };
