@@ -85,6 +85,8 @@ export class Server {
         RUST_BACKTRACE: '1',
         RUST_LOG: process.env.RUST_LOG ?? 'info',
         NO_COLOR: '1',
+        // No proxy has to notice anything, unless a test says so.
+        FERMATA_LINGER: '0s',
         FERMATA_BIND: `127.0.0.1:${this.#port}`,
         DATABASE_URL: `sqlite://${this.folder}/chats.db`,
         ...this.#settings,
@@ -158,6 +160,11 @@ export class Server {
   /** @param {NodeJS.Signals} signal that the process is sent */
   signal(signal) {
     this.#child?.kill(signal);
+  }
+
+  /** The exit status, once it has ended by itself. */
+  get exitCode() {
+    return this.#child?.exitCode;
   }
 
   get pid() {

@@ -3,6 +3,7 @@
 // twice.
 
 import assert from 'node:assert/strict';
+import http from 'node:http';
 import { describe } from 'node:test';
 import { clustered } from '../harness/cluster.mjs';
 import { calls, says } from '../harness/fake-openai.mjs';
@@ -20,6 +21,21 @@ const tools = BROWSER_TOOLS;
 const locate = { name: 'get_location', input: { accuracy: 'high' } };
 const work = (/** @type {string} */ key) => ({ name: 'hand__work', input: { key } });
 const hand = (/** @type {Cluster} */ cluster) => byHand(cluster, { tools: ['work'] });
+
+/**
+ * What comes of a request on a connection of its own: the status of a whole answer, or the error of the connection.
+ *
+ * @param {URL} url
+ * @returns {Promise<string>}
+ */
+const answerOf = (url) =>
+  new Promise((resolve) => {
+    const request = http.get(url, { agent: false }, (response) => {
+      response.on('error', (/** @type {NodeJS.ErrnoException} */ error) => resolve(`${error.code}`));
+      response.on('end', () => resolve(`${response.statusCode}`)).resume();
+    });
+    request.on('error', (/** @type {NodeJS.ErrnoException} */ error) => resolve(`${error.code}`));
+  });
 
 /** In how many chats two instances are made to meet. */
 const MANY = 24;
@@ -339,6 +355,62 @@ describe('Redis goes away', { concurrency: 2 }, () => {
 });
 
 describe('an instance is ended in good order', { concurrency: 2 }, () => {
+  clustered(
+    'while proxies notice it, it does everything as ever, and only then are streams sent away',
+    { settings: { FERMATA_LINGER: '6s' } },
+    async (cluster) => {
+      const [one, parkedBefore] = [cluster.at(1), cluster.at(1, 'chat-before')];
+      cluster.model.script(calls(locate), calls(locate), says('You are in Bern.'), says('Hello.'));
+      const before = await parkedBefore.post('where am I?', { tools });
+      await before.sees('tool-input-available');
+      cluster.server(1).signal('SIGTERM');
+      await until(
+        async () => (await one.request('GET', '/readyz')).status === 503,
+        'the instance not to be ready',
+      );
+      const stream = await one.post('where am I?', { tools });
+      assert.equal(stream.status, 200);
+      const { toolCallId } = await stream.sees('tool-input-available');
+      assert.equal((await one.tries({ toolCallId, output: 'Bern' })).status, 200);
+      await stream.toEnd();
+      assert.ok(stream.done && textOf(stream) === 'You are in Bern.', stream.outline);
+      assert.ok(JSON.stringify(await recordAt(one)).includes('You are in Bern.'));
+      await (await cluster.at(1, 'chat-new').post('hello')).toEnd();
+      assert.ok(!before.ended && !cluster.server(1).log.includes('draining: '), cluster.server(1).log);
+      await before.toEnd();
+      assert.equal(before.chunks.at(-1)?.type, 'error', before.outline);
+      await until(() => !cluster.server(1).alive, 'the instance to end');
+      const { log } = cluster.server(1);
+      assert.match(log, / leaving: \/readyz fails from now on, and everything is still served for 6s\n/);
+      assert.match(log, / drained .* moved=1 finished=0 cut=0 refused=0\n/);
+      assert.equal(cluster.model.requests.length, 4);
+    },
+  );
+
+  clustered(
+    'each connection that is accepted gets an answer, until connections are refused',
+    { settings: { FERMATA_LINGER: '1s' } },
+    async (cluster) => {
+      const url = new URL('/api/chats', cluster.server(1).url);
+      /** @type {Set<string>} */
+      const outcomes = new Set();
+      const asks = async () => {
+        for (;;) {
+          const outcome = await answerOf(url);
+          outcomes.add(outcome);
+          if (outcome === 'ECONNREFUSED') return;
+        }
+      };
+      const asking = Promise.all(Array.from({ length: 8 }, asks));
+      await until(() => outcomes.has('200'), 'answers');
+      cluster.server(1).signal('SIGTERM');
+      await asking;
+      assert.deepEqual([...outcomes].toSorted(), ['200', 'ECONNREFUSED']);
+      await until(() => !cluster.server(1).alive, 'the instance to end');
+      assert.equal(cluster.server(1).exitCode, 0);
+    },
+  );
+
   clustered(
     'while it is parked: its readers are sent away with an error, another takes over',
     {},

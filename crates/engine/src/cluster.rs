@@ -263,9 +263,14 @@ impl Cluster {
         }
     }
 
-    /// Ends the readers of logs of other instances, because this instance ends.
-    pub fn end_replicas(&self, last: &[UiChunk]) {
-        self.logs.end(last);
+    /// Returns the number of logs of other instances that are read here.
+    pub fn replicas(&self) -> usize {
+        self.logs.replicas()
+    }
+
+    /// Ends the readers of this many logs of other instances, because this instance ends. Returns how many logs there were.
+    pub fn end_replicas(&self, most: usize, last: &[UiChunk]) -> usize {
+        self.logs.end(most, last)
     }
 
     /// Closes the mailbox of this instance.

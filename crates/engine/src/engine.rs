@@ -3,6 +3,7 @@
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, GrantedFor, Summary, ToolCallId};
@@ -10,7 +11,7 @@ use fermata_tools::{
     Capacity, Checker, DecisionChannel, Grant, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
 };
 use serde_json::{Map, Value};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     AnswerError, Assistants, CallError, ChatPages, ChatView, Clock, Following, Ids, MemoryService,
@@ -22,13 +23,19 @@ use crate::{
     router::Router,
     run::interrupted,
     services::{
-        DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Policies, PolicySnapshot, ResourceLocks, Services,
-        Shutdown,
+        DrainCounts, DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Policies, PolicySnapshot,
+        ResourceLocks, Services, Shutdown,
     },
     store::{ChatPage, InstanceId},
     view::Detail,
     zero_series,
 };
+
+/// The number of batches in which a shutdown moves streams, and the time between two of them.
+const MOVES: usize = 20;
+const MOVE_EVERY: Duration = Duration::from_millis(100);
+/// The number of streams that are moved at once, even if there are few.
+const LEAST_MOVED: usize = 50;
 
 /// Chats, runs, and the calls that wait in them.
 #[derive(Clone)]
@@ -403,7 +410,7 @@ impl Engine {
     /// # Errors
     /// Returns the reason if they cannot.
     pub async fn ready(&self) -> Result<(), ReadError> {
-        if self.services.shutdown.draining.is_reached() {
+        if self.services.shutdown.leaving.is_reached() {
             return Err(Unavailable::ShuttingDown.into());
         }
         Ok(self.services.store.ready().await?)
@@ -422,41 +429,78 @@ impl Engine {
         Ok(self.services.store.healthy().await?)
     }
 
-    /// Ends everything in good order: nothing new begins; runs that wait end for their readers at once with an `error` chunk, those at
+    /// Announces a shutdown: [`ready`](Self::ready) fails from now on, so that proxies send requests to other instances. Everything is still
+    /// served.
+    pub fn leave(&self) {
+        self.services.shutdown.leaving.reach();
+    }
+
+    /// Returns whether [`shutdown`](Self::shutdown) was called.
+    pub fn is_shutting_down(&self) -> bool {
+        self.services.shutdown.draining.is_reached()
+    }
+
+    /// Returns the number of open runs, and what became of others during a shutdown.
+    pub fn drain_counts(&self) -> DrainCounts {
+        self.services.shutdown.tally.counts(self.services.open_runs.count())
+    }
+
+    /// Ends everything in good order: nothing new begins; runs that wait end for their readers at once, as `interrupted`, those at
     /// work when they come to wait, or after [`Settings::drain`]. All stay saved, for other instances or the next start.
     pub async fn shutdown(&self) {
         let Services { store, lease, shutdown, settings, open_runs, .. } = &*self.services;
         let (instance, begun_at, runs) = (&lease.instance, Instant::now(), open_runs.count());
+        shutdown.tally.begun.store(runs, Ordering::Relaxed);
         tracing::info!(
             %instance, runs,
             "draining: runs that wait are handed over now, and those at work may go on for {:?}", settings.drain
         );
+        shutdown.leaving.reach();
         shutdown.draining.reach();
-        self.router.shut_actors_down();
         shutdown.tasks.close();
-        self.cluster.end_replicas(&interrupted());
         // Runs that wait have no owner from now on, so that other instances may resume them at once.
         if let Err(error) = store.release(&lease.instance).await {
             tracing::warn!(%instance, %error, "runs that wait could not be released; they are resumed when this instance is gone");
         }
-        if tokio::time::timeout(settings.drain, shutdown.tasks.wait()).await.is_err() {
+        let draining = async {
+            self.move_streams().await;
+            shutdown.tasks.wait().await;
+        };
+        if tokio::time::timeout(settings.drain, draining).await.is_err() {
             tracing::info!(%instance, "runs were still at work; they go on elsewhere, or after the next start");
         }
         shutdown.stopping.reach();
-        self.router.shut_actors_down();
+        self.router.shut_actors_down(&self.router.chats());
         shutdown.tasks.wait().await;
-        let [moved, cut, refused] = [&shutdown.tally.moved, &shutdown.tally.cut, &shutdown.tally.refused]
-            .map(|count| count.load(Ordering::Relaxed));
-        let (after, finished) = (begun_at.elapsed(), runs.saturating_sub(moved + cut));
+        let after = begun_at.elapsed();
+        let DrainCounts { moved, finished, cut, refused, .. } = shutdown.tally.counts(0);
         tracing::info!(%instance, ?after, moved, finished, cut, refused, "drained");
         shutdown.stopped.reach();
         shutdown.background.close();
         shutdown.background.wait().await;
         // Replicas that came while the server ended.
-        self.cluster.end_replicas(&interrupted());
+        self.cluster.end_replicas(usize::MAX, &interrupted());
         self.cluster.close().await;
         if let Err(error) = lease.give_up().await {
             tracing::warn!(%instance, %error, "the lease of this instance could not be given up; it will expire");
+        }
+    }
+
+    /// Ends the streams of runs that wait, and those of runs of other instances, in batches: where their clients come back to would meet all
+    /// of them in one moment otherwise.
+    async fn move_streams(&self) {
+        let chats = self.router.chats();
+        let streams = chats.len() + self.cluster.replicas();
+        let batch = streams.div_ceil(MOVES).max(LEAST_MOVED);
+        let mut batches = chats.chunks(batch);
+        loop {
+            let told = batches.next().unwrap_or_default();
+            self.router.shut_actors_down(told);
+            let ended = self.cluster.end_replicas(batch - told.len(), &interrupted());
+            if told.len() + ended < batch {
+                return;
+            }
+            sleep(MOVE_EVERY).await;
         }
     }
 }

@@ -61,7 +61,7 @@ pub use request::{Following, Submission};
 pub use resolver::{Resolver, SystemResolver};
 pub use run_log::Reader;
 pub use runner::{Runner, RunnerError};
-pub use services::Rules;
+pub use services::{DrainCounts, Rules};
 pub use settings::{Hold, Limits, Settings};
 pub use store::Store;
 pub use view::{ChatPages, ChatView, Pending, SummaryView};

@@ -348,11 +348,16 @@ impl Router {
         }
     }
 
-    /// Tells the chat actors that a stage of the shutdown is reached.
-    pub fn shut_actors_down(self: &Arc<Self>) {
-        for chat in self.mailboxes.chats() {
+    /// Returns the chats that have an actor in this process.
+    pub fn chats(&self) -> Vec<ChatId> {
+        self.mailboxes.chats()
+    }
+
+    /// Tells the actors of these chats that a stage of the shutdown is reached.
+    pub fn shut_actors_down(self: &Arc<Self>, chats: &[ChatId]) {
+        for chat in chats {
             // If the mailbox is full, this is dropped: the actor looks at the stages after each message that waits there.
-            self.send(&chat, ActorMessage::ShutDown);
+            self.send(chat, ActorMessage::ShutDown);
         }
     }
 

@@ -25,6 +25,7 @@ pub(crate) use patience::Patience;
 pub use policies::Rules;
 pub(crate) use policies::{Policies, PolicySnapshot};
 pub(crate) use resource_locks::{LockRequest, ResourceLock, ResourceLocks};
+pub use shutdown::DrainCounts;
 pub(crate) use shutdown::Shutdown;
 
 use crate::{Ids, MemoryService, Resolver, Settings, Store, deployment_clock::DeploymentClock};

@@ -11,12 +11,14 @@ use fermata_mcp::Hub;
 use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
 use fermata_tools::{AuditAction, AuditEvent, Capacity, Tool};
 use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     assistants,
     auth::{Auth, operators::Operators},
     client::TrustedProxies,
     config::{Config, Origin},
+    drain::{Drain, DrainStatus},
     extract::BodyLimits,
     ids::{RandomIds, SystemClock},
     metrics::Metrics,
@@ -43,6 +45,7 @@ struct Parts {
     own_model: Option<Arc<dyn Model>>,
     mcp: Hub,
     database: Database,
+    drain: Drain,
 }
 
 /// The settings of an [`App`], with what a program adds to them.
@@ -133,11 +136,36 @@ impl App {
         self.close().await;
     }
 
-    /// Shuts the runs down, which takes little more than `drain`, and then the MCP servers. Requests are still answered meanwhile, most of
-    /// them with 503.
+    /// Announces the end, and serves everything for `linger`, if there may be other instances. Then shuts the runs down, which takes little
+    /// more than `drain`, and at last the MCP servers. Requests are still answered meanwhile, most of them with 503.
     pub async fn end_runs(&self) {
+        let drain = &self.0.drain;
+        self.engine().leave();
+        drain.linger().await;
+        drain.begin();
         self.engine().shutdown().await;
         self.mcp().shutdown().await;
+        drain.end();
+    }
+
+    /// Notes that an operator asks for the end of the runs. It is for the program to call [`end_runs`](Self::end_runs) then.
+    pub fn ask_to_drain(&self) {
+        self.0.drain.asked().cancel();
+    }
+
+    /// Returns the token that is cancelled by [`ask_to_drain`](Self::ask_to_drain).
+    pub fn asked_to_drain(&self) -> &CancellationToken {
+        self.0.drain.asked()
+    }
+
+    /// Returns the token that is cancelled when nothing new begins any more.
+    pub fn draining(&self) -> &CancellationToken {
+        self.0.drain.begun()
+    }
+
+    /// Returns how far the end of this server is.
+    pub fn drain_status(&self) -> DrainStatus {
+        DrainStatus { stage: self.0.drain.stage(), counts: self.engine().drain_counts() }
     }
 
     /// Closes the database. No request may use it any more.
@@ -254,6 +282,7 @@ impl AppBuilder<'_> {
             settings: settings(config),
         })?;
         let auth = Arc::new(Auth::build(config));
+        let linger = if database.store.is_shared() { config.linger.0 } else { Duration::ZERO };
         let (mcp, ()) = tokio::join!(start_mcp(config, &engine), auth.prepare());
         let parts = Parts {
             engine,
@@ -267,6 +296,7 @@ impl AppBuilder<'_> {
             cors_origins: config.cors_origins.to_vec(),
             metrics,
             own_model: model,
+            drain: Drain::new(linger),
         };
         let app = App(Arc::new(parts));
         app.note_rules(AuditAction::RulesLoaded, config).await;

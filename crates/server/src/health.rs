@@ -53,7 +53,7 @@ pub async fn ask(config: &Config) -> Result<(), HealthError> {
 }
 
 /// Returns the address for reaching a server that listens on `bind`. One that listens on all addresses is reached by the loopback address.
-fn reachable(bind: SocketAddr) -> SocketAddr {
+pub(crate) fn reachable(bind: SocketAddr) -> SocketAddr {
     let ip = match bind.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

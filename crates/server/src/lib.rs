@@ -10,6 +10,7 @@ pub mod backup;
 mod client;
 pub mod config;
 mod demo;
+pub mod drain;
 mod error;
 mod extract;
 pub mod health;

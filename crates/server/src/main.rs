@@ -14,7 +14,7 @@ use fermata_providers::Provider;
 use fermata_server::{
     App, Demo, backup,
     config::{Config, ConfigError, Invocation, warnings_of_variables},
-    health, migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
+    drain, health, migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
     reload::Reloader,
     serve::{ConnectionLimits, Server},
     site, warnings_of_fallbacks, when_full,
@@ -105,6 +105,7 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
         Invocation::DeleteData(config, owner) => {
             print(&runtime()?.block_on(personal_data::delete(&config, &owner))?)
         }
+        Invocation::Drain(config, waits) => print(&runtime()?.block_on(drain::ask(&config, waits))?),
         Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config))?),
     }
 }
@@ -173,6 +174,7 @@ async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
         routes,
         limits: ConnectionLimits::of(&config),
         proxies: app.auth().proxies().clone(),
+        draining: app.draining().clone(),
     };
     let shutdown = CancellationToken::new();
     let reloader = Reloader::new(app.clone(), config, Box::new(read_settings));
@@ -260,18 +262,35 @@ impl ShutdownSignals {
     /// Shuts the server down at the first signal, and returns at the second.
     ///
     /// It ends the runs first and keeps accepting connections meanwhile, so that clients learn that this instance is shutting down. Then it
-    /// ends the connections.
+    /// ends the connections. If an operator has asked for that by `POST /drain`, the connections are ended at the first signal.
     async fn shut_down(&mut self, app: &App, shutdown: &CancellationToken) {
-        self.next().await;
-        tracing::info!("shutting down; a second signal ends the process at once");
-        let shutting_down = async {
-            app.end_runs().await;
-            shutdown.cancel();
-            std::future::pending().await
+        let mut is_to_end = tokio::select! {
+            () = self.next() => true,
+            () = app.asked_to_drain().cancelled() => false,
         };
-        tokio::select! {
-            () = shutting_down => {}
-            () = self.next() => {}
+        if is_to_end {
+            tracing::info!("shutting down; a second signal ends the process at once");
+        } else {
+            tracing::info!("an operator asks this server to drain; the process ends after a signal");
         }
+        let mut draining = std::pin::pin!(app.end_runs());
+        loop {
+            tokio::select! {
+                () = &mut draining => break,
+                () = self.next() => {
+                    if is_to_end {
+                        return;
+                    }
+                    is_to_end = true;
+                    tracing::info!("shutting down when drained; another signal ends the process at once");
+                }
+            }
+        }
+        if !is_to_end {
+            tracing::info!("drained; the process waits for a signal to end");
+            self.next().await;
+        }
+        shutdown.cancel();
+        self.next().await;
     }
 }

@@ -134,7 +134,8 @@ impl Reloader {
             | Invocation::ExportData(..)
             | Invocation::DeleteData(..)
             | Invocation::Prompt(..)
-            | Invocation::Health(_) => return Err(ReloadError::NotServing),
+            | Invocation::Health(_)
+            | Invocation::Drain(..) => return Err(ReloadError::NotServing),
         };
         if let (Some(gone), None) = (&self.current.file, &config.file) {
             return Err(ReloadError::FileGone(gone.clone()));

@@ -72,6 +72,7 @@ pub fn operators_site(app: App) -> Router {
     let guards = (app.auth().clone(), app.operators().clone());
     let numbers = Router::new()
         .route("/metrics", get(operators::metrics))
+        .route("/drain", get(operators::drain_status).post(operators::drain))
         .route_layer(middleware::from_fn_with_state(guards, auth::operators::guard_own_address));
     let api = numbers.route("/healthz", get(operators::healthz)).route("/readyz", get(operators::readyz));
     with_common_layers(api.fallback(not_found).method_not_allowed_fallback(method_not_allowed))

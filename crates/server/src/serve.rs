@@ -18,14 +18,24 @@ mod slots;
 mod socket;
 
 use std::{
-    convert::Infallible, future::poll_fn, io, net::SocketAddr, num::NonZeroUsize, pin::Pin, sync::Arc,
-    task::Poll, time::Duration,
+    convert::Infallible,
+    future::poll_fn,
+    io,
+    net::SocketAddr,
+    num::NonZeroUsize,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+    time::Duration,
 };
 
 use axum::{
     Router,
     extract::ConnectInfo,
-    http::{Request, header},
+    http::{HeaderValue, Request, header},
 };
 use hyper::{
     body::Incoming,
@@ -38,8 +48,9 @@ use hyper_util::{
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     task::JoinSet,
+    time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -62,6 +73,9 @@ pub struct Server {
     pub limits: ConnectionLimits,
     /// The proxies, which may have any number of connections because they connect for many clients.
     pub proxies: TrustedProxies,
+    /// When this is cancelled, each response asks its client to close the connection: the next request is to come on a new one, which
+    /// another instance may get.
+    pub draining: CancellationToken,
 }
 
 /// The limits on connections.
@@ -83,6 +97,8 @@ const HEAD_BYTES: usize = 64 << 10;
 /// The limit on the bytes that are read from a connection, or wait to be written to it, at a time. A proxy sends a large body as fast as it is
 /// taken, and everything else that the thread serves has its turn between two reads.
 const BUFFER_BYTES: usize = 64 << 10;
+/// The time that a new connection has for its first request when the server ends.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_millis(500);
 /// The delay before the next attempt after the first failure to accept a connection. It doubles with each failure.
 const FIRST_ACCEPT_DELAY: Duration = Duration::from_millis(10);
 /// The longest such delay.
@@ -92,6 +108,8 @@ const LONGEST_ACCEPT_DELAY: Duration = Duration::from_secs(1);
 
 impl Server {
     /// Serves until `shutdown` is cancelled, then waits for the requests under way. Dropping the future closes all connections.
+    ///
+    /// No request is lost that came on a connection that the kernel had accepted. Later connections are refused.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let slots = Slots::new(&self.limits, self.proxies.clone());
         let server = Arc::new(self);
@@ -107,13 +125,7 @@ impl Server {
             match accepted {
                 Ok((socket, peer)) => {
                     delay = FIRST_ACCEPT_DELAY;
-                    // A chunk is smaller than a packet. If the kernel waited for more data, text would appear in jerks.
-                    if let Err(error) = socket.set_nodelay(true) {
-                        tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
-                    }
-                    let taken = shutdown.run_until_cancelled(slots.take(peer.ip())).await;
-                    let Some(Ok(slot)) = taken else { continue };
-                    connections.spawn(server.clone().connection(socket, peer, slot, shutdown.clone()));
+                    connections.spawn(server.clone().accepted(socket, peer, &slots, shutdown.clone()).await);
                 }
                 // Such an error concerns only the connection that was to be accepted.
                 Err(error)
@@ -128,13 +140,35 @@ impl Server {
                     tracing::error!(?address, %error, "cannot accept connections");
                     // The process may have no file descriptors left.
                     slots.free_one();
-                    shutdown.run_until_cancelled(tokio::time::sleep(delay)).await;
+                    shutdown.run_until_cancelled(sleep(delay)).await;
                     delay = (delay * 2).min(LONGEST_ACCEPT_DELAY);
                 }
             }
         }
-        drop(listener);
+        for (socket, peer) in backlog(listener) {
+            connections.spawn(server.clone().accepted(socket, peer, &slots, shutdown.clone()).await);
+        }
         while connections.join_next().await.is_some() {}
+    }
+
+    /// Waits for a slot, and returns the future that serves the connection.
+    async fn accepted(
+        self: Arc<Self>,
+        socket: TcpStream,
+        peer: SocketAddr,
+        slots: &Arc<Slots>,
+        shutdown: CancellationToken,
+    ) -> impl Future<Output = ()> + use<> {
+        // A chunk is smaller than a packet. If the kernel waited for more data, text would appear in jerks.
+        if let Err(error) = socket.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "cannot set TCP_NODELAY on a connection");
+        }
+        let slot = slots.take(peer.ip()).await;
+        async move {
+            if let Ok(slot) = slot {
+                self.connection(socket, peer, slot, shutdown).await;
+            }
+        }
     }
 
     /// Serves one connection. There is such a future for each open stream, so it is small.
@@ -185,6 +219,7 @@ impl Server {
         let routes = if slot.full.is_none() { &self.routes } else { &self.when_full };
         let routes = TowerToHyperService::new(routes.clone());
         let under_way = socket.under_way().clone();
+        let has_asked = AtomicBool::new(false);
         let service = service_fn(|request: Request<Incoming>| {
             let guard = slot.begin_request();
             let asked = Asked::by(&request);
@@ -198,11 +233,15 @@ impl Server {
             }
             let response = routes.call(request);
             let under_way = under_way.clone();
+            has_asked.store(true, Ordering::Relaxed);
             async move {
-                let response = match fault {
+                let mut response = match fault {
                     None => response.await?,
                     Some(fault) => conformance::refusal(fault),
                 };
+                if self.draining.is_cancelled() {
+                    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+                }
                 Ok::<_, Infallible>(under_way.response(&asked, response, guard))
             }
         });
@@ -213,9 +252,18 @@ impl Server {
             .max_buf_size(BUFFER_BYTES)
             .keep_alive(slot.full.is_none())
             .serve_connection(TokioIo::new(socket), service);
+        let ending = async {
+            shutdown.cancelled().await;
+            if !has_asked.load(Ordering::Relaxed) {
+                // The first request may be on its way.
+                sleep(FIRST_REQUEST_TIMEOUT).await;
+            }
+        };
         let stream = tokio::select! {
+            biased;
+            // What has arrived comes first.
             stream = end_or_stream(&mut connection, &under_way) => stream?,
-            () = shutdown.cancelled() => {
+            () = ending => {
                 Pin::new(&mut connection).graceful_shutdown();
                 end_or_stream(&mut connection, &under_way).await?
             }
@@ -243,6 +291,17 @@ impl ConnectionLimits {
             reader_timeout: config.reader_timeout.0,
         }
     }
+}
+
+/// Closes the listener. Returns the connections that the kernel has accepted until then: it would reset them.
+fn backlog(listener: TcpListener) -> Vec<(TcpStream, SocketAddr)> {
+    let Ok(listener) = listener.into_std() else { return Vec::new() };
+    std::iter::from_fn(|| listener.accept().ok())
+        .filter_map(|(socket, peer)| {
+            socket.set_nonblocking(true).ok()?;
+            Some((TcpStream::from_std(socket).ok()?, peer))
+        })
+        .collect()
 }
 
 /// Has hyper serve a connection until it ends, or until an event stream can be taken from it.

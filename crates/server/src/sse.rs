@@ -1,5 +1,8 @@
 //! A run's log as a response in the form of server-sent events.
 //!
+//! When the server ends, a client that comes back by itself (`EventSource`) is told to wait for a moment, a different one for each, so that
+//! another instance does not meet all of them at once.
+//!
 //! The body only reads the log, so a client that reads slowly, never reads, or disconnects does not affect the run. The response must not be
 //! compressed, because a compressor holds back events that are ready; `no-transform` tells proxies and frameworks not to compress it.
 
@@ -10,10 +13,11 @@ use axum::{
     http::{HeaderName, HeaderValue, header},
     response::{IntoResponse, Response},
 };
-use fermata_engine::Following;
+use fermata_engine::{Engine, Following};
 use fermata_protocol::KEEP_ALIVE;
 use futures::Stream;
 use tokio::time::{Instant, Sleep, sleep_until};
+use uuid::Uuid;
 
 use crate::readers::ReaderGuard;
 
@@ -25,9 +29,14 @@ pub const STREAM_ID: HeaderName = HeaderName::from_static("x-resumable-stream-id
 /// within 15 seconds.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(10);
 
+/// The longest time after which a client is to come back, in milliseconds.
+const LONGEST_RETRY: u128 = 2000;
+
 /// A stream of a run's events.
 struct Streamed {
     following: Following,
+    engine: Engine,
+    is_over: bool,
     /// It fires when a sign of life may be due.
     timer: Pin<Box<Sleep>>,
     last_sent: Instant,
@@ -36,7 +45,7 @@ struct Streamed {
 }
 
 /// Creates the response that streams a run. The guard counts the stream until the body is dropped.
-pub fn stream(following: Following, guard: ReaderGuard) -> Response {
+pub fn stream(engine: &Engine, following: Following, guard: ReaderGuard) -> Response {
     let value = |id: &str| HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("unnamed"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -46,26 +55,37 @@ pub fn stream(following: Following, guard: ReaderGuard) -> Response {
         (CHAT_ID, value(following.chat.as_str())),
         (STREAM_ID, value(following.run.as_str())),
     ];
-    (headers, Body::from_stream(frames(following, guard))).into_response()
+    (headers, Body::from_stream(frames(engine.clone(), following, guard))).into_response()
 }
 
 /// Returns batches of events as they come, and a comment if there were none for a while.
 ///
 /// The timer is not reset for each batch, which would cost more than the batch. When it fires, it is compared with the time of the last one.
-fn frames(following: Following, guard: ReaderGuard) -> impl Stream<Item = Result<Bytes, Infallible>> {
+fn frames(
+    engine: Engine,
+    following: Following,
+    guard: ReaderGuard,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let now = Instant::now();
     guard.note_chat(&following.chat);
     let timer = Box::pin(sleep_until(now + KEEP_ALIVE_AFTER));
     // On the heap, because it is moved for each batch.
-    let streamed = Box::new(Streamed { following, timer, last_sent: now, guard });
+    let streamed = Box::new(Streamed { following, engine, is_over: false, timer, last_sent: now, guard });
     futures::stream::unfold(streamed, async |mut streamed| {
         loop {
+            if streamed.is_over {
+                return None;
+            }
             tokio::select! {
                 biased;
                 batch = streamed.following.reader.next() => {
+                    let Some(batch) = batch else {
+                        streamed.is_over = true;
+                        return streamed.engine.is_shutting_down().then(|| (Ok(retry()), streamed));
+                    };
                     streamed.last_sent = Instant::now();
                     streamed.guard.note_event(streamed.last_sent);
-                    return batch.map(|batch| (Ok(batch), streamed));
+                    return Some((Ok(batch), streamed));
                 }
                 () = streamed.timer.as_mut() => {
                     let is_quiet = streamed.last_sent.elapsed() >= KEEP_ALIVE_AFTER;
@@ -81,4 +101,9 @@ fn frames(following: Following, guard: ReaderGuard) -> impl Stream<Item = Result
             }
         }
     })
+}
+
+/// Returns the field that tells a client when to come back.
+fn retry() -> Bytes {
+    format!("retry: {}\n\n", 1 + Uuid::new_v4().as_u128() % LONGEST_RETRY).into()
 }

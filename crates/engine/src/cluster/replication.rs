@@ -238,11 +238,19 @@ impl Replication {
         });
     }
 
-    /// Ends all replicas, because this instance ends.
-    pub fn end(&self, last: &[UiChunk]) {
-        for (_, mut replica) in lock(&self.replicas).drain() {
+    /// Returns the number of replicas.
+    pub fn replicas(&self) -> usize {
+        lock(&self.replicas).len()
+    }
+
+    /// Ends this many replicas, because this instance ends. Returns how many there were.
+    pub fn end(&self, most: usize, last: &[UiChunk]) -> usize {
+        let mut ended = 0;
+        for (_, mut replica) in lock(&self.replicas).extract_if(|_, _| true).take(most) {
             replica.writer.end(last.to_vec());
+            ended += 1;
         }
+        ended
     }
 
     /// Removes replicas that have had no reader, or got no message, for too long. Returns them.

@@ -5,6 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
+use serde::{Deserialize, Serialize};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::Unavailable;
@@ -12,6 +13,8 @@ use crate::Unavailable;
 /// The stages of a shutdown, in this order, and the tasks of the engine.
 #[derive(Clone, Default)]
 pub(crate) struct Shutdown {
+    /// This instance will end soon: `/readyz` fails, so that proxies send requests elsewhere, and everything is still served.
+    pub leaving: Stage,
     /// The shutdown begins: nothing new begins, and runs at work may go on for [`Settings::drain`](crate::Settings::drain).
     pub draining: Stage,
     /// The time is up: chats end now, whatever is at work in them.
@@ -26,9 +29,26 @@ pub(crate) struct Shutdown {
     pub tally: Arc<Tally>,
 }
 
+/// The numbers of a shutdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DrainCounts {
+    /// The runs that are still open at this instance.
+    pub runs: usize,
+    /// The runs that were waiting, and may be resumed by other instances.
+    pub moved: usize,
+    /// The runs that were at work and came to their end.
+    pub finished: usize,
+    /// The runs that were cut off at work, and go on elsewhere.
+    pub cut: usize,
+    /// The requests that were refused.
+    pub refused: usize,
+}
+
 /// Counts what became of runs and requests during a shutdown.
 #[derive(Default)]
 pub(crate) struct Tally {
+    /// The runs that were open when the shutdown began.
+    pub begun: AtomicUsize,
     /// The runs that were waiting: their streams have ended, and other instances may resume them.
     pub moved: AtomicUsize,
     /// The runs that were at work when the time was up: the step that they were in is made again.
@@ -45,6 +65,18 @@ pub(crate) struct Tally {
 pub(crate) struct Stage {
     is_reached: Arc<AtomicBool>,
     token: CancellationToken,
+}
+
+// === impl Tally ===
+
+impl Tally {
+    /// Returns the counts, with the number of runs that are open now.
+    pub fn counts(&self, runs: usize) -> DrainCounts {
+        let [begun, moved, cut, refused] =
+            [&self.begun, &self.moved, &self.cut, &self.refused].map(|count| count.load(Ordering::Relaxed));
+        let finished = begun.saturating_sub(moved + cut + runs);
+        DrainCounts { runs, moved, finished, cut, refused }
+    }
 }
 
 // === impl Shutdown ===

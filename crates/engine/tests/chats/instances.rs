@@ -1,12 +1,15 @@
 //! Several instances on one store: each of them accepts answers and serves streams, and one that has lost its lease does no harm.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
-use fermata_engine::{AnswerError, PeerTransport, ReadError, SubmitError, Unavailable, model::ModelEvent};
-use fermata_protocol::{ChatId, EventId};
+use fermata_engine::{
+    AnswerError, PeerTransport, ReadError, Submission, SubmitError, Unavailable, model::ModelEvent,
+};
+use fermata_protocol::{ChatBody, ChatId, EventId};
 use fermata_tools::{AuditAction, DecisionChannel, Owner};
 use futures::FutureExt;
 use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::Instant};
 
 use crate::world::{ModelStep, StreamReader, World, always, calls, decision, finished, output, text};
 
@@ -508,7 +511,7 @@ async fn without_transport_chats_go_on_at_their_owner_and_the_others_are_unreach
 
 /// What can be read without the owner is there at once, and is what the owner shows.
 async fn is_read_as_saved(there: &World, here: &World) {
-    let begun_at = tokio::time::Instant::now();
+    let begun_at = Instant::now();
     assert_eq!(there.pending().await, here.pending().await);
     let read = |world: &World| {
         let (engine, owner, chat) = (world.engine.clone(), world.owner.clone(), world.chat.clone());
@@ -655,6 +658,40 @@ async fn a_run_at_work_may_come_to_its_end_before_the_instance_ends() {
     drop(model);
     assert!(stream.read_to_end().await.ends_with("finish-step finish"));
     shutdown.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn streams_that_wait_move_in_batches() {
+    let here = World::first();
+    const STREAMS: usize = 160;
+    let mut ends = JoinSet::new();
+    for number in 0..STREAMS {
+        here.script([calls(&[("where", json!({}))])]);
+        let mut body = first_post(&here, 6);
+        body["id"] = format!("chat_{number}").into();
+        let owner = Owner::new(format!("user_{number}").as_str());
+        let body = ChatBody::parse(body).unwrap();
+        let submission =
+            Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
+        let mut stream = StreamReader::new(here.engine.submit(submission).await.unwrap().reader);
+        stream.read_until("tool-input-available").await;
+        ends.spawn(async move {
+            stream.read_to_end().await;
+            Instant::now()
+        });
+    }
+    assert!(here.engine.ready().await.is_ok());
+    here.engine.leave();
+    wait(1).await;
+    assert!(here.engine.ready().await.is_err());
+    assert!(ends.try_join_next().is_none(), "nothing has ended");
+    here.engine.shutdown().await;
+    let mut batches = BTreeMap::<_, usize>::new();
+    for ended_at in ends.join_all().await {
+        *batches.entry(ended_at).or_default() += 1;
+    }
+    assert_eq!(batches.values().sum::<usize>(), STREAMS);
+    assert!(batches.values().all(|moved| *moved <= 50), "{batches:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Request, State},
-    http::{Extensions, HeaderMap, header},
+    http::{Extensions, HeaderMap, Method, header},
     middleware::Next,
     response::Response,
 };
@@ -66,7 +66,7 @@ pub async fn guard(
     Ok(next.run(request).await)
 }
 
-/// Guards the metrics at the operators' own address, which are available to everyone who can reach it unless a token is set.
+/// Guards the operators' own address, which is for everyone who can reach it unless a token is set.
 pub async fn guard_own_address(
     State((auth, operators)): State<(Arc<Auth>, Arc<Operators>)>,
     request: Request,
@@ -74,7 +74,9 @@ pub async fn guard_own_address(
 ) -> Result<Response, ApiError> {
     match &operators.token {
         Some(token) => check_token(&auth, token, request.headers(), request.extensions()).await?,
-        None => operators.local.admit_visitor(request.headers())?,
+        None if request.method() == Method::GET => operators.local.admit_visitor(request.headers())?,
+        // A page of another site may not send a form, either.
+        None => operators.local.admit(request.headers())?,
     }
     Ok(next.run(request).await)
 }

@@ -41,6 +41,8 @@ pub enum Invocation {
     Prompt(Box<Config>, ChatId),
     /// Ask the server at the address of these settings whether it can serve, and exit.
     Health(Box<Config>),
+    /// Tell the server at the operators' address of these settings to drain, wait for it if this is true, and exit.
+    Drain(Box<Config>, bool),
 }
 
 /// A call to ask the rules about.
@@ -65,6 +67,7 @@ const DATA: &str = "data";
 const EXPORT: &str = "export";
 const DELETE: &str = "delete";
 const HEALTH: &str = "health";
+const DRAIN: &str = "drain";
 const SCHEMA: &str = "schema";
 const PROMPT: &str = "prompt";
 
@@ -119,6 +122,7 @@ impl Invocation {
                 None => Self::Serve(config),
             },
             Some((HEALTH, _)) => Self::Health(config),
+            Some((DRAIN, drain)) => Self::Drain(config, drain.get_flag("wait")),
             Some(_) | None => Self::Serve(config),
         })
     }
@@ -176,6 +180,19 @@ pub(super) fn command() -> Command {
         .subcommand(Command::new(HEALTH).about(
             "Ask the server at the address of these settings whether it can serve; the exit status is 0 if it can, and otherwise 1",
         ))
+        .subcommand(
+            Command::new(DRAIN)
+                .about(
+                    "Tell the server with these settings, at its operator_bind, to hand over what waits and to finish what is at work, and \
+                     exit; the server goes on until a signal ends it",
+                )
+                .arg(
+                    Arg::new("wait")
+                        .long("wait")
+                        .action(ArgAction::SetTrue)
+                        .help("Wait until it is drained"),
+                ),
+        )
         .subcommand(
             Command::new(SCHEMA).about("Print the JSON Schema of the file, with which editors complete and check it"),
         )

@@ -66,7 +66,7 @@ pub(super) async fn submit(
     let guard = app.readers().enter(&owner)?;
     let submission = Submission { owner, groups, body, hold, address: client.address, retries };
     let following = app.engine().submit(submission).await?;
-    Ok(sse::stream(following, guard))
+    Ok(sse::stream(app.engine(), following, guard))
 }
 
 /// Follows the open run.
@@ -98,7 +98,7 @@ pub async fn stream(
     let after = headers.get("last-event-id").and_then(|id| EventId::parse(id.to_str().ok()?));
     let guard = app.readers().enter(&owner)?;
     match app.engine().resume(&owner, &chat, after).await? {
-        Some(following) => Ok(sse::stream(following, guard)),
+        Some(following) => Ok(sse::stream(app.engine(), following, guard)),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }

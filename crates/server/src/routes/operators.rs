@@ -1,7 +1,7 @@
 //! Health checks, metrics and the API description, for operators and their machines.
 
 use axum::{
-    Extension,
+    Extension, Json,
     body::Bytes,
     extract::State,
     http::{StatusCode, header},
@@ -13,6 +13,7 @@ use utoipa::openapi::OpenApi;
 use super::schema::without_optional_nulls;
 use crate::{
     App,
+    drain::DrainStatus,
     error::{ApiError, Problem},
 };
 
@@ -64,6 +65,17 @@ pub async fn readyz(State(app): State<App>) -> Result<String, ApiError> {
 ))]
 pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics().render())
+}
+
+/// Begins what a signal does, but for the end of the process: the server leaves and drains.
+pub async fn drain(State(app): State<App>) -> (StatusCode, Json<DrainStatus>) {
+    app.ask_to_drain();
+    (StatusCode::ACCEPTED, Json(app.drain_status()))
+}
+
+/// Returns how far the end of the server is.
+pub async fn drain_status(State(app): State<App>) -> Json<DrainStatus> {
+    Json(app.drain_status())
 }
 
 /// Returns this API description.

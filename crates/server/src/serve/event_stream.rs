@@ -126,11 +126,9 @@ pub(super) struct Asked {
 
 impl Asked {
     pub fn by<B>(request: &Request<B>) -> Self {
-        let closes = |value: &str| value.split(',').any(|option| option.trim().eq_ignore_ascii_case("close"));
-        let mut options = request.headers().get_all(header::CONNECTION).into_iter();
         Self {
             in_chunks: request.version() == Version::HTTP_11 && request.method() != Method::HEAD,
-            keep_alive: !options.any(|value| value.to_str().is_ok_and(closes)),
+            keep_alive: !asks_to_close(request.headers()),
         }
     }
 }
@@ -159,11 +157,13 @@ impl UnderWay {
         request: RequestGuard,
     ) -> Response<ResponseBody> {
         let is_stream = asked.in_chunks && is_event_stream(response.headers());
+        let closes = asks_to_close(response.headers());
         response.map(|body| {
             if !is_stream || http_body::Body::size_hint(&body).exact().is_some() {
                 return ResponseBody::Other(body, request);
             }
-            self.lock().stream = Some(EventStream { body, keep_alive: asked.keep_alive, _request: request });
+            let keep_alive = asked.keep_alive && !closes;
+            self.lock().stream = Some(EventStream { body, keep_alive, _request: request });
             ResponseBody::EventStream(self.clone())
         })
     }
@@ -194,6 +194,11 @@ impl UnderWay {
             None => Poll::Pending,
         }
     }
+}
+
+fn asks_to_close(headers: &HeaderMap) -> bool {
+    let closes = |value: &str| value.split(',').any(|option| option.trim().eq_ignore_ascii_case("close"));
+    headers.get_all(header::CONNECTION).into_iter().any(|value| value.to_str().is_ok_and(closes))
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {

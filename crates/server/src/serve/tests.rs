@@ -49,7 +49,13 @@ fn server() -> Server {
         .route("/busy", post(async |_: Body| pending::<()>().await))
         .route("/endless", get(endless));
     let when_full = Router::new().route("/healthz", get(async || "ok")).fallback(refusal);
-    Server { routes, when_full, limits: LIMITS, proxies: TrustedProxies::default() }
+    Server {
+        routes,
+        when_full,
+        limits: LIMITS,
+        proxies: TrustedProxies::default(),
+        draining: CancellationToken::new(),
+    }
 }
 
 /// Returns the address of a client, and a slot for its connection.
@@ -292,6 +298,62 @@ async fn when_the_server_ends_a_response_under_way_is_finished() {
     client.read_to_string(&mut rest).await.expect("the rest");
     assert!(rest.contains("done") && rest.ends_with("0\r\n\r\n"), "{rest}");
     serving.await.expect("an end");
+}
+
+#[tokio::test]
+async fn connections_that_the_kernel_has_accepted_are_served_when_the_server_ends() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let limits = ConnectionLimits { connections: 100, ..LIMITS };
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        clients.push(ask(address, GET).await);
+    }
+    // This one says nothing, and is not waited for.
+    let _silent = TcpStream::connect(address).await.expect("a connection");
+    let over = CancellationToken::new();
+    over.cancel();
+    let serving = tokio::spawn(Server { limits, ..server() }.serve(listener, over));
+    for mut client in clients {
+        let mut whole = String::new();
+        client.read_to_string(&mut whole).await.expect("an answer, and the end of the connection");
+        assert!(whole.starts_with("HTTP/1.1 200") && whole.ends_with("127.0.0.1"), "{whole}");
+    }
+    serving.await.expect("an end");
+    assert!(TcpStream::connect(address).await.is_err(), "later connections are refused");
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_server_drains_a_connection_ends_after_its_next_response() {
+    for path in ["/", "/stream"] {
+        let (server, said) = streaming();
+        let draining = server.draining.clone();
+        let (mut client, connection) = connect(server).await;
+        let client = async {
+            client.write_all(GET.as_bytes()).await.expect("sending");
+            assert!(!answer(&mut client, "127.0.0.1").await.contains("connection: close"));
+            draining.cancel();
+            let request = format!("GET {path} HTTP/1.1\r\nhost: h\r\n\r\n");
+            client.write_all(request.as_bytes()).await.expect("sending");
+            let talking = async {
+                if path == "/stream" {
+                    say(&said, "one").await;
+                    say(&said, "two").await;
+                }
+                drop(said);
+            };
+            let reading = async {
+                let mut whole = String::new();
+                client.read_to_string(&mut whole).await.expect("an answer, and the end of the connection");
+                whole
+            };
+            let (whole, ()) = futures::join!(reading, talking);
+            assert!(whole.contains("\r\nconnection: close\r\n"), "{whole}");
+            let end = if path == "/" { "127.0.0.1" } else { "3\r\ntwo\r\n0\r\n\r\n" };
+            assert!(whole.ends_with(end), "{whole}");
+        };
+        futures::join!(client, connection);
+    }
 }
 
 /// A server whose `/stream` is an event stream of what is said, whose `/endless-stream` is one without end, and whose `/` is as ever.

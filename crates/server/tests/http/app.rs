@@ -44,6 +44,8 @@ pub struct Stream {
     unread: String,
     pub chunks: Vec<Value>,
     pub comments: usize,
+    /// The time after which the client is to come back, in milliseconds, if it was told.
+    pub retry: Option<u64>,
     pub done: bool,
 }
 
@@ -162,6 +164,7 @@ impl TestApp {
             when_full,
             limits,
             proxies: self.app.auth().proxies().clone(),
+            draining: self.app.draining().clone(),
         };
         tokio::spawn(server.serve(listener, CancellationToken::new()));
         address
@@ -258,6 +261,7 @@ impl Stream {
             unread: String::new(),
             chunks: Vec::new(),
             comments: 0,
+            retry: None,
             done: false,
         }
     }
@@ -294,6 +298,7 @@ impl Stream {
                     Some(("data", "[DONE]")) => self.done = true,
                     Some(("data", json)) => self.chunks.push(serde_json::from_str(json).expect("a chunk")),
                     Some(("", _)) => self.comments += 1,
+                    Some(("retry", time)) => self.retry = Some(time.parse().expect("a time")),
                     _ => assert!(line.starts_with("id: "), "what is {line:?}?"),
                 }
             }

@@ -44,6 +44,7 @@ async fn pending_calls_do_not_delay_a_shutdown() {
     tokio::time::timeout(PATIENCE, app.app.end_runs()).await.expect("an end");
     stream.end().await;
     assert_eq!(stream.kinds().last(), Some(&"error"));
+    assert!(stream.retry.is_some_and(|time| (1..=2000).contains(&time)), "{:?}", stream.retry);
 }
 
 #[tokio::test]

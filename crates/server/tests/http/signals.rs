@@ -57,6 +57,16 @@ impl Program {
         connection
     }
 
+    /// Returns the status of a request.
+    fn get(&self, path: &str) -> String {
+        let mut socket = self.connect();
+        write!(socket, "GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address)
+            .expect("sending");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("an answer");
+        answer.split(' ').nth(1).expect("a status").to_owned()
+    }
+
     /// Returns the address on which it listens.
     pub fn address(&self) -> &str {
         &self.address
@@ -102,6 +112,52 @@ fn operators_have_an_address_of_their_own() {
     );
     program.signal("TERM");
     assert_eq!(program.ends(), Some(0));
+}
+
+#[test]
+fn an_operator_drains_a_server_that_then_waits_for_a_signal() {
+    let file =
+        Settings::new("operator_bind = \"127.0.0.1:0\"\noperator_token = \"the-token-of-operators\"\n");
+    let mut program = Program::start(&file);
+    let line = program.logs("listening for operators on");
+    let (_, operators) = line.split_once("http://").expect("an address");
+    let drain = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_fermata"));
+        command.args(["--config", file.path()]).args(arguments).arg("drain").env_clear();
+        let output = command.arg("--wait").output().expect("the program");
+        let text = |bytes| String::from_utf8(bytes).expect("text");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let own = ["--operator-bind", operators];
+    let (status, _, error) = drain(&[&own[..], &["--operator-token", "another-token-than-this"]].concat());
+    assert_eq!(status, Some(1));
+    assert!(error.contains("401"), "{error}");
+    assert_eq!(program.get("/readyz"), "200");
+    let (status, text, error) = drain(&own);
+    assert_eq!((status, error.as_str()), (Some(0), ""));
+    assert!(
+        text.starts_with("drained after ") && text.contains(" 0 runs were moved, 0 finished, 0 were cut"),
+        "{text}"
+    );
+    program.logs("an operator asks this server to drain");
+    program.logs("drained; the process waits for a signal");
+    assert_eq!(program.get("/readyz"), "503");
+    // Once more does no harm.
+    assert_eq!(drain(&own).0, Some(0));
+    program.signal("TERM");
+    assert_eq!(program.ends(), Some(0));
+    let (status, _, error) = drain(&own);
+    assert_eq!(status, Some(1));
+    assert!(error.contains(&format!("{operators} does not answer")), "{error}");
+}
+
+#[test]
+fn a_server_without_an_operators_address_cannot_be_drained() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fermata"));
+    let output = command.arg("drain").env_clear().output().expect("the program");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("set operator_bind (FERMATA_OPERATOR_BIND)"), "{error}");
 }
 
 #[test]

@@ -41,7 +41,7 @@ async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
     let owner = Owner::anyone();
     let guard = Readers::new(None).enter(&owner).expect("a guard");
     let submission = Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
-    let mut stream = Stream::of(sse::stream(engine.submit(submission).await.expect("a run"), guard));
+    let mut stream = Stream::of(sse::stream(&engine, engine.submit(submission).await.expect("a run"), guard));
     stream.until("tool-input-available").await;
     let mut last = tokio::time::Instant::now();
     for _ in 0..3 {
