@@ -7,6 +7,8 @@ use std::{fmt, fs, str::FromStr};
 pub(super) struct Process {
     /// The id of the machine's boot.
     boot: String,
+    /// The name of the machine, or of the container: one that is started again keeps it.
+    host: String,
     /// The namespace that the process id counts in.
     namespace: String,
     id: u32,
@@ -18,7 +20,7 @@ impl Process {
     /// Returns this process; `None` on systems that do not tell.
     pub fn current() -> Option<Self> {
         let id = std::process::id();
-        Some(Self { boot: boot()?, namespace: namespace()?, id, started: started(id)? })
+        Some(Self { boot: boot()?, host: host()?, namespace: namespace()?, id, started: started(id)? })
     }
 
     /// Returns whether the process has certainly ended. Of one on another machine, or in another container, nothing is known.
@@ -26,10 +28,22 @@ impl Process {
         let is_here = boot().as_ref() == Some(&self.boot) && namespace().as_ref() == Some(&self.namespace);
         is_here && started(self.id) != Some(self.started)
     }
+
+    /// Returns whether the process ran in the container of this one before that was started again. Containers that share a name look like that,
+    /// too.
+    pub fn ran_in_this_container(&self) -> bool {
+        boot().as_ref() == Some(&self.boot)
+            && host().as_ref() == Some(&self.host)
+            && namespace().is_some_and(|namespace| namespace != self.namespace)
+    }
 }
 
 fn boot() -> Option<String> {
     Some(fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
+}
+
+fn host() -> Option<String> {
+    Some(fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim().replace(' ', "-"))
 }
 
 fn namespace() -> Option<String> {
@@ -51,8 +65,8 @@ fn started(id: u32) -> Option<u64> {
 
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { boot, namespace, id, started } = self;
-        write!(f, "{boot} {namespace} {id} {started}")
+        let Self { boot, host, namespace, id, started } = self;
+        write!(f, "{boot} {host} {namespace} {id} {started}")
     }
 }
 
@@ -66,10 +80,10 @@ impl FromStr for Process {
     fn from_str(text: &str) -> Result<Self, NotAProcess> {
         let mut fields = text.split(' ');
         let mut next = || fields.next().ok_or(NotAProcess);
-        let (boot, namespace) = (next()?.to_owned(), next()?.to_owned());
+        let [boot, host, namespace] = [next()?.to_owned(), next()?.to_owned(), next()?.to_owned()];
         let id = next()?.parse().map_err(|_| NotAProcess)?;
         let started = next()?.parse().map_err(|_| NotAProcess)?;
-        Ok(Self { boot, namespace, id, started })
+        Ok(Self { boot, host, namespace, id, started })
     }
 }
 
@@ -118,6 +132,21 @@ mod tests {
         ];
         for process in elsewhere {
             assert!(!process.is_gone(), "{process}");
+        }
+    }
+
+    #[test]
+    fn a_container_that_is_started_again_has_its_name_and_other_process_ids() {
+        let current = Process::current().unwrap();
+        let earlier = Process { namespace: "pid:[1]".to_owned(), ..current.clone() };
+        assert!(earlier.ran_in_this_container());
+        let others = [
+            current,
+            Process { host: "another".to_owned(), ..earlier.clone() },
+            Process { boot: "another".to_owned(), ..earlier },
+        ];
+        for other in others {
+            assert!(!other.ran_in_this_container(), "{other}");
         }
     }
 

@@ -27,6 +27,7 @@ use crate::{
     connection::{
         Connection,
         pipeline::{Client, Pipeline},
+        row,
     },
     error::Fault,
     migrations::{POSTGRES, newest},
@@ -88,8 +89,20 @@ struct Seen {
 /// The value of the column `instances.beat_at` for an instance of this version. Versions without the table `heartbeats` go by that column.
 const NEVER_SILENT: i64 = i64::MAX;
 
-/// The row of another instance: its id, session and process, its last heartbeat, and the time since then, in microseconds.
-type Other = (Text, i64, Option<String>, i64, i64);
+row! {
+    /// The row of another instance.
+    struct Other {
+        id: Text,
+        session: i64,
+        process: Option<String>,
+        /// The time of its last heartbeat, in microseconds.
+        heard_of: i64,
+        /// The time since then, in microseconds.
+        silent_for: i64,
+        /// `true` if it was heard of since this instance has joined.
+        is_heard: bool,
+    }
+}
 
 // === impl Sessions ===
 
@@ -347,13 +360,17 @@ impl Session {
         Ok(now.map(|(now,)| now))
     }
 
-    /// Removes the other instances that are dead: their lock is free and their process is gone, or, if this instance judges silence, their
-    /// last heartbeat is older than a lease, or their lock is free and they are silent. Their locks on resources go with their rows.
+    /// Removes the other instances that are dead. Their lock is free, and their process is gone, or ran in the container of this one before
+    /// that was started again. Or, if this instance judges silence, their last heartbeat is older than a lease, or their lock is free and
+    /// they are silent. Their locks on resources go with their rows.
     async fn reap(&mut self, instance: &InstanceId, judges_silence: bool) -> Result<(), Fault> {
         let others: Vec<Other> = self
             .connection()
             .query(
-                "select id, session, process, heard_of, (extract(epoch from clock_timestamp()) * 1000000)::bigint - heard_of from (
+                "select id, session, process, heard_of,
+                    (extract(epoch from clock_timestamp()) * 1000000)::bigint - heard_of as silent_for,
+                    heard_of >= (select joined_at from instances where id = $1) as is_heard
+                 from (
                     select instances.id, session, process, coalesce(heartbeats.beat_at, instances.beat_at) as heard_of
                     from instances left join heartbeats on heartbeats.instance = instances.id
                  ) as others
@@ -362,10 +379,12 @@ impl Session {
             .bind(text(instance.as_str()))
             .fetch_all()
             .await?;
-        for (id, session, process, heard_of, silent_for) in others {
+        for Other { id, session, process, heard_of, silent_for, is_heard } in others {
             let silent_for = Duration::from_micros(u64::try_from(silent_for).unwrap_or_default());
-            let is_gone =
-                || process.is_some_and(|process| process.parse().is_ok_and(|it: Process| it.is_gone()));
+            let is_gone = || {
+                let process = process.and_then(|process| process.parse::<Process>().ok());
+                process.is_some_and(|it| it.is_gone() || !is_heard && it.ran_in_this_container())
+            };
             let is_dead = judges_silence && silent_for > LEASE;
             let is_dead_without_lock = judges_silence && silent_for > SILENCE || is_gone();
             if !is_dead && !is_dead_without_lock {

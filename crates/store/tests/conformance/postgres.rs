@@ -87,6 +87,27 @@ async fn sees_only(store: &dyn Store, id: &str, expected: &[&str]) {
     panic!("{id} sees {:?} alive, not {expected:?}", alive(store, id).await);
 }
 
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_container_that_is_started_again_takes_the_place_of_its_earlier_self_at_once() {
+    let Some(postgres) = TestDatabase::database().await else { return };
+    let database = postgres.open().await;
+    let store = &*database.store;
+    let ids = ["earlier", "restarted", "neighbour"];
+    for id in ids {
+        store.join(&instance(id)).await.unwrap();
+    }
+    // Neighbours may share the name of the host, too, but this one was heard of since.
+    assert_eq!(alive(store, "neighbour").await.len(), 3);
+    let elsewhere = "update instances set process = regexp_replace(process, 'pid:\\[[0-9]+\\]', 'pid:[1]') where id <> 'restarted'";
+    postgres.execute(elsewhere).await.unwrap();
+    for id in ["earlier", "neighbour"] {
+        end_session(&postgres, id).await;
+    }
+    assert_eq!(alive(store, "restarted").await, ["neighbour", "restarted"].map(instance));
+    database.close().await;
+}
+
 #[tokio::test]
 async fn an_instance_whose_session_ends_is_reaped_when_it_is_silent() {
     let Some(postgres) = TestDatabase::database().await else { return };
