@@ -98,7 +98,7 @@ impl Answer {
     pub(super) fn whole(chunk: Chunk, last_reasoning_field: LastReasoningField) -> Result<Self, Failure> {
         let mut answer = Self::streamed(stream::empty(), last_reasoning_field);
         let reason = answer.decoder.decode(chunk)?;
-        answer.decoder.finish(reason)?;
+        answer.decoder.finish(reason);
         answer.close(None);
         Ok(answer)
     }
@@ -257,8 +257,8 @@ impl Answer {
             return self
                 .close(Some(Failure::network("the answer ended without a word and without a reason")));
         }
-        let failure = self.decoder.finish(reason).err();
-        self.close(failure);
+        self.decoder.finish(reason);
+        self.close(None);
     }
 
     /// Closes the connection. What was decoded is still handed out, and then the failure.

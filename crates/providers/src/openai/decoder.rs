@@ -183,13 +183,7 @@ impl Decoder {
     }
 
     /// Ends the answer.
-    ///
-    /// # Errors
-    /// Returns an error if there is a call without a name.
-    pub(super) fn finish(&mut self, reason: Option<FinishReason>) -> Result<(), Failure> {
-        if self.calls.has_nameless() {
-            return Err(Failure::format("a call came without the name of its tool"));
-        }
+    pub(super) fn finish(&mut self, reason: Option<FinishReason>) {
         self.flush_reasoning();
         self.flush_text();
         self.calls.flush(&mut self.events);
@@ -199,7 +193,6 @@ impl Decoder {
             FinishReason::ToolCalls
         });
         self.events.push(ModelEvent::Finished { reason, usage: self.usage });
-        Ok(())
     }
 }
 
@@ -269,7 +262,7 @@ mod tests {
         for chunk in chunks {
             reason = decoder.decode(serde_json::from_value(chunk).unwrap()).unwrap().or(reason);
         }
-        decoder.finish(reason).unwrap();
+        decoder.finish(reason);
         decoder.events.0.into()
     }
 
