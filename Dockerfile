@@ -26,6 +26,8 @@ WORKDIR /src
 COPY . .
 # The binary carries it, so it must be there first.
 COPY --from=demo /src/web-demo/dist web-demo/dist
+# What the log and the metrics call this build, such as the commit.
+ARG FERMATA_BUILD
 # Both folders are kept between builds, so that only what changed is built again.
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,target=/src/target,sharing=locked \

@@ -158,6 +158,9 @@ bench: require-cargo demo e2e/node_modules/.for-tests node_modules/.for-tests
 	cd e2e && npm run --silent bench
 	cd web-demo && ./with-chromium npm run --silent bench
 
+# What the log and the metrics of a release call its build.
+BUILD = $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+
 # A release of this platform: an archive with the binary, its licences and an example of its settings, and a checksum.
 archive: HOST = $(shell rustc -vV | sed -n 's/^host: //p')
 archive: VERSION = $(shell cargo pkgid -p fermata-server | sed 's/.*[@\#]//')
@@ -165,7 +168,7 @@ archive: NAME = fermata-$(VERSION)-$(HOST)
 archive: require-cargo demo
 	rm -rf $(TARGET_DIR)/archive
 	mkdir -p $(TARGET_DIR)/archive/$(NAME)/docs
-	bench/build-release $(TARGET_DIR)/archive/$(NAME)/fermata
+	FERMATA_BUILD=$(BUILD) bench/build-release $(TARGET_DIR)/archive/$(NAME)/fermata
 	cp README.md CHANGELOG.md LICENSE-* fermata.example.toml $(TARGET_DIR)/archive/$(NAME)
 	cp docs/fermata.schema.json $(TARGET_DIR)/archive/$(NAME)/docs
 	cd $(TARGET_DIR)/archive && tar -czf $(NAME).tar.gz $(NAME) && rm -r $(NAME)
@@ -177,7 +180,7 @@ package: node_modules/.for-tests
 	cd packages/fermata-chat && npm pack --silent
 
 image:
-	docker build -t fermata .
+	docker build --build-arg FERMATA_BUILD=$(BUILD) -t fermata .
 
 # The packages of the pages share one folder.
 node_modules/.for-tests: package.json package-lock.json packages/fermata-chat/package.json web-demo/package.json | require-node

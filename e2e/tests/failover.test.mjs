@@ -89,6 +89,10 @@ describe('the driver is killed', { concurrency: 4 }, () => {
       const reader = await two.follow();
       await reader.sees('tool-input-available');
       await cluster.server(1).kill();
+      await until(
+        () => / another instance is gone; .* gone=ins_\w+ version="\d+\.\d+\.\d+/.test(cluster.server(2).log),
+        () => `a word about it:\n${cluster.server(2).log}`,
+      );
       assert.deepEqual(
         (await two.pending()).map(({ id }) => id),
         [toolCallId],

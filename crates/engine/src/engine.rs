@@ -23,8 +23,8 @@ use crate::{
     router::Router,
     run::interrupted,
     services::{
-        DrainCounts, DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Policies, PolicySnapshot,
-        ResourceLocks, Services, Shutdown,
+        DrainCounts, DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Outage, Policies, PolicySnapshot,
+        Repeated, ResourceLocks, Services, Shutdown,
     },
     store::{ChatPage, InstanceId},
     view::Detail,
@@ -104,6 +104,7 @@ impl Engine {
             ResourceLocks::local()
         };
         let limits = &parts.settings.limits;
+        let outage = Outage::new(instance.clone());
         let services = Arc::new(Services {
             lease: Lease::new(instance, heartbeat, parts.store.clone(), clock.clone()),
             store: parts.store,
@@ -121,6 +122,8 @@ impl Engine {
             due_summaries: DueSummaries::new(),
             memories: parts.memories,
             shutdown,
+            repeated: Repeated::default(),
+            outage,
         });
         let cluster = Arc::new(Cluster::new(services.clone(), parts.peers));
         let router = Arc::new(Router::new(services.clone(), cluster.clone()));

@@ -44,6 +44,7 @@ pub mod store;
 mod summarizer;
 pub mod summary;
 pub mod tokens;
+mod version;
 mod view;
 mod zero_series;
 
@@ -64,4 +65,5 @@ pub use runner::{Runner, RunnerError};
 pub use services::{DrainCounts, Rules};
 pub use settings::{Hold, Limits, Settings};
 pub use store::Store;
+pub use version::version;
 pub use view::{ChatPages, ChatView, Pending, SummaryView};

@@ -7,8 +7,10 @@ mod heartbeat;
 mod holds;
 mod lease;
 mod open_runs;
+mod outage;
 mod patience;
 mod policies;
+mod repeated;
 mod resource_locks;
 mod shutdown;
 
@@ -21,9 +23,11 @@ pub(crate) use heartbeat::Heartbeat;
 pub(crate) use holds::Holds;
 pub(crate) use lease::{HEARTBEAT_INTERVAL, Lease};
 pub(crate) use open_runs::{OpenRun, OpenRuns};
+pub(crate) use outage::Outage;
 pub(crate) use patience::Patience;
 pub use policies::Rules;
 pub(crate) use policies::{Policies, PolicySnapshot};
+pub(crate) use repeated::Repeated;
 pub(crate) use resource_locks::{LockRequest, ResourceLock, ResourceLocks};
 pub use shutdown::DrainCounts;
 pub(crate) use shutdown::Shutdown;
@@ -58,4 +62,8 @@ pub(crate) struct Services {
     /// The memories of users.
     pub memories: MemoryService,
     pub shutdown: Shutdown,
+    /// The log's lines that would come many times.
+    pub repeated: Repeated,
+    /// Tells the log when the store is away.
+    pub outage: Outage,
 }

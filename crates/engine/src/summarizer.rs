@@ -18,7 +18,7 @@ use crate::{
     memories::extraction::{Extraction, words_of_user},
     model::{ModelError, ModelEvent, ModelRequest, Usage},
     model_metrics::record_model_call,
-    services::Services,
+    services::{PolicySnapshot, Services},
     store::{Files, StoreError},
     summary::{
         Covered, MemoryPlan, SummaryPlan, SummaryQuestion, WrittenSummary, ask_again, memory_question,
@@ -59,6 +59,7 @@ pub(crate) async fn write(
     plan: SummaryPlan,
 ) -> Result<WrittenSummary, WriteError> {
     let reason = plan.reason;
+    let model = choice(&services.policies.current(), &plan).model.name().to_owned();
     let written = match timeout(TIMEOUT, ask(&services, &chat, plan)).await {
         Ok(written) => written,
         Err(_) => Err(WriteError::Timeout),
@@ -67,7 +68,11 @@ pub(crate) async fn write(
         Ok(_) => "done",
         Err(WriteError::NothingToCover) => return written,
         Err(error) => {
-            tracing::warn!(%chat, reason = reason.as_str(), %error, "no summary was written; the chat stays as it was");
+            let (error, reason) = (error.to_string(), reason.as_str());
+            let key = format!("no summary {model} {reason}");
+            services.repeated.log(&services.shutdown, key, move |times| {
+                tracing::warn!(%chat, model, reason, error, times, "no summary was written; the chat stays as it was");
+            });
             "failed"
         }
     };
@@ -76,13 +81,18 @@ pub(crate) async fn write(
     written
 }
 
-async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<WrittenSummary, WriteError> {
-    let SummaryPlan { reason, previous, most, rest, assistant, model, wishes, memory } = plan;
-    let policies = services.policies.current();
-    let choice = match &policies.assistants.summary_model {
+/// Returns the model that is asked.
+fn choice<'a>(policies: &'a PolicySnapshot, plan: &SummaryPlan) -> &'a ModelChoice {
+    match &policies.assistants.summary_model {
         Some(choice) => choice,
-        None => policies.assistant(assistant.as_deref()).model(model.as_deref()),
-    };
+        None => policies.assistant(plan.assistant.as_deref()).model(plan.model.as_deref()),
+    }
+}
+
+async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<WrittenSummary, WriteError> {
+    let policies = services.policies.current();
+    let choice = choice(&policies, &plan);
+    let SummaryPlan { reason, previous, most, rest, assistant: _, model: _, wishes, memory } = plan;
     let begin = previous.as_ref().map_or(0, |covered| covered.messages);
     // With the message after them, which tells whether a turn ends there.
     let last = if rest.is_some() { usize::MAX } else { most.saturating_add(1) };

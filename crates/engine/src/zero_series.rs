@@ -14,6 +14,10 @@ pub(crate) fn begin(snapshot: &PolicySnapshot) {
     for outcome in Ending::NAMES {
         metrics::counter!("fermata_runs_total", "outcome" => outcome).increment(0);
     }
+    metrics::counter!("fermata_runs_taken_over_total").increment(0);
+    for outcome in ["renewed", "lost", "failed"] {
+        metrics::counter!("fermata_lease_renewals_total", "outcome" => outcome).increment(0);
+    }
     for change in memories::CHANGES {
         memories::count(change, 0);
     }

@@ -153,7 +153,7 @@ async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
     let app = App::build(&config).await?;
     log.count_in(app.metrics().log_lines_lost());
     let mut signals = ShutdownSignals::listen()?;
-    let version = env!("CARGO_PKG_VERSION");
+    let version = fermata_engine::version();
     tracing::info!(version, "listening on http://{address}, answered by the model {}", app.model());
     if config.model.is_none()
         && let Ok(Provider::OpenAi(api)) = config.provider()

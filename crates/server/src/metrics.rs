@@ -16,9 +16,12 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use fermata_engine::{DrainCounts, version};
 use metrics::{Counter, Histogram, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use utoipa::openapi::{OpenApi, PathItem, path::Operation};
+
+use crate::drain::{DrainStatus, Stage};
 
 /// The metrics of this process; `None` if the program has its own recorder.
 #[derive(Clone)]
@@ -49,7 +52,7 @@ const METRICS: &[Metric] = &[
         name: "fermata_build_info",
         kind: Kind::Gauge,
         labels: &["version"],
-        about: "Always 1. The label is the version of the server.",
+        about: "Always 1. The label is the version of the server, in a release with its build, such as `1.2.3 (0a1b2c3)`.",
     },
     Metric {
         name: "fermata_runs_open",
@@ -124,6 +127,36 @@ const METRICS: &[Metric] = &[
         about: "The waiting runs whose streams ended early, because the connections had run out.",
     },
     Metric {
+        name: "fermata_runs_taken_over_total",
+        kind: Kind::Counter,
+        labels: &[],
+        about: "The runs that were at work at an instance that has ended, and were resumed here.",
+    },
+    Metric {
+        name: "fermata_lease_renewals_total",
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        about: "The heartbeats of this instance: `renewed`, `failed` (the database did not answer), or `lost` (it came too late, and others may have resumed runs of this instance).",
+    },
+    Metric {
+        name: "fermata_draining_runs",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The runs that still wait or work while this server drains; 0 if it does not.",
+    },
+    Metric {
+        name: "fermata_drained_runs_total",
+        kind: Kind::Counter,
+        labels: &["outcome"],
+        about: "The runs that a server that drains has `moved` (they waited), `finished` or `cut` (the step is made again elsewhere).",
+    },
+    Metric {
+        name: "fermata_drain_refusals_total",
+        kind: Kind::Counter,
+        labels: &[],
+        about: "The requests that were refused because the server drains.",
+    },
+    Metric {
         name: LOG_LINES_LOST,
         kind: Kind::Counter,
         labels: &[],
@@ -168,8 +201,9 @@ impl Metrics {
         metrics::counter!(LOG_LINES_LOST)
     }
 
-    /// Returns all metrics as text.
-    pub fn render(&self) -> String {
+    /// Returns all metrics as text, with those of the end of the server.
+    pub fn render(&self, drain: &DrainStatus) -> String {
+        note_drain(drain);
         self.0.as_ref().map(PrometheusHandle::render).unwrap_or_default()
     }
 
@@ -179,6 +213,16 @@ impl Metrics {
             handle.run_upkeep();
         }
     }
+}
+
+fn note_drain(DrainStatus { stage, counts }: &DrainStatus) {
+    let DrainCounts { runs, moved, finished, cut, refused } = *counts;
+    let left = if *stage == Stage::Draining { runs } else { 0 };
+    metrics::gauge!("fermata_draining_runs").set(left as f64);
+    for (outcome, count) in [("moved", moved), ("finished", finished), ("cut", cut)] {
+        metrics::counter!("fermata_drained_runs_total", "outcome" => outcome).absolute(count as u64);
+    }
+    metrics::counter!("fermata_drain_refusals_total").absolute(refused as u64);
 }
 
 fn describe() {
@@ -193,7 +237,7 @@ fn describe() {
 
 /// Registers the series of the server. Series that exist keep their values.
 fn begin_at_zero() {
-    metrics::gauge!("fermata_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1);
+    metrics::gauge!("fermata_build_info", "version" => version()).set(1);
     metrics::counter!(LOG_LINES_LOST).increment(0);
     metrics::counter!("fermata_holds_cut_short_total").increment(0);
     for reason in ["server", "address"] {

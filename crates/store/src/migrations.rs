@@ -89,6 +89,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0027_scopes_of_grants"
     "0028_answers_by_result"
     "0029_processes_of_instances"
+    "0030_versions_of_instances"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

@@ -308,11 +308,14 @@ impl ActiveRun {
                 tracing::warn!(%chat, %run, tool, %error_type, "the run was ended by the failure of a tool");
             }
             Ending::CrashLoop => {
-                tracing::error!(
-                    %chat,
-                    %run,
-                    "the run is given up: each process that resumed it ended, failed or was cut off before the run got on"
-                );
+                let Services { repeated, shutdown, .. } = &*self.services;
+                let (chat, run) = (chat.clone(), run.clone());
+                repeated.log(shutdown, "given up".into(), move |times| {
+                    tracing::error!(
+                        %chat, %run, times,
+                        "the run is given up: each process that resumed it ended, failed or was cut off before the run got on"
+                    );
+                });
             }
             Ending::Finished(_)
             | Ending::Stopped

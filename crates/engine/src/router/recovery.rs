@@ -146,6 +146,7 @@ impl Router {
             );
             if chats.len() > found {
                 let (instance, runs) = (&self.services.lease.instance, chats.len() - found);
+                metrics::counter!("fermata_runs_taken_over_total").increment(runs as u64);
                 tracing::info!(%instance, runs, "runs that were at work at an instance that has ended are resumed here");
             }
         }

@@ -76,8 +76,20 @@ impl Lease {
         self.acquired.get_or_try_init(join).await.copied()
     }
 
-    /// Renews the lease. This has to be called on the runtime of the heartbeats, see [`Heartbeat`].
+    /// Renews the lease, and counts how that came out. This has to be called on the runtime of the heartbeats, see [`Heartbeat`].
     pub async fn renew(&self) -> Result<Renewed, StoreError> {
+        let renewed = self.try_renew().await;
+        let outcome = match &renewed {
+            Ok((_, false)) => "renewed",
+            Ok((_, true)) => "lost",
+            Err(_) => "failed",
+        };
+        metrics::counter!("fermata_lease_renewals_total", "outcome" => outcome).increment(1);
+        renewed.map(|(renewed, _)| renewed)
+    }
+
+    /// As [`Lease::renew`]. Returns also whether the lease was lost meanwhile.
+    async fn try_renew(&self) -> Result<(Renewed, bool), StoreError> {
         let begun_at = Moment::now();
         self.acquire().await?;
         let sent_at = Instant::now();
@@ -91,12 +103,13 @@ impl Lease {
                  may be lost"
             );
         }
-        if renewed.was_dead || renewed.has_failed_over || self.is_in_doubt() {
+        let is_lost = renewed.was_dead || renewed.has_failed_over || self.is_in_doubt();
+        if is_lost {
             // The epoch is raised before the doubt is removed, so that at any time one of them tells of the loss.
             self.epoch.fetch_add(1, Ordering::AcqRel);
         }
         *self.renewed_at.lock().unwrap_or_else(PoisonError::into_inner) = begun_at;
-        Ok(renewed)
+        Ok((renewed, is_lost))
     }
 
     /// Gives the lease up: others may acquire all chats of this instance.

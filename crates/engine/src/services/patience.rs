@@ -71,8 +71,14 @@ impl Services {
                 }
                 // Another instance may have changed the chat before the commit was made, or after it.
                 Err(StoreError::Fenced) if unclear.is_some() => StoreError::Fenced,
-                done => return done,
+                done => {
+                    self.outage.note_success();
+                    return done;
+                }
             };
+            if error != StoreError::Fenced {
+                self.outage.note_failure(&error);
+            }
             let is_over =
                 begin.elapsed() >= patience.time(unclear.is_some()) || self.shutdown.stopping.is_reached();
             if is_over || error == StoreError::Fenced {

@@ -64,7 +64,10 @@ pub async fn readyz(State(app): State<App>) -> Result<String, ApiError> {
     (status = 404, description = "`not_found`: the metrics are not available at this address", body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics().render())
+    (
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        app.metrics().render(&app.drain_status()),
+    )
 }
 
 /// Begins what a signal does, but for the end of the process: the server leaves and drains.

@@ -53,7 +53,7 @@ fn a_fresh_server_shows_every_metric_that_is_described() {
     let program = Program::start(&Settings::new(""));
     let series = metrics_of(&program);
     assert_eq!(shown(&series), described());
-    let version = env!("CARGO_PKG_VERSION");
+    let version = fermata_engine::version();
     for line in [
         format!("fermata_build_info{{version=\"{version}\"}} 1"),
         "fermata_log_lines_lost_total 0".into(),

@@ -17,7 +17,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fermata_engine::store::{InstanceId, Joined, LEASE, Renewed, StoreError};
+use fermata_engine::{
+    store::{InstanceId, Joined, LEASE, Renewed, StoreError},
+    version,
+};
 use tokio::task::AbortHandle;
 
 use super::{connect::Connector, process::Process, within};
@@ -328,8 +331,8 @@ impl Session {
         let (added,): (bool,) = self
             .connection()
             .query(
-                "insert into instances (id, session, joined_at, beat_at, knows, process)
-                 values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4, $5)
+                "insert into instances (id, session, joined_at, beat_at, knows, process, version)
+                 values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4, $5, $6)
                  on conflict (id) do update
                  set session = excluded.session, beat_at = excluded.beat_at, knows = excluded.knows, process = excluded.process
                  returning xmax = 0",
@@ -339,6 +342,7 @@ impl Session {
             .bind(NEVER_SILENT)
             .bind(newest(&POSTGRES))
             .bind(Process::current().map(|process| process.to_string()))
+            .bind(version())
             .fetch_one()
             .await?;
         Ok(added)
@@ -391,7 +395,7 @@ impl Session {
                 continue;
             }
             // An instance that was heard of meanwhile stays.
-            let removed: Option<(Text,)> = self
+            let removed: Option<(Text, Option<String>)> = self
                 .connection()
                 .query(
                     "delete from instances where id = $1 and session = $2
@@ -402,7 +406,7 @@ impl Session {
                             and database = (select oid from pg_database where datname = current_database())
                             and classid::bigint = $5 and objid::bigint = $2
                      ))
-                     returning id",
+                     returning id, version",
                 )
                 .bind(id)
                 .bind(session)
@@ -411,8 +415,9 @@ impl Session {
                 .bind(i64::from(LOCKS))
                 .fetch_optional()
                 .await?;
-            if let Some((Text(gone),)) = removed {
-                tracing::info!(%instance, %gone, ?silent_for, "another instance is gone; its runs are resumed by those that are left");
+            if let Some((Text(gone), version)) = removed {
+                let version = version.as_deref().unwrap_or("unknown");
+                tracing::info!(%instance, %gone, version, ?silent_for, "another instance is gone; its runs are resumed by those that are left");
             }
         }
         Ok(())

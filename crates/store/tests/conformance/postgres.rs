@@ -617,7 +617,7 @@ async fn both_databases_have_the_same_tables_and_columns() {
     postgres.open().await.close().await;
     let columns = "select table_name || '.' || column_name || case is_nullable when 'YES' then ' may be null' else '' end
         from information_schema.columns where table_schema = current_schema()
-        and table_name not in ('_sqlx_migrations', 'heartbeats') and (table_name, column_name) not in (('instances', 'session'), ('instances', 'beat_at'), ('instances', 'process'))";
+        and table_name not in ('_sqlx_migrations', 'heartbeats') and (table_name, column_name) not in (('instances', 'session'), ('instances', 'beat_at'), ('instances', 'process'), ('instances', 'version'))";
     let mut connection = postgres.raw().await;
     let mut here: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut connection).await.unwrap();
     connection.close().await.unwrap();
@@ -732,6 +732,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0027 scopes of grants",
             "0028 answers by result",
             "0029 processes of instances",
+            "0030 versions of instances",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();
