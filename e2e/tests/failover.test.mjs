@@ -6,6 +6,8 @@ import assert from 'node:assert/strict';
 import http from 'node:http';
 import { describe } from 'node:test';
 import { clustered } from '../harness/cluster.mjs';
+import { freePort } from '../harness/ports.mjs';
+import { Server } from '../harness/server.mjs';
 import { calls, says } from '../harness/fake-openai.mjs';
 import { byHand, journal, letGo } from '../harness/mcp.mjs';
 import { messageOf } from '../harness/message.mjs';
@@ -412,6 +414,45 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
       assert.deepEqual([...outcomes].toSorted(), ['200', 'ECONNREFUSED']);
       await until(() => !cluster.server(1).alive, 'the instance to end');
       assert.equal(cluster.server(1).exitCode, 0);
+    },
+  );
+
+  clustered(
+    'no connection is refused while two instances on one port are replaced in turns',
+    { instances: 0 },
+    async (cluster) => {
+      const port = await freePort();
+      const starts = async () => {
+        const server = new Server(port, { ...cluster.settings, FERMATA_REUSE_PORT: 'true' });
+        cluster.servers.push(server);
+        await server.start();
+        // The other one may have answered for it.
+        await until(
+          () => server.log.includes('listening on'),
+          () => server.log,
+        );
+        return server;
+      };
+      let server = await starts();
+      const url = new URL('/api/chats', server.url);
+      /** @type {Map<string, number>} */
+      const outcomes = new Map();
+      let isOver = false;
+      const asks = async () => {
+        while (!isOver) {
+          const outcome = await answerOf(url);
+          outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
+        }
+      };
+      const asking = Promise.all(Array.from({ length: 8 }, asks));
+      for (let replaced = 0; replaced < 4; replaced += 1) {
+        const next = await starts();
+        await server.end();
+        server = next;
+      }
+      isOver = true;
+      await asking;
+      assert.deepEqual([...outcomes.keys()], ['200']);
     },
   );
 

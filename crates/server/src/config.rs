@@ -182,6 +182,9 @@ settings! {
         bind: Address = "127.0.0.1", "FERMATA_BIND";
         /// The port to listen on if bind has none. Platforms that run containers set this variable.
         port: u16 = "3000", "PORT";
+        /// Let several processes of this machine listen on the same port (SO_REUSEPORT), so that one can take the place of another
+        /// while no connection is refused. They share a PostgreSQL database, and each needs an operator_bind of its own.
+        reuse_port: bool = "false", "FERMATA_REUSE_PORT";
         /// Listen beyond this machine although auth is none. Everybody who reaches the port is then the same owner.
         insecure_bind: bool = "false", "FERMATA_INSECURE_BIND";
         /// A second address for operators only, with /metrics, /healthz and /readyz. If it is set, /metrics is served only there,

@@ -28,6 +28,7 @@ pub mod reload;
 mod request_id;
 mod routes;
 pub mod serve;
+pub mod sockets;
 pub mod sse;
 mod tools;
 

@@ -4,7 +4,6 @@ mod log;
 
 use std::{
     io::{self, Write},
-    net::SocketAddr,
     process::ExitCode,
     time::Duration,
 };
@@ -17,7 +16,9 @@ use fermata_server::{
     drain, health, migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
     reload::Reloader,
     serve::{ConnectionLimits, Server},
-    site, warnings_of_fallbacks, when_full,
+    site,
+    sockets::{Inherited, Sockets},
+    warnings_of_fallbacks, when_full,
 };
 use tokio::{
     net::TcpListener,
@@ -81,7 +82,9 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
             for warning in warnings(&config) {
                 tracing::warn!("{warning}");
             }
-            runtime()?.block_on(serve(*config, log))
+            // No other thread uses the environment yet.
+            let inherited = Inherited::from_environment();
+            runtime()?.block_on(serve(*config, inherited, log))
         }
         Invocation::Check(config, mut report) => {
             for warning in warnings(&config) {
@@ -141,15 +144,11 @@ fn print(report: &str) -> anyhow::Result<()> {
     }
 }
 
-async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
+async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::Result<()> {
     // This comes first, because the signal ends a process that does not listen for it.
     let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context(NO_SIGNALS)?;
-    let listener = listen(config.address()).await?;
+    let Sockets { everybody: listener, operators, config } = Sockets::open(inherited, &given)?;
     let address = listener.local_addr().context("cannot read the address of the socket")?;
-    let operators = match config.operator_bind {
-        Some(address) => Some(listen(address).await?),
-        None => None,
-    };
     let app = App::build(&config).await?;
     log.count_in(app.metrics().log_lines_lost());
     let mut signals = ShutdownSignals::listen()?;
@@ -175,9 +174,10 @@ async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
         limits: ConnectionLimits::of(&config),
         proxies: app.auth().proxies().clone(),
         draining: app.draining().clone(),
+        shares_port: config.reuse_port,
     };
     let shutdown = CancellationToken::new();
-    let reloader = Reloader::new(app.clone(), config, Box::new(read_settings));
+    let reloader = Reloader::new(app.clone(), given, Box::new(read_settings));
     let tasks = TaskTracker::new();
     tasks.spawn(tidy_metrics(app.clone(), shutdown.clone()));
     tasks.spawn(reloader.on_signal(hangups, shutdown.clone()));
@@ -186,7 +186,8 @@ async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
         let limits = ConnectionLimits { connections: OPERATOR_CONNECTIONS, ..server.limits };
         // Those beyond the limit are served alike.
         let routes = operators_site(app.clone());
-        let server = Server { when_full: routes.clone(), routes, limits, ..server.clone() };
+        let server =
+            Server { when_full: routes.clone(), routes, limits, shares_port: false, ..server.clone() };
         tasks.spawn(serve_operators(server, listener, shutdown.clone()));
     }
     let serving = async {
@@ -210,10 +211,6 @@ async fn serve(config: Config, log: &LogWriter) -> anyhow::Result<()> {
             std::process::exit(1)
         }
     }
-}
-
-async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
 async fn serve_operators(server: Server, listener: TcpListener, shutdown: CancellationToken) {

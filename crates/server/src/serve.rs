@@ -76,6 +76,8 @@ pub struct Server {
     /// When this is cancelled, each response asks its client to close the connection: the next request is to come on a new one, which
     /// another instance may get.
     pub draining: CancellationToken,
+    /// `true` if another process listens on the same port. It gets all new connections when this server drains.
+    pub shares_port: bool,
 }
 
 /// The limits on connections.
@@ -112,6 +114,7 @@ impl Server {
     /// No request is lost that came on a connection that the kernel had accepted. Later connections are refused.
     pub async fn serve(self, listener: TcpListener, shutdown: CancellationToken) {
         let slots = Slots::new(&self.limits, self.proxies.clone());
+        let closing = if self.shares_port { self.draining.clone() } else { shutdown.clone() };
         let server = Arc::new(self);
         let mut connections = JoinSet::new();
         let mut delay = FIRST_ACCEPT_DELAY;
@@ -120,7 +123,7 @@ impl Server {
                 accepted = listener.accept() => accepted,
                 // Its task is forgotten.
                 Some(_) = connections.join_next() => continue,
-                () = shutdown.cancelled() => break,
+                () = closing.cancelled() => break,
             };
             match accepted {
                 Ok((socket, peer)) => {
@@ -140,7 +143,7 @@ impl Server {
                     tracing::error!(?address, %error, "cannot accept connections");
                     // The process may have no file descriptors left.
                     slots.free_one();
-                    shutdown.run_until_cancelled(sleep(delay)).await;
+                    closing.run_until_cancelled(sleep(delay)).await;
                     delay = (delay * 2).min(LONGEST_ACCEPT_DELAY);
                 }
             }

@@ -1,6 +1,7 @@
 //! The settings that depend on each other: defaults that follow from other settings, and combinations that are refused.
 
 use std::{
+    net::SocketAddr,
     num::{NonZeroU32, NonZeroUsize},
     time::Duration,
 };
@@ -14,6 +15,7 @@ use super::{
     assistants::read_instructions,
     fault::nearest,
     identity::{self, AuthKind},
+    network::Address,
     secret::Token,
     sources::Sources,
     value::{PostRate, Size, either},
@@ -143,6 +145,13 @@ impl Config {
                  to postgres://user:password@host/database, or leave out REDIS_URL",
             );
         }
+        if self.reuse_port && !self.database_url.is_postgres() {
+            return fault(
+                "reuse_port",
+                "processes that listen on the same port share a database, and a SQLite file is for one process; set DATABASE_URL to \
+                 postgres://user:password@host/database, or leave out reuse_port",
+            );
+        }
         if let Some(owners) = shared_token(&self.tokens) {
             return fault(
                 "tokens",
@@ -153,6 +162,23 @@ impl Config {
             return fault(key, &words);
         }
         Ok(self)
+    }
+}
+
+impl Config {
+    /// Returns these settings for a server that listens on this address in place of `bind`.
+    ///
+    /// # Errors
+    /// Returns an error if they do not allow that address.
+    pub fn at(&self, address: SocketAddr) -> Result<Self, ConfigError> {
+        let bind = Address { ip: address.ip(), port: Some(address.port()) };
+        let config = Self { bind, ..self.clone() };
+        match identity::check(&config) {
+            Ok(()) => Ok(config),
+            Err((key, words)) => {
+                Err(ConfigError::Bad(format!("{address}, the socket that was handed over: {key}: {words}")))
+            }
+        }
     }
 }
 

@@ -55,6 +55,7 @@ fn server() -> Server {
         limits: LIMITS,
         proxies: TrustedProxies::default(),
         draining: CancellationToken::new(),
+        shares_port: false,
     }
 }
 

@@ -165,6 +165,7 @@ impl TestApp {
             limits,
             proxies: self.app.auth().proxies().clone(),
             draining: self.app.draining().clone(),
+            shares_port: false,
         };
         tokio::spawn(server.serve(listener, CancellationToken::new()));
         address

@@ -2,8 +2,13 @@
 
 use std::{
     io::{BufRead, BufReader, Lines, Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
+    os::fd::OwnedFd,
     process::{Child, ChildStderr, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::app::{PATIENCE, Settings};
@@ -27,6 +32,11 @@ impl Program {
         let line = format!("ulimit -n {files} && exec {} \"$@\"", env!("CARGO_BIN_EXE_fermata"));
         shell.args(["-c", &line, "fermata"]);
         Self::run(shell, file)
+    }
+
+    /// Starts the program with a socket that is handed over to it, as systemd does.
+    fn start_on(socket: &TcpListener, arguments: &[&str], file: &Settings) -> Self {
+        Self::run(handed_over(socket, arguments), file)
     }
 
     fn run(mut command: Command, file: &Settings) -> Self {
@@ -112,6 +122,67 @@ fn operators_have_an_address_of_their_own() {
     );
     program.signal("TERM");
     assert_eq!(program.ends(), Some(0));
+}
+
+/// Returns a command that becomes the program, with this socket as its descriptor 3.
+fn handed_over(socket: &TcpListener, arguments: &[&str]) -> Command {
+    let mut shell = Command::new("/bin/sh");
+    let line = "LISTEN_FDS=1 LISTEN_PID=$$ exec \"$0\" \"$@\" 3<&0 </dev/null";
+    shell.args(["-c", line, env!("CARGO_BIN_EXE_fermata")]).args(arguments);
+    shell.stdin(OwnedFd::from(socket.try_clone().expect("a copy of the socket")));
+    shell
+}
+
+#[test]
+fn no_connection_is_refused_while_one_program_takes_the_place_of_another_on_a_socket_that_is_handed_over() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = socket.local_addr().expect("an address");
+    let file = Settings::new("");
+    let mut program = Program::start_on(&socket, &[], &file);
+    assert_eq!(program.address, address.to_string());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ask = move || {
+        let mut connection = TcpStream::connect(address)?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        write!(connection, "GET /api/chats HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer)?;
+        Ok::<_, std::io::Error>(answer.split(' ').nth(1).map(str::to_owned))
+    };
+    let asking: Vec<_> = (0..4)
+        .map(|_| {
+            let is_over = is_over.clone();
+            std::thread::spawn(move || {
+                let mut answers = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    assert_eq!(ask().expect("a connection and an answer").as_deref(), Some("200"));
+                    answers += 1;
+                }
+                answers
+            })
+        })
+        .collect();
+    for _ in 0..5 {
+        program.signal("TERM");
+        assert_eq!(program.ends(), Some(0));
+        program = Program::start_on(&socket, &[], &file);
+        assert_eq!(program.get("/readyz"), "200");
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for thread in asking {
+        assert!(thread.join().expect("nothing but answers") > 0);
+    }
+}
+
+#[test]
+fn a_socket_that_is_handed_over_is_not_for_everybody_without_tokens() {
+    let socket = TcpListener::bind("0.0.0.0:0").expect("a port");
+    let file = Settings::new("");
+    let mut command = handed_over(&socket, &["--config", file.path(), "--database-url", "sqlite::memory:"]);
+    let output = command.env_clear().output().expect("the program");
+    let error = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("the socket that was handed over: bind: auth is none"), "{error}");
 }
 
 #[test]
