@@ -23,6 +23,7 @@ mod shape;
 mod sse;
 mod surrogate_halves;
 mod transport;
+mod wording;
 
 use std::{collections::BTreeMap, panic::resume_unwind, time::Duration};
 

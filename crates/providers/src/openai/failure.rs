@@ -3,14 +3,10 @@
 //! A failure holds the provider's text unchanged; [`Failure::into_error`] is the only way to read the text, and it removes the secrets from
 //! it and cuts it.
 
-use std::{
-    sync::LazyLock,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use async_openai::error::OpenAIError;
 use fermata_engine::model::ModelError;
-use regex::Regex;
 use reqwest::{
     StatusCode,
     header::{HeaderMap, LOCATION},
@@ -18,7 +14,7 @@ use reqwest::{
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::surrogate_halves::without_halves;
+use super::{surrogate_halves::without_halves, wording};
 
 /// The longest pause that a provider may ask for. The request is not sent again after a longer one, because nobody would wait for it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -28,26 +24,6 @@ const TEXT_LIMIT: usize = 500;
 
 /// The beginning of most keys.
 const KEY_PREFIX: &str = "sk-";
-
-/// The words in which providers say that they have no model of the requested name.
-static UNKNOWN_MODEL: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"(?is)model.{0,120}?(not found|not exist)|(invalid|unknown|no such|not a valid) model|model_not_found|DeploymentNotFound";
-    Regex::new(pattern).expect("a pattern that is tested")
-});
-
-/// The words in which providers say that a request is longer than the model can take.
-static TOO_LONG: LazyLock<Regex> = LazyLock::new(|| {
-    let pattern = r"(?isx)
-        context_length_exceeded | exceed_context_size
-        | maximum\ (context|prompt)\ length
-        | exceeds?\ (the\ )?(available\ )?context\ (size|length|window)
-        | input\ length\ exceeds | input\ is\ too\ long | prompt\ is\ too\ long
-        | input\ token\ count .{0,40} exceeds\ the\ maximum
-        | range\ of\ input\ length\ should\ be
-        | `inputs`\ tokens\ \+\ `max_new_tokens`
-        | reduce\ the\ length\ of\ (the|either)\ ";
-    Regex::new(pattern).expect("a pattern that is tested")
-});
 
 /// A failed attempt.
 #[derive(Clone, Debug)]
@@ -122,7 +98,7 @@ impl Failure {
             body_text(body)
         };
         let (cause, retry) = classify_status(status.as_u16(), body);
-        let retry = match (retry, wanted_pause(headers)) {
+        let retry = match (retry, wanted_pause(headers).or_else(|| wording::wanted_pause(body))) {
             (Retry::Soon, Some(pause)) => Retry::After(pause),
             (retry, _) => retry,
         };
@@ -136,6 +112,10 @@ impl Failure {
         let (cause, retry) = match code {
             Some(code) => classify_status(code, &text),
             None => classify_text(&text),
+        };
+        let retry = match (retry, wording::wanted_pause(&text)) {
+            (Retry::Soon, Some(pause)) => Retry::After(pause),
+            (retry, _) => retry,
         };
         Self::new(cause, retry, message_of(error).unwrap_or(text))
     }
@@ -203,13 +183,15 @@ fn classify_status(status: u16, body: &str) -> (Cause, Retry) {
     match status {
         // The account has no credit left: waiting does not help, and only the operator can act.
         402 => (Cause::Auth, Retry::Never),
-        429 if body.contains("insufficient_quota") => (Cause::Auth, Retry::Never),
+        400..=429 if wording::says_no_credit(body) => (Cause::Auth, Retry::Never),
         401 | 403 => (Cause::Auth, Retry::Never),
         429 => (Cause::RateLimit, Retry::Soon),
+        // The server was too slow, or did not want to try just then.
+        408 | 425 => (Cause::Provider, Retry::Soon),
         // Most proxies answer 413, too. An older llama.cpp answers 500.
         413 => (Cause::TooLong, Retry::Never),
-        400 | 422 | 500 if TOO_LONG.is_match(body) => (Cause::TooLong, Retry::Never),
-        400 | 404 | 422 if UNKNOWN_MODEL.is_match(body) => (Cause::UnknownModel, Retry::Never),
+        400 | 422 | 500 if wording::says_too_long(body) => (Cause::TooLong, Retry::Never),
+        400 | 404 | 422 if wording::names_unknown_model(body) => (Cause::UnknownModel, Retry::Never),
         300..=499 => (Cause::Refused, Retry::Never),
         500..=599 => (Cause::Provider, Retry::Soon),
         _ => (Cause::Provider, Retry::Never),
@@ -219,11 +201,11 @@ fn classify_status(status: u16, body: &str) -> (Cause, Retry) {
 /// Classifies an error object that has no status.
 fn classify_text(text: &str) -> (Cause, Retry) {
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if has(&["insufficient_quota", "authentication", "invalid_api_key"]) {
+    if wording::says_no_credit(text) || has(&["authentication", "invalid_api_key"]) {
         (Cause::Auth, Retry::Never)
     } else if has(&["rate_limit"]) {
         (Cause::RateLimit, Retry::Soon)
-    } else if TOO_LONG.is_match(text) {
+    } else if wording::says_too_long(text) {
         (Cause::TooLong, Retry::Never)
     } else if has(&["invalid_request", "content_policy"]) {
         (Cause::Refused, Retry::Never)

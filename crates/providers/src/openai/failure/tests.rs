@@ -40,10 +40,10 @@ fn no_retry_is_added_to_those_that_are_left() {
 
 #[test]
 fn only_rate_limits_and_server_failures_are_tried_again() {
-    for status in [301, 307, 400, 401, 402, 403, 404, 408, 413, 422] {
+    for status in [301, 307, 400, 401, 402, 403, 404, 413, 422] {
         assert_eq!(answered(status, Some(("retry-after", "1")), "").pause(Some(PROPOSED)), None, "{status}");
     }
-    for status in [429, 500, 502, 503, 504, 529] {
+    for status in [408, 425, 429, 500, 502, 503, 504, 529] {
         assert_eq!(answered(status, None, "").pause(Some(PROPOSED)), Some(PROPOSED), "{status}");
     }
 }
