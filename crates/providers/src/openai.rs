@@ -22,6 +22,7 @@ mod request;
 mod shape;
 mod sse;
 mod surrogate_halves;
+mod think_tags;
 mod transport;
 mod wording;
 

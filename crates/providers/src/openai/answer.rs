@@ -25,6 +25,12 @@ use super::{
 /// The longest wait for usage and `[DONE]` once the reason to finish is known. Some servers send neither and keep the connection open.
 const LONGEST_WAIT_AFTER_REASON: Duration = Duration::from_secs(5);
 
+/// The longest wait for more if the reason came too early to be believed: with a piece of the answer, or before the first.
+const LONGEST_WAIT_AFTER_EARLY_REASON: Duration = Duration::from_secs(30);
+
+/// The limit on the bytes that are kept of a body that is no event stream.
+const HEAD_BYTES: usize = 1024;
+
 /// The shortest time between two signs of life. More of them would have no use.
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -45,6 +51,11 @@ const BURST_BYTES: usize = 64 << 10;
 pub(super) struct Answer {
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     parser: SseParser,
+    /// The beginning of the body, until the first event has been read.
+    head: Vec<u8>,
+    has_events: bool,
+    /// What came first of something that is no part of an answer.
+    foreign: Option<String>,
     /// The shape of the last event that was a piece of text and nothing else.
     shape: Option<Shape>,
     decoder: Decoder,
@@ -81,6 +92,9 @@ impl Answer {
         Self {
             body: body.chain(end).boxed(),
             parser: SseParser::default(),
+            head: Vec::new(),
+            has_events: false,
+            foreign: None,
             shape: None,
             decoder: Decoder::new(last_reasoning_field),
             state: State::Open,
@@ -95,7 +109,11 @@ impl Answer {
     ///
     /// # Errors
     /// Returns an error if the chunk reports a failure.
-    pub(super) fn whole(chunk: Chunk, last_reasoning_field: LastReasoningField) -> Result<Self, Failure> {
+    pub(super) fn whole(body: &str, last_reasoning_field: LastReasoningField) -> Result<Self, Failure> {
+        let chunk = Chunk::read_whole(body)?;
+        if chunk.choice.is_none() && chunk.error().is_none() {
+            return Err(Failure::foreign(body));
+        }
         let mut answer = Self::streamed(stream::empty(), last_reasoning_field);
         let reason = answer.decoder.decode(chunk)?;
         answer.decoder.finish(reason);
@@ -179,6 +197,9 @@ impl Answer {
     fn receive(&mut self, received: Option<reqwest::Result<Bytes>>) -> bool {
         match received {
             Some(Ok(bytes)) => {
+                if !self.has_events && self.head.len() < HEAD_BYTES {
+                    self.head.extend(bytes.iter().take(HEAD_BYTES));
+                }
                 self.parser.feed(bytes);
                 return self.decode();
             }
@@ -208,6 +229,7 @@ impl Answer {
 
     /// Decodes an event that was read, or ends the answer.
     fn handle(&mut self, read: SseEvent) {
+        self.has_events = true;
         let data = match read {
             SseEvent::KeepAlive => return,
             SseEvent::Done => return self.finish(),
@@ -223,9 +245,13 @@ impl Answer {
             Err(failure) => return self.break_off(failure),
         };
         for chunk in chunks {
+            if self.foreign.is_none() && chunk.is_foreign() {
+                self.foreign = Some(String::from_utf8_lossy(&data).into_owned());
+            }
             if let Some(shape) = Shape::of(&data, &chunk) {
                 self.shape = Some(shape);
             }
+            let is_early = chunk.says_something() || !self.has_begun && self.decoder.is_empty();
             let reason = match (self.decoder.decode(chunk), &self.state) {
                 (Err(failure), _) => return self.close(Some(failure)),
                 (Ok(Some(reason)), _) => reason,
@@ -233,7 +259,8 @@ impl Answer {
                 (Ok(None), State::Finishing { reason, .. }) if !self.decoder.events.is_empty() => *reason,
                 (Ok(None), _) => continue,
             };
-            self.state = State::Finishing { reason, deadline: Instant::now() + LONGEST_WAIT_AFTER_REASON };
+            let wait = if is_early { LONGEST_WAIT_AFTER_EARLY_REASON } else { LONGEST_WAIT_AFTER_REASON };
+            self.state = State::Finishing { reason, deadline: Instant::now() + wait };
         }
     }
 
@@ -242,6 +269,10 @@ impl Answer {
         match self.state {
             // Everything that matters has been received.
             State::Finishing { .. } => self.finish(),
+            State::Open if !self.has_events && !self.head.trim_ascii().is_empty() => {
+                let head = String::from_utf8_lossy(&self.head).into_owned();
+                self.close(Some(Failure::foreign(&head)));
+            }
             State::Open => self.close(Some(failure)),
             State::Closed { .. } => {}
         }
@@ -252,10 +283,14 @@ impl Answer {
             State::Finishing { reason, .. } => Some(reason),
             State::Open | State::Closed { .. } => None,
         };
-        if reason.is_none() && !self.has_begun && self.decoder.is_empty() {
-            // llama-cpp-python ends an answer so if another request comes, and if the request is too long.
-            return self
-                .close(Some(Failure::network("the answer ended without a word and without a reason")));
+        if reason.is_none() {
+            if let Some(said) = self.foreign.take() {
+                return self.close(Some(Failure::foreign(&said)));
+            }
+            if !self.has_begun && self.decoder.is_empty() {
+                // llama-cpp-python ends an answer so if another request comes, and if the request is too long.
+                return self.close(Some(Failure::foreign("")));
+            }
         }
         self.decoder.finish(reason);
         self.close(None);
@@ -303,6 +338,30 @@ mod tests {
         let mut answer = answer(stream::iter([bytes(&stopped())]).chain(stream::pending()));
         assert_eq!(answer.next().await.unwrap().unwrap(), finished(FinishReason::Stop));
         assert!(answer.next().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reason_to_finish_that_comes_too_early_ends_nothing() {
+        let said = |text: &str, reason: Option<&str>| json!({"choices": [{"delta": {"content": text}, "finish_reason": reason}]});
+        for (first, rest) in [
+            (said("Hello", Some("stop")), vec![said(" world", Some("stop"))]),
+            (said("Hello", Some("null")), vec![said(" world", Some("null")), stopped()]),
+            (said("", Some("stop")), vec![said("Hello world", None), stopped()]),
+        ] {
+            let later = stream::iter(rest).then(async |chunk| {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                bytes(&chunk)
+            });
+            let mut answer = answer(stream::iter([bytes(&first)]).chain(later));
+            let (mut text, mut last) = (String::new(), None);
+            while let Some(event) = answer.next().await {
+                match event.unwrap() {
+                    ModelEvent::Text(delta) => text.push_str(&delta),
+                    event => last = Some(event),
+                }
+            }
+            assert_eq!((text.as_str(), last), ("Hello world", Some(finished(FinishReason::Stop))), "{first}");
+        }
     }
 
     #[tokio::test]

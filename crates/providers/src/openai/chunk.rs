@@ -32,6 +32,10 @@ pub(super) struct Chunk {
     pub(super) message: Rare,
     pub(super) r#type: Rare,
     pub(super) code: Rare,
+    /// What servers and gateways say instead of an answer; so do the next two.
+    pub(super) detail: Rare,
+    pub(super) errors: Rare,
+    pub(super) base_resp: Rare,
     /// Groq puts the usage in here.
     pub(super) x_groq: Rare,
 }
@@ -61,6 +65,9 @@ pub(super) struct Delta {
     pub(super) refusal: Text,
     #[serde(deserialize_with = "read_list")]
     pub(super) tool_calls: Vec<CallPiece>,
+    /// The form that calls had once.
+    #[serde(deserialize_with = "read_object")]
+    pub(super) function_call: Option<Box<FunctionPiece>>,
     pub(super) images: Rare,
     pub(super) annotations: Rare,
 }
@@ -115,6 +122,23 @@ impl Chunk {
             return Some(json!({"message": self.message, "type": self.r#type, "code": self.code}));
         }
         None
+    }
+
+    /// Returns whether the chunk has a piece of the answer.
+    pub(super) fn says_something(&self) -> bool {
+        let Some(Delta { content, reasoning_content, reasoning, refusal, tool_calls, .. }) =
+            self.choice.as_ref().and_then(|choice| choice.delta.as_ref())
+        else {
+            return false;
+        };
+        let texts = [&content.text, &content.thinking, &reasoning_content.0, &reasoning.0, &refusal.0];
+        !tool_calls.is_empty() || texts.iter().any(|text| !text.is_empty())
+    }
+
+    /// Returns whether this is no part of an answer, but says something.
+    pub(super) fn is_foreign(&self) -> bool {
+        let words = [&self.message, &self.r#type, &self.code, &self.detail, &self.errors, &self.base_resp];
+        self.choice.is_none() && self.usage().is_none() && words.iter().any(|word| word.is_some())
     }
 
     /// Returns the tokens of the step so far, if the chunk has them.

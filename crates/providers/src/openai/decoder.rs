@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use super::{
     calls::Calls,
-    chunk::{Chunk, Delta},
+    chunk::{CallPiece, Chunk, Delta},
     dialect::{LastReasoningField, ReasoningField},
     failure::Failure,
     shape::TextField,
     surrogate_halves::{SurrogateHalves, without_halves},
+    think_tags::{Divided, ThinkTags},
 };
 
 /// The limit on the bytes of a delta that is made of several. A person reads it as one, and the page draws it at once.
@@ -27,6 +28,7 @@ pub(super) struct Decoder {
     /// The events that were decoded and not yet passed on. One chunk may hold several.
     pub(super) events: Events,
     text: SurrogateHalves,
+    tags: ThinkTags,
     reasoning: SurrogateHalves,
     calls: Calls,
     /// The URLs of the sources that were passed on.
@@ -48,6 +50,7 @@ impl Decoder {
         Self {
             events: Events::default(),
             text: SurrogateHalves::default(),
+            tags: ThinkTags::default(),
             reasoning: SurrogateHalves::default(),
             calls: Calls::default(),
             sources: HashSet::new(),
@@ -75,7 +78,7 @@ impl Decoder {
             self.decode_delta(delta)?;
         }
         Ok(match choice.finish_reason.0.as_str() {
-            "" => None,
+            "" | "null" => None,
             // OpenRouter and Mistral say this when the answer broke off on their side.
             "error" => return Err(Failure::provider("the answer ended with finish_reason \"error\"")),
             "stop" => Some(FinishReason::Stop),
@@ -122,15 +125,40 @@ impl Decoder {
         if let Some(annotations) = delta.annotations {
             self.push_sources(&annotations);
         }
-        if !delta.tool_calls.is_empty() {
+        let mut pieces = delta.tool_calls;
+        // The form that calls had once. llama-cpp-python sends both.
+        if pieces.is_empty() {
+            let function = delta.function_call.map(|function| *function);
+            pieces.extend(
+                function.map(|function| CallPiece { function: Some(function), ..CallPiece::default() }),
+            );
+        }
+        if !pieces.is_empty() {
             self.flush_reasoning();
             self.flush_text();
-            self.calls.decode(delta.tool_calls, &mut self.events)?;
+            self.calls.decode(pieces, &mut self.events)?;
         }
         Ok(())
     }
 
     fn push_text(&mut self, piece: String) {
+        if self.tags.is_text() {
+            return self.push_plain_text(piece);
+        }
+        let divided = self.tags.divide(&piece);
+        self.push_divided(divided);
+    }
+
+    fn push_divided(&mut self, Divided { reasoning, text }: Divided) {
+        if !reasoning.is_empty() {
+            self.push_reasoning(reasoning, ReasoningField::Nowhere);
+        }
+        if !text.is_empty() {
+            self.push_plain_text(text);
+        }
+    }
+
+    fn push_plain_text(&mut self, piece: String) {
         self.flush_reasoning();
         let text = self.text.join(piece);
         self.events.push(ModelEvent::Text(text));
@@ -184,6 +212,8 @@ impl Decoder {
 
     /// Ends the answer.
     pub(super) fn finish(&mut self, reason: Option<FinishReason>) {
+        let divided = self.tags.flush();
+        self.push_divided(divided);
         self.flush_reasoning();
         self.flush_text();
         self.calls.flush(&mut self.events);

@@ -22,6 +22,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The limit on the characters of a provider's text in an error.
 const TEXT_LIMIT: usize = 500;
 
+/// The limit on the characters that are shown of a response that is neither an answer nor an error.
+const FOREIGN_LIMIT: usize = 200;
+
 /// The beginning of most keys.
 const KEY_PREFIX: &str = "sk-";
 
@@ -71,6 +74,26 @@ impl Failure {
     /// Creates the failure of a response that is not an answer.
     pub(super) fn format(text: impl Into<String>) -> Self {
         Self::new(Cause::Format, Retry::Never, text)
+    }
+
+    /// Creates the failure of a response that says something, and is neither an answer nor an error as the API has them.
+    pub(super) fn foreign(said: &str) -> Self {
+        let said = said.trim();
+        if said.is_empty() {
+            return Self::network("the answer ended without a word and without a reason");
+        }
+        let beginning: String = said.chars().take(FOREIGN_LIMIT).collect();
+        let text = format!("this is no answer: {beginning}");
+        match serde_json::from_str::<Value>(said) {
+            Ok(object @ Value::Object(_)) => match Self::from_object(&object) {
+                // Nobody knows what it means, and it will mean the same again.
+                unknown if unknown.cause == Cause::Provider && !wording::says_busy(said) => {
+                    Self::format(text)
+                }
+                known => Self { text, ..known },
+            },
+            _ => Self::format(format!("{text} (the base URL may be wrong)")),
+        }
     }
 
     /// Creates the failure of a provider that ended its answer by saying that it failed.

@@ -94,11 +94,20 @@ fn only_text(chunk: &Chunk) -> Option<(TextField, &str)> {
     if !is_delta || chunk.usage().is_some() || chunk.error().is_some() {
         return None;
     }
-    let Delta { content, reasoning_content, reasoning, refusal, tool_calls, images, annotations } =
-        choice.delta.as_ref()?;
+    let Delta {
+        content,
+        reasoning_content,
+        reasoning,
+        refusal,
+        tool_calls,
+        function_call,
+        images,
+        annotations,
+    } = choice.delta.as_ref()?;
     let has_more = !content.thinking.is_empty()
         || !refusal.0.is_empty()
         || !tool_calls.is_empty()
+        || function_call.is_some()
         || images.is_some()
         || annotations.is_some();
     if has_more {

@@ -19,7 +19,6 @@ use tokio::sync::mpsc;
 use super::{
     Endpoint,
     answer::Answer,
-    chunk::Chunk,
     dialect::LastReasoningField,
     failure::Failure,
     sse::{BYTE_ORDER_MARK, LONGEST_EVENT},
@@ -156,5 +155,5 @@ async fn read_whole(response: Response, last_reasoning_field: LastReasoningField
         let body = stream::iter([Ok(Bytes::copy_from_slice(text.as_bytes()))]);
         return Ok(Answer::streamed(body, last_reasoning_field));
     }
-    Answer::whole(Chunk::read_whole(text)?, last_reasoning_field)
+    Answer::whole(text, last_reasoning_field)
 }

@@ -60,6 +60,11 @@ static NO_CREDIT: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// The words in which a server says that it may answer later.
+static BUSY: LazyLock<Regex> = LazyLock::new(|| {
+    pattern(r"(?i)overload|unavailable|try again|\bbusy\b|internal|time(d )?.?out|capacity")
+});
+
 /// The pause that a text names.
 static PAUSE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
@@ -84,6 +89,11 @@ pub(super) fn says_too_long(body: &str) -> bool {
 /// Returns whether a refusal says that the account has nothing left.
 pub(super) fn says_no_credit(body: &str) -> bool {
     NO_CREDIT.is_match(body)
+}
+
+/// Returns whether a server says that it may answer later.
+pub(super) fn says_busy(body: &str) -> bool {
+    BUSY.is_match(body)
 }
 
 /// Returns the pause that a text asks for.

@@ -289,6 +289,66 @@ async fn a_json_body_that_is_none_is_a_format_error() {
 }
 
 #[tokio::test]
+async fn what_is_neither_an_answer_nor_an_error_is_an_error_that_shows_it() {
+    let done = "data: [DONE]\n\n";
+    for (reply, shown) in [
+        (
+            Reply::Json(
+                r#"{"choices":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}"#
+                    .into(),
+            ),
+            "1008",
+        ),
+        (
+            Reply::Json(
+                r#"{"success":false,"errors":[{"code":7003,"message":"No route for that URI"}]}"#.into(),
+            ),
+            "No route",
+        ),
+        (Reply::Json(r#"{"detail":"Not authenticated"}"#.into()), "Not authenticated"),
+        (Reply::Json(r#"{"id":"x","object":"chat.completion","choices":[]}"#.into()), "chat.completion"),
+        (Reply::Stream("<!doctype html><title>Sign in</title>".into()), "Sign in"),
+        (Reply::Stream(r#"{"detail":"Not authenticated"}"#.into()), "Not authenticated"),
+        (Reply::Stream(format!("data: {{\"message\":\"Overloaded\",\"code\":1}}\n\n{done}")), "Overloaded"),
+        (
+            Reply::Stream(format!("event: error\ndata: {{\"type\":\"error\",\"detail\":\"Oh\"}}\n\n{done}")),
+            "Oh",
+        ),
+        (
+            Reply::Stream(format!("{}data: {{\"message\":\"Overloaded\"}}\n\n{done}", text("Hi"))),
+            "Overloaded",
+        ),
+    ] {
+        // Some of them are worth another attempt.
+        let server = Server::start(vec![reply; 3]).await;
+        let told = match ask(&server.model()).await {
+            Ok(events) => lines(&events),
+            Err(error) => error.to_string(),
+        };
+        assert!(told.contains(shown) && !told.contains("finished"), "{shown}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_in_the_form_of_old_is_a_call() {
+    let call = r#"data: {"choices":[{"delta":{"function_call":{"name":"f","arguments":"{\"x\":1}"}},"finish_reason":null}]}"#;
+    let body = [call, "\n\n", &finish("function_call"), "data: [DONE]\n\n"].concat();
+    let server = Server::start(vec![Reply::Stream(body)]).await;
+    let told = lines(&ask(&server.model()).await.unwrap());
+    assert_eq!(told, "call 0 f\ncall 0 + {\"x\":1}\nfinished ToolCalls\n");
+}
+
+#[tokio::test]
+async fn reasoning_in_tags_is_reasoning() {
+    let body =
+        [&text("<thi"), &text("nk>hm</th"), &text("ink>\n\nHello"), &finish("stop"), "data: [DONE]\n\n"]
+            .concat();
+    let server = Server::start(vec![Reply::Stream(body)]).await;
+    let told = lines(&ask(&server.model()).await.unwrap());
+    assert_eq!(told, "reasoning \"hm\"\ntext \"Hello\"\nfinished Stop\n");
+}
+
+#[tokio::test]
 async fn an_event_without_end_is_refused() {
     let endless = format!("data: {}", "x".repeat(17 << 20));
     let server = Server::start(vec![Reply::Stream([&text("Hi"), endless.as_str()].concat())]).await;

@@ -25,6 +25,7 @@ use tokio::{
 pub const KEY: &str = "sk-test-4711";
 
 /// The server's reply to one request.
+#[derive(Clone)]
 pub enum Reply {
     /// A stream that ends as it should.
     Stream(String),
