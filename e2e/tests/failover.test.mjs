@@ -4,11 +4,13 @@
 
 import assert from 'node:assert/strict';
 import http from 'node:http';
-import { describe } from 'node:test';
+import { describe, test } from 'node:test';
 import { clustered } from '../harness/cluster.mjs';
 import { freePort } from '../harness/ports.mjs';
+import { NO_SERVER, PostgresServer } from '../harness/postgres-server.mjs';
 import { Server } from '../harness/server.mjs';
-import { calls, says } from '../harness/fake-openai.mjs';
+import { EventStream } from '../harness/events.mjs';
+import { API_KEY, FakeOpenAi, calls, says } from '../harness/fake-openai.mjs';
 import { byHand, journal, letGo } from '../harness/mcp.mjs';
 import { messageOf } from '../harness/message.mjs';
 import { VERSIONS } from '../harness/clients.mjs';
@@ -17,7 +19,6 @@ import { gate, until } from '../harness/until.mjs';
 
 /** @typedef {import('../harness/cluster.mjs').Cluster} Cluster */
 /** @typedef {import('../harness/cluster.mjs').At} At */
-/** @typedef {import('../harness/events.mjs').EventStream} EventStream */
 
 const tools = BROWSER_TOOLS;
 const locate = { name: 'get_location', input: { accuracy: 'high' } };
@@ -357,6 +358,43 @@ describe('Redis goes away', { concurrency: 2 }, () => {
     await cluster.redis.start();
     await reader.toEnd();
     if (reader.done) assert.equal(textOf(reader), 'You are in Bern.');
+  });
+});
+
+describe('PostgreSQL goes away', () => {
+  test('the log says so once, and how long it was away', { skip: NO_SERVER ?? false }, async () => {
+    const [model, database] = await Promise.all([FakeOpenAi.start(), PostgresServer.start()]);
+    const server = new Server(await freePort(), {
+      DATABASE_URL: database.url,
+      OPENAI_BASE_URL: model.url,
+      OPENAI_API_KEY: API_KEY,
+      FERMATA_MODEL: 'test-model',
+    });
+    try {
+      await server.start();
+      const rest = gate();
+      model.script(async (pen) => {
+        pen.says('One, ');
+        await rest.opened;
+        pen.says('two.');
+      });
+      const body = { id: 'chat-1', messages: [{ role: 'user', content: 'count' }], fermata: { client: 7 } };
+      const stream = await EventStream.open(`${server.url}/api/chat`, { body });
+      await stream.sees('text-delta');
+      await database.stop();
+      rest.open();
+      await until(
+        () => / WARN .* the database is away; /.test(server.log),
+        () => server.log,
+      );
+      await database.start();
+      await stream.toEnd();
+      assert.ok(stream.done && textOf(stream) === 'One, two.', stream.outline);
+      assert.match(server.log, / INFO .* the database is back instance=ins_\w+ after=\d/);
+      assert.equal(server.log.split('the database is away').length, 2, server.log);
+    } finally {
+      await Promise.all([server.discard(), model.stop(), database.discard()]);
+    }
   });
 });
 
