@@ -187,10 +187,10 @@ settings! {
         reuse_port: bool = "false", "FERMATA_REUSE_PORT";
         /// Listen beyond this machine although auth is none. Everybody who reaches the port is then the same owner.
         insecure_bind: bool = "false", "FERMATA_INSECURE_BIND";
-        /// A second address for operators only, with /metrics, /healthz and /readyz. If it is set, /metrics is served only there,
-        /// unless there is an operator_token.
+        /// A second address for operators only, with /metrics, /drain, /healthz and /readyz. If it is set, /metrics is served only
+        /// there, unless there is an operator_token. Without one, everybody who reaches the address may drain the server.
         operator_bind: Option<SocketAddr>, "FERMATA_OPERATOR_BIND";
-        /// The bearer token for /metrics, of at least 16 characters. If auth is not none, /metrics is served only with this token
+        /// The bearer token for /metrics and /drain, of at least 16 characters. If auth is not none, /metrics is served only with this token
         /// or at operator_bind.
         operator_token: Option<Secret<MIN_TOKEN>>, "FERMATA_OPERATOR_TOKEN";
         /// The format of the log: text (lines for people) or json (an object in each line, for programs).
