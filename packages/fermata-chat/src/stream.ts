@@ -32,7 +32,7 @@ export interface Lost {
   position: string | undefined;
   /** Whether the AI SDK has been given anything. */
   hasBegun: boolean;
-  /** Whether the connection has said that nothing more comes of this run. */
+  /** Whether the connection has said that nothing comes that could follow. */
   isOver: boolean;
   /** The number of connections in a row that were opened again and brought nothing of the log. */
   vain: number;
@@ -100,9 +100,9 @@ async function* readChunks(options: StreamOptions): AsyncGenerator<UIMessageChun
         break;
       }
       on({ type: 'broke' });
-      const { position, isOver } = reader;
+      const { position } = reader;
       if (position !== before) vain = 0;
-      const next = await reopen({ position, hasBegun, isOver, vain });
+      const next = await reopen({ position, hasBegun, isOver: reader.isOver || reader.isReplay, vain });
       if (next.body === undefined) {
         outcome = next.outcome;
         break;
@@ -126,6 +126,8 @@ class RunReader {
   isWhole = false;
   /** Whether nothing more is to be read. */
   isOver = false;
+  /** Whether the run has come from its beginning again, so that what comes does not follow what was read. */
+  isReplay = false;
   readonly #silence: number;
   readonly #signal: AbortSignal;
   #run: string | undefined;
@@ -151,6 +153,8 @@ class RunReader {
         rest = events.pop() ?? '';
         for (const event of events) {
           const id = /^id: ?(.*)$/m.exec(event)?.[1];
+          // A reader that cannot take back words that are made again is sent the run from its beginning.
+          const isBehind = id !== undefined && numberOf(id) <= numberOf(this.position ?? '');
           if (!this.#belongs(id)) return;
           const data = /^data: ?(.*)$/m.exec(event)?.[1];
           if (this.#signal.aborted) return;
@@ -158,6 +162,10 @@ class RunReader {
           else if (data !== undefined) {
             const chunk = JSON.parse(data) as UIMessageChunk;
             if (isFarewell(id, chunk)) return;
+            if (chunk.type === 'start' && isBehind) {
+              this.isReplay = true;
+              return;
+            }
             // After the last chunk the server ends the connection, which can then be used again.
             if (chunk.type === 'finish' || chunk.type === 'error') this.isWhole = true;
             yield chunk;
@@ -185,6 +193,9 @@ class RunReader {
 
 /** Whether an event is meant for one reader, and is not of the run's log. */
 const isForOneReader = (id: string): boolean => id.slice(id.indexOf(':')).includes('.');
+
+/** The place of an event in the run's log. */
+const numberOf = (id: string): number => Number(id.slice(id.indexOf(':') + 1).split('.')[0] || -1);
 
 /** Whether an event only says that the instance lets this reader go; the run goes on elsewhere, or after the next start of its server. */
 const isFarewell = (id: string | undefined, chunk: UIMessageChunk): boolean =>

@@ -222,16 +222,19 @@ test('a step that is made again is taken back, at any time and more than once', 
   if (knowsReset) wasNeverReady();
 });
 
-test('words that were lost in a crash are replaced, and the page is not told', async () => {
-  await reads();
-  server.loses();
-  server.says(1);
-  await passes(10_000, () => page.chat.connection === 'open' && page.text.startsWith('2:'));
-  server.says(1);
-  server.ends();
-  await isOneAnswer();
-  if (knowsReset) wasNeverReady();
-});
+for (const replays of [true, false]) {
+  test(`words that were lost in a crash are replaced (${replays ? 'replayed' : 'let go'}), and the page is not told`, async () => {
+    server.replays = replays;
+    await reads();
+    server.loses();
+    server.says(1);
+    await passes(10_000, () => page.chat.connection === 'open' && page.text.startsWith('2:'));
+    server.says(1);
+    server.ends();
+    await isOneAnswer();
+    if (knowsReset) wasNeverReady();
+  });
+}
 
 test('a transport alone goes on after an instance has ended', async () => {
   const { chat, errors, text } = lonePage(server);
@@ -304,6 +307,7 @@ test('in any order of cuts, refusals and words that are taken back, an answer is
     const random = new Random('deploys', seed);
     vi.clearAllTimers();
     begins();
+    server.replays = random.chance(0.5);
     await reads();
     await disturb(random);
     server.says(2);

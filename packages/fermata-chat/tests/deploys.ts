@@ -54,6 +54,8 @@ export class ReplacedServer {
   fates: ('lost' | 'unclear' | 'broken')[] = [];
   /** How many streams are let go at once when they are opened. */
   letsGo = 0;
+  /** Whether a reader of lost words that cannot take them back is sent the whole run again, instead of being let go. */
+  replays = false;
   isDetached = false;
   isOver = false;
   answers = 0;
@@ -144,6 +146,8 @@ export class ReplacedServer {
         if (lost && knowsReset) {
           reader.next = this.#log.findLastIndex(({ chunk }) => chunk.type === 'start-step') + 1;
           send(reader, 'run-1:0.1', { type: 'reset-step' });
+        } else if (lost && this.replays) {
+          reader.next = 0;
         } else if (lost) {
           this.#letGo(reader);
           return;
