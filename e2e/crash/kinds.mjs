@@ -1,16 +1,18 @@
 // @ts-check
 // What rounds can take place on: each kind makes a place for one round and tidies up after it.
 
+import { NO_NGINX } from '../harness/nginx.mjs';
 import { NO_SERVER, PostgresServer } from '../harness/postgres-server.mjs';
 import { NO_PRELOAD } from '../harness/preload.mjs';
 import { NO_SERVICES, Postgres, Redis } from '../harness/services.mjs';
+import { deployRound } from './deploys.mjs';
+import { round } from './round.mjs';
 
-/** @typedef {import('./round.mjs').Options} Options */
 /** @typedef {{ kills: number, requests: number }} Outcome */
 /**
  * @typedef {object} Kind
  * @property {string | undefined} missing what it needs and this machine has not
- * @property {(round: (options: Options) => Promise<Outcome>) => Promise<Outcome>} within
+ * @property {(seed: number) => Promise<Outcome>} plays a round
  */
 
 /**
@@ -29,13 +31,13 @@ const CLUSTER = { FERMATA_DATABASE_CONNECTIONS, FERMATA_DRAIN: '1s' };
 
 /** @type {Record<string, Kind>} */
 export const KINDS = {
-  sqlite: { missing: undefined, within: (round) => round({ untouched }) },
+  sqlite: { missing: undefined, plays: (seed) => round(seed, { untouched }) },
   postgres: {
     missing: NO_SERVICES,
-    within: async (round) => {
+    plays: async (seed) => {
       const database = await Postgres.create();
       try {
-        return await round({
+        return await round(seed, {
           untouched,
           setup: { settings: { DATABASE_URL: database.url, FERMATA_DATABASE_CONNECTIONS } },
         });
@@ -46,11 +48,11 @@ export const KINDS = {
   },
   cluster: {
     missing: NO_SERVICES,
-    within: async (round) => {
+    plays: async (seed) => {
       const [database, redis] = [await Postgres.create(), await Redis.start()];
       try {
         const settings = { ...CLUSTER, DATABASE_URL: database.url, REDIS_URL: redis.url };
-        return await round({ untouched, setup: { settings, instances: 3 } });
+        return await round(seed, { untouched, setup: { settings, instances: 3 } });
       } finally {
         await redis.stop();
         await database.drop();
@@ -59,15 +61,15 @@ export const KINDS = {
   },
   'sqlite-faults': {
     missing: NO_PRELOAD,
-    within: (round) => round({ untouched, faults: true, setup: { machines: true } }),
+    plays: (seed) => round(seed, { untouched, faults: true, setup: { machines: true } }),
   },
   'postgres-faults': {
     missing: NO_SERVER,
-    within: async (round) => {
+    plays: async (seed) => {
       const postgres = await PostgresServer.start();
       try {
         const settings = { FERMATA_DATABASE_CONNECTIONS };
-        return await round({ untouched, faults: true, setup: { settings, postgres, standby: true } });
+        return await round(seed, { untouched, faults: true, setup: { settings, postgres, standby: true } });
       } finally {
         await postgres.discard();
       }
@@ -75,11 +77,11 @@ export const KINDS = {
   },
   'cluster-faults': {
     missing: NO_SERVER ?? NO_SERVICES ?? NO_PRELOAD,
-    within: async (round) => {
+    plays: async (seed) => {
       const [postgres, redis] = [await PostgresServer.start(), await Redis.start()];
       try {
         const setup = { settings: CLUSTER, postgres, redis, standby: true, machines: true, instances: 3 };
-        return await round({
+        return await round(seed, {
           untouched,
           faults: true,
           setup: { ...setup, ...(OTHER_BIN !== undefined && { otherBinary: OTHER_BIN }) },
@@ -89,5 +91,13 @@ export const KINDS = {
         await postgres.discard();
       }
     },
+  },
+  'pages-deploys': {
+    missing: NO_SERVICES ?? NO_NGINX,
+    plays: (seed) => deployRound(seed, { manner: 'replaced' }),
+  },
+  'pages-kills': {
+    missing: NO_SERVICES ?? NO_NGINX,
+    plays: (seed) => deployRound(seed, { manner: 'killed' }),
   },
 };

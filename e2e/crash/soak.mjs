@@ -4,7 +4,6 @@
 // shows how often it happens.
 
 import { KINDS } from './kinds.mjs';
-import { round } from './round.mjs';
 
 const { ROUNDS = '', MINUTES = '', SEED = '', KIND = 'all', WORKERS = '2' } = process.env;
 const first = Number(SEED === '' ? Date.now() % 1_000_000 : SEED);
@@ -25,7 +24,7 @@ async function works() {
     const [name, kind] = /** @type {typeof kinds[number]} */ (kinds[place % kinds.length]);
     const seed = first + place;
     try {
-      const done = await kind.within((options) => round(seed, options));
+      const done = await kind.plays(seed);
       kills += done.kills;
       if ((place + 1) % 25 === 0)
         console.log(`${place + 1} rounds, ${kills} kills, ${failed.length} failures`);

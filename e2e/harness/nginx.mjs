@@ -49,7 +49,22 @@ export class Nginx {
   /** @param {string[]} instances their addresses, such as `127.0.0.1:3000` */
   static async start(...instances) {
     const nginx = new Nginx();
-    await nginx.#start(instances);
+    await nginx.#start(instances, []);
+    return nginx;
+  }
+
+  /**
+   * The same for many clients at one address, which may do what would be too much for a single one.
+   *
+   * @param {string[]} instances
+   */
+  static async startForMany(...instances) {
+    const nginx = new Nginx();
+    await nginx.#start(instances, [
+      ['rate=50r/s', 'rate=5000r/s'],
+      ['burst=200', 'burst=20000'],
+      ['limit_conn connections 256', 'limit_conn connections 4096'],
+    ]);
     return nginx;
   }
 
@@ -63,12 +78,12 @@ export class Nginx {
     return `https://127.0.0.1:${this.#tls}`;
   }
 
-  /** @param {string[]} instances */
-  async #start(instances) {
+  /** @param {string[]} instances @param {[from: string, to: string][]} limits others than those of the file */
+  async #start(instances, limits) {
     this.#plain = await freePort();
     this.#tls = await freePort();
     const file = path.join(this.#folder, 'nginx.conf');
-    writeFileSync(file, this.#settings());
+    writeFileSync(file, this.#settings(limits));
     writeFileSync(path.join(this.#folder, 'instances.conf'), withInstances(instances));
     this.#makeCertificate();
     const child = spawn('nginx', ['-c', file, '-e', 'stderr', '-g', 'daemon off;'], {
@@ -90,9 +105,10 @@ export class Nginx {
     }, 'nginx to answer');
   }
 
-  /** The settings with this one's ports and folder. */
-  #settings() {
+  /** The settings with this one's ports and folder. @param {[from: string, to: string][]} limits */
+  #settings(limits) {
     return adapted('nginx.conf', [
+      ...limits,
       ['/tmp/', `${this.#folder}/`],
       ['listen 8080;', `listen 127.0.0.1:${this.#plain};`],
       ['listen 8443 ', `listen 127.0.0.1:${this.#tls} `],
