@@ -1,6 +1,6 @@
 // @ts-check
 // `npm run bench`: what pages show while the two instances behind nginx are replaced one after the other. REPLACEMENTS says how often, PAGES how
-// many pages there are. What a person notices is the longest time in which an answer makes no progress; errors, and answers for which
+// many pages there are, FERMATA_DRAIN for how long runs at work may go on. What a person notices is the longest time in which an answer makes no progress; errors, and answers for which
 // the model is asked twice, are counted.
 
 import { setTimeout as pause } from 'node:timers/promises';
@@ -19,6 +19,8 @@ const PACE = 50;
 /** Between two replacements, in milliseconds. */
 const BREAK = 3_000;
 const SEED = process.env.SEED ?? '1';
+/** How long runs at work may go on, if it is not the server's own. */
+const { FERMATA_DRAIN } = process.env;
 
 /** @param {number[]} times sorted @param {number} share */
 const quantile = (times, share) => times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? 0;
@@ -27,7 +29,10 @@ const quantile = (times, share) => times[Math.min(times.length - 1, Math.floor(t
 const seconds = (time) => `${(time / 1000).toFixed(2)} s`;
 
 async function measures() {
-  const world = await Deployment.create({}, new NumberingModel(PACE));
+  const world = await Deployment.create(
+    FERMATA_DRAIN === undefined ? {} : { FERMATA_DRAIN },
+    new NumberingModel(PACE),
+  );
   const random = new Random('bench', SEED);
   /** @type {Page[]} */
   const pages = [];

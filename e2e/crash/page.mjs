@@ -192,7 +192,7 @@ export class Page {
   /** @param {string} status */
   #hasStatus(status) {
     this.#status = status;
-    if (status === 'error') this.#fault(`the status is error: ${this.chat.error?.message}`);
+    if (status === 'error') this.#fault('the status is error');
     if (status === 'ready' && !this.#isSaid && this.canTakeBack)
       this.#fault('the status is ready, and the answer is not over');
   }
