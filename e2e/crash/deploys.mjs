@@ -140,6 +140,7 @@ export class Deployment {
 export async function deployRound(seed, { manner, pages: many = 4 }) {
   const random = new Random('deploys', seed);
   const world = await Deployment.create({
+    FERMATA_LINGER: random.pick(['0s', '300ms', '2s']),
     FERMATA_DRAIN: random.pick(['300ms', '2s', '20s']),
     FERMATA_MAX_ATTEMPTS: '1000',
   });
