@@ -118,15 +118,19 @@ export class Answering {
     );
   }
 
-  /** Another answer to what is answered changes nothing. @param {Answer} answer */
-  async #contradicts({ need, body }) {
+  /** Another answer to what is answered changes nothing; but an approval can be taken back until its call begins. @param {Answer} answer */
+  async #contradicts(answer) {
+    const { need, body } = answer;
     const other =
       need.kind === 'output'
         ? { toolCallId: need.call, output: 'no' }
-        : { toolCallId: need.call, approved: body.approved !== true };
+        : { toolCallId: need.call, approved: body.approved !== true, reason: String(body.reason) };
     const request = { method: 'POST', path: '/chat/tool-result', body: { chatId: this.#chat, ...other } };
-    await this.#caller.change(request, ({ status }) => {
-      if (status !== 409 && status !== 410)
+    await this.#caller.change(request, ({ status, body: said }) => {
+      const isTakenBack =
+        body.approved === true && /** @type {any} */ (said)?.calls?.[0]?.state === 'cancelled';
+      if (status === 200 && isTakenBack) answer.body = other;
+      else if (status !== 409 && status !== 410)
         this.faults.push(`a second answer to ${need.key} was answered ${status}`);
     });
   }
