@@ -110,10 +110,12 @@ impl Router {
         }
     }
 
-    /// Returns whether this instance, whose clock is wrong, leaves what is due, old or without an owner to other instances. Without others it
-    /// does not, because it goes by the database's clock all the same.
+    /// Returns whether this instance leaves what is due, old or without an owner to other instances, because its clock is wrong or it ends
+    /// soon. Without others it does not, because it goes by the database's clock all the same.
     fn leaves_sweep_to_others(&self) -> bool {
-        self.services.clock.machine_error().is_some() && self.cluster.others() > 0
+        let is_unfit =
+            self.services.clock.machine_error().is_some() || self.services.shutdown.leaving.is_reached();
+        is_unfit && self.cluster.others() > 0
     }
 
     async fn resume_orphans(self: &Arc<Self>) -> Result<(), StoreError> {

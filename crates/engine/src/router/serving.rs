@@ -40,6 +40,8 @@ impl Router {
             Request::CancelCall(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::EditInput(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::EndHold(request) => self.serve_here(&chat, request, &mut reply).await,
+            // The run would be cut off once more.
+            Request::TakeOver(_) if self.services.shutdown.leaving.is_reached() => None,
             Request::TakeOver(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::View(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Delete(request) => self.serve_here(&chat, request, &mut reply).await,
