@@ -59,7 +59,7 @@ use crate::{
 pub(crate) use performing::context as run_context;
 pub(crate) use resuming::{Resumption, is_detached, read_run, works_by_itself};
 
-/// The time after which what the model has said in a step is saved while it goes on. If the process is killed, no more is lost of what people
+/// The interval in which an answer is saved while the model speaks. If the process is killed, people lose no more than this of what they
 /// have read.
 const SAVE_ANSWER_AFTER: Duration = Duration::from_secs(2);
 /// The time after which a run that was resumed is taken to do the process no harm.
@@ -78,9 +78,10 @@ pub(crate) struct ActiveRun {
     /// The snapshot that the server's tools in the toolbox come from.
     tools_from: Arc<PolicySnapshot>,
     ownership: Ownership,
-    /// The number of processes in a row that have ended within seconds of resuming the run, if this one does, too, as it is saved.
+    /// The saved number of processes in a row that ended within seconds of resuming the run. It counts this process until that has lived for
+    /// some seconds.
     attempts: u32,
-    /// The time from which the end of this process is no sign that the run has ended it.
+    /// From this time on, an end of this process is no sign that the run has ended it.
     harmless_from: Instant,
     /// The reason for which something could not be done after it was saved.
     failure: Option<StoreError>,
@@ -170,7 +171,7 @@ struct ModelStream {
     events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
     asked_at: Instant,
     last_event_at: Instant,
-    /// The time at which what it has said so far was saved.
+    /// The time of the last save of the answer so far.
     saved_at: Instant,
     /// `true` once a piece of an answer has come.
     has_begun: bool,
@@ -209,7 +210,7 @@ pub(crate) enum Happening {
     },
     /// The run has decided something that follows from what the model has said, and that has to be saved.
     Heard(Box<Effects>),
-    /// The model has spoken for a while, and what it has said is to be saved.
+    /// The model has spoken for a while, and its words are to be saved.
     Spoken,
     SummaryWritten(Result<WrittenSummary, WriteError>),
     InputsChecked(CheckedInputs),

@@ -308,8 +308,8 @@ impl Router {
         }
     }
 
-    /// Has the newest of the other instances go on with a run that was cut off here, before its readers look for it: an older one would be
-    /// replaced soon, too, and the model would be asked once more. If none takes it over, the first that finds it does.
+    /// Has the newest of the other instances go on with a run that was cut off here, before its readers look for it: an older one would
+    /// soon be replaced as well, and the model would be asked once more. If none takes it over, the first that finds it does.
     async fn hand_over(&self, chat: &ChatId, owner: &Owner) {
         for instance in self.cluster.newest_others().into_iter().take(MAX_HEIRS) {
             let request = TakeOver { owner: owner.clone() };

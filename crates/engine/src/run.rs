@@ -115,7 +115,7 @@ pub(crate) struct Run {
     shown_status: Option<RunStatus>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
     open_step: streaming::OpenStep,
-    /// What another process has left of that step.
+    /// The beginning of that step, if another process has left it.
     left_over: Option<LeftOver>,
 }
 

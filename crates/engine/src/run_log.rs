@@ -79,7 +79,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     StepBegins,
-    /// What the model has said in the step before is taken back, because it is asked again.
+    /// Takes back the beginning of its step, because the model is asked again.
     StepResets,
     /// Something that the server tells the page, such as the status of the run, at any time.
     Aside,
@@ -297,8 +297,8 @@ impl RunLog {
     }
 }
 
-/// Returns whether a reader that has read up to a position in a step, of which these entries are left, has read something of the answer that was
-/// not taken back: there is some of it, or a process that has ended since may have shown some.
+/// Returns whether a reader has read something of the answer that was not taken back. `read` is what the log still has of the step up to the
+/// reader's position. A process that has ended since may have shown more than that.
 fn reads_answer(read: &[Entry], position: Position) -> bool {
     let is_begin = |entry: &Entry| matches!(entry.role, Role::StepBegins | Role::StepResets);
     let begin = read.iter().rposition(is_begin).unwrap_or(0);

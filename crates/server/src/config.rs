@@ -197,11 +197,11 @@ settings! {
         log: LogFormat = "text", "FERMATA_LOG";
         /// The AI SDK version that is served if a request names none: 5, 6, 7, or a whole version such as 7.0.173.
         client: Profile = "6", "FERMATA_CLIENT";
-        /// The time for which everything is still served after SIGTERM, while /readyz fails and proxies notice it. Without PostgreSQL
-        /// there is no other instance to send requests to, and this does not count.
+        /// After SIGTERM everything is still served for this time, while /readyz fails and proxies notice it. Without PostgreSQL there is no
+        /// other instance to send requests to, and this does not count.
         linger: Duration = "5s", "FERMATA_LINGER",
             over "streams that wait move to other instances, and nothing new begins";
-        /// The time for which runs at work may go on after that. Runs that only wait are saved and released at once.
+        /// After that, runs at work may go on for this time. Runs that only wait are saved and released at once.
         drain: Duration = "60s", "FERMATA_DRAIN",
             over "a run that is still at work ends its streams with `error`, or `interrupted` if the client knows it, and goes on at another instance, or after the next start";
     }

@@ -1,6 +1,6 @@
 //! A run's log as a response in the form of server-sent events.
 //!
-//! When the server ends, a client that comes back by itself (`EventSource`) is told to wait for a moment, a different one for each, so that
+//! When the server ends, it asks clients that come back by themselves (`EventSource`) to wait for a moment, a different one for each, so that
 //! another instance does not meet all of them at once.
 //!
 //! The body only reads the log, so a client that reads slowly, never reads, or disconnects does not affect the run. The response must not be

@@ -759,7 +759,7 @@ export class ChatFollower {
 
 const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)));
 
-/** What the record has of a message of which the page may have read less, or nothing. */
+/** The message as the record has it; the page may have read less of it, or nothing. */
 function stored<MESSAGE extends UIMessage>({ messages }: ChatRecord, message: MESSAGE): MESSAGE {
   const answers = messages.filter(({ role }) => role === 'assistant') as MESSAGE[];
   return answers.find(({ id }) => id === message.id) ?? answers.at(-1) ?? message;

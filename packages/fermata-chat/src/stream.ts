@@ -4,8 +4,8 @@
 // one that was read. The chunks are pulled one by one, so when the stream ends, the AI SDK has dealt with all
 // that came before.
 //
-// An instance that ends says so to each reader, with an event that is not of the run's log. To this it is a connection that
-// breaks: the AI SDK is not told. Its stream ends when the run does, or when the record says that nothing more comes on it.
+// An instance that ends sends each reader an event that is not of the run's log. Here that is a connection that breaks, of
+// which the AI SDK learns nothing. Its stream ends when the run does, or when the record says that nothing more comes.
 
 import type { UIMessageChunk } from 'ai';
 import type { ChatRecord } from './record.js';

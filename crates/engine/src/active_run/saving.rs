@@ -112,7 +112,7 @@ impl ActiveRun {
             || context.full(self.window()).is_some()
     }
 
-    /// Saves what the model has said so far. If the store is away, it is saved with what comes next.
+    /// Saves the words of the model so far. If the store is away, they are saved with the next ones.
     pub(super) async fn save_spoken(&mut self) -> Result<(), StoreError> {
         match self.save_answer(Patience::Glance, Some(self.services.lease.instance.clone())).await {
             Ok(()) | Err(StoreError::Unavailable(_)) => {}

@@ -118,7 +118,7 @@ impl ActiveRun {
         Some(silent.min(stream.asked_at + limits.model_call_timeout))
     }
 
-    /// Returns the time from which an attempt at the run does not count any more, if it counts now.
+    /// Returns when the attempt at the run stops to count, if it counts now.
     fn harmless_at(&self) -> Option<Instant> {
         (self.attempts > 0).then_some(self.harmless_from)
     }

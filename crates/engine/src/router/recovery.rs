@@ -110,8 +110,8 @@ impl Router {
         }
     }
 
-    /// Returns whether this instance leaves what is due, old or without an owner to other instances, because its clock is wrong or it ends
-    /// soon. Without others it does not, because it goes by the database's clock all the same.
+    /// Returns whether this instance leaves the sweep to other instances, because its clock is wrong or it ends soon. Without others it does
+    /// not, because it uses the database's clock all the same.
     fn leaves_sweep_to_others(&self) -> bool {
         let is_unfit =
             self.services.clock.machine_error().is_some() || self.services.shutdown.leaving.is_reached();

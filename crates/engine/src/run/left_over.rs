@@ -1,14 +1,14 @@
-//! What a process that has ended has left of the step that its model was streaming.
+//! The beginning of a step whose process ended while the model was streaming it.
 //!
-//! The step is asked for again. What was shown of it stays, in the message and on pages, until the model begins to speak again: then it is
-//! taken back. If the run ends before, it is kept.
+//! The model is asked for the step again. The beginning stays in the message and on pages until the model speaks again: then it is taken
+//! back. If the run ends before that, it is kept.
 
 use fermata_protocol::{UiChunk, UiMessage, UiPart};
 
 use super::{Deciding, Phase, Run, RunState};
 use crate::{position::Position, step_collector::PartKind};
 
-/// What was shown of a step before the process ended.
+/// The beginning of a step, as it was shown before the process ended.
 #[derive(Debug, Default)]
 pub(super) struct LeftOver {
     /// The text or reasoning that has not ended, by its id.
@@ -17,8 +17,8 @@ pub(super) struct LeftOver {
     data: Vec<UiChunk>,
 }
 
-/// Removes what nobody goes on with from the log of a run that another process has left: calls that the model had begun to make in the step
-/// that is asked for again, and a compaction that was under way.
+/// Removes from the log of a run that another process has left whatever nobody will finish: calls that the model had begun to make in the
+/// step, and a compaction that was under way.
 pub(crate) fn drop_unfinished(state: &RunState, log: &mut Vec<(Position, UiChunk)>) {
     if state.phase != Phase::Streaming {
         return;
@@ -39,7 +39,7 @@ pub(crate) fn drop_unfinished(state: &RunState, log: &mut Vec<(Position, UiChunk
 // === impl LeftOver ===
 
 impl LeftOver {
-    /// Returns what is left of the step at the end of a log.
+    /// Returns the beginning of the step at the end of a log.
     pub fn of(log: &[(Position, UiChunk)]) -> Self {
         let mut left = Self::default();
         for (_, chunk) in log {
@@ -61,7 +61,7 @@ impl LeftOver {
 // === impl Run ===
 
 impl Run {
-    /// Returns the message as the model may be sent it: without what is left of the step that it is asked for again.
+    /// Returns the message for the model: without the beginning of a step that it is asked for again.
     pub fn message_so_far(&self) -> UiMessage {
         let mut message = self.snapshot();
         if self.left_over.is_some()
@@ -76,7 +76,8 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Takes back what is left of the step, because it begins again. Clients remove its data parts, too, so they are shown once more.
+    /// Takes back the beginning of the step, because the step begins again. Clients remove its data parts as well, so these are shown once
+    /// more.
     pub(super) fn take_back_left_over(&mut self) {
         if let Some(left) = self.run.left_over.take() {
             self.publish(UiChunk::ResetStep);
@@ -86,7 +87,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Ends what is left of the step, because it is not asked for again.
+    /// Keeps the beginning of the step, because the run ends.
     pub(super) fn keep_left_over(&mut self) {
         if let Some((kind, id)) = self.run.left_over.take().and_then(|left| left.open_part) {
             self.publish(super::streaming::part_end(kind, id));

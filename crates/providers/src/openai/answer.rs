@@ -54,7 +54,7 @@ pub(super) struct Answer {
     /// The beginning of the body, until the first event has been read.
     head: Vec<u8>,
     has_events: bool,
-    /// What came first of something that is no part of an answer.
+    /// The first event that was no part of an answer.
     foreign: Option<String>,
     /// The shape of the last event that was a piece of text and nothing else.
     shape: Option<Shape>,

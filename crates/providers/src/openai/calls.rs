@@ -8,8 +8,8 @@
 //! So a piece is matched by everything that it has ([`Calls::find`] and [`Call::continues_with`] are the one place for that), and the rest
 //! follows from the fact that JSON cannot continue after its closing brace.
 //!
-//! Invariants: a call's start is passed on once, and before its arguments. What may be a repetition of another call is passed on only when
-//! it has turned out to be none. Each call that has begun is passed on, though it may have no name.
+//! Invariants: a call's start is passed on once, and before its arguments. A call that may repeat another one is passed on only when it has
+//! turned out not to. Each call that has begun is passed on, even without a name.
 
 use fermata_engine::model::ModelEvent;
 use serde::de::IgnoredAny;
@@ -26,7 +26,7 @@ const MAX_CALLS: usize = 1_000;
 /// The limit on the bytes of a call's arguments before it is passed on. The engine limits the arguments of the calls that it knows, and it
 /// does not know this one.
 const LONGEST_UNKNOWN: usize = 1 << 20;
-/// The name of a call for which the model has given none. There is no such tool, so the model is told which there are.
+/// The name of a call that has none. There is no such tool, so the model learns which tools there are.
 const UNNAMED: &str = "unnamed";
 
 /// The calls of one answer.

@@ -32,7 +32,7 @@ pub(super) struct Chunk {
     pub(super) message: Rare,
     pub(super) r#type: Rare,
     pub(super) code: Rare,
-    /// What servers and gateways say instead of an answer; so do the next two.
+    /// Servers and gateways put their words here instead of an answer, or in one of the next two.
     pub(super) detail: Rare,
     pub(super) errors: Rare,
     pub(super) base_resp: Rare,

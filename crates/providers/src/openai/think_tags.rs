@@ -82,7 +82,7 @@ impl ThinkTags {
         }
     }
 
-    /// Ends the text. What was kept back was no tag.
+    /// Ends the text. If something was kept back, it was no tag.
     pub(super) fn flush(&mut self) -> Divided {
         match std::mem::replace(self, Self::Text) {
             Self::Beginning(text) => Divided { text, ..Divided::default() },

@@ -1,7 +1,7 @@
-//! What the words of a refusal mean, where the status does not tell.
+//! The meaning of a refusal's words, where the status does not tell.
 //!
-//! Each provider has words of its own, and changes them. So what is looked for is not a sentence but what any sentence about the matter has
-//! to have: for a request that is too long, a word for what is long, a word for too much, and mostly two numbers.
+//! Each provider has words of its own, and changes them. So no whole sentence is looked for, but the words that any sentence about the matter
+//! needs: for a request that is too long, a word for its length, a word for too much, and a number.
 
 use std::{sync::LazyLock, time::Duration};
 
@@ -11,7 +11,7 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a pattern that is tested")
 }
 
-/// The words in which providers say that they have no model of the requested name.
+/// The words of providers that have no model of the requested name.
 static UNKNOWN_MODEL: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?is)model.{0,120}?(not found|not exist)|(invalid|unknown|no such|not a valid) model|model_not_found|DeploymentNotFound",
@@ -44,7 +44,7 @@ static TOO_MUCH: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The words for something else that has a limit, also in tokens.
+/// The words for other things that have a limit, some of them in tokens.
 static OTHER_LIMIT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)max_(completion_|output_)?tokens|(completion|output|generated|thinking|budget)[ _]tokens|\barray\b|\bstring\b|\btools?\b|per[ _](minute|min|hour|day|second)|\b[tr]pm\b|quota|rate.?limit|credit|balance|\bimages?\b|\bfiles?\b|temperature|top_p",
@@ -53,14 +53,14 @@ static OTHER_LIMIT: LazyLock<Regex> = LazyLock::new(|| {
 
 static NUMBER: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d[\d,_]*"));
 
-/// The words in which providers say that an account has nothing left, so that waiting does not help.
+/// The words of providers for an account with nothing left. Waiting does not help then.
 static NO_CREDIT: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)insufficient[ _](quota|balance|credit|funds)|(credit|balance|funds?)\b.{0,40}\b(too low|exhausted|used up|depleted|run out|insufficient|not enough)|(exhausted|no more|out of|not enough|used all)\b.{0,20}\bcredits?\b|billing[ _](hard[ _])?limit|exceeded your current quota|payment required|arrearage|overdue",
     )
 });
 
-/// The words in which a server says that it may answer later.
+/// The words of a server that may answer later.
 static BUSY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)overload|unavailable|try again|\bbusy\b|internal|time(d )?.?out|capacity")
 });
