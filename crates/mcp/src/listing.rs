@@ -8,7 +8,7 @@ use rmcp::{
     Peer, RoleClient, ServiceError,
     model::{ClientRequest, ListToolsRequest, PaginatedRequestParams, ServerResult, Tool, ToolAnnotations},
 };
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The maximum number of pages that are requested. Without it, a server with endless pages would be listed for ever.
 const MAX_PAGES: usize = 1_000;
@@ -54,7 +54,13 @@ pub(crate) async fn list_tools(server: &str, peer: &Peer<RoleClient>) -> Result<
         };
         listed.add(page);
         match next {
-            Some(next) if !listed.is_cut && next.len() <= MAX_NAME && seen.insert(next.clone()) => {
+            // Some servers write an empty cursor for none.
+            Some(next)
+                if !next.is_empty()
+                    && !listed.is_cut
+                    && next.len() <= MAX_NAME
+                    && seen.insert(next.clone()) =>
+            {
                 cursor = Some(next);
             }
             Some(_) | None => break,
@@ -111,10 +117,21 @@ fn stripped(tool: Tool) -> Tool {
     }
 }
 
-/// Reads a page that the library could not read as a whole. Tools that cannot be read are left out.
+/// Reads a page that the library could not read as a whole. Tools that cannot be read are left out. Programs in Go write `null` for a list
+/// or an object that they do not have.
 fn read_one_by_one(page: &Value) -> Option<(Vec<Tool>, Option<String>)> {
-    let tools = page.get("tools")?.as_array()?;
-    let tools = tools.iter().filter_map(|tool| serde_json::from_value(tool.clone()).ok()).collect();
+    let tools = match page.get("tools")? {
+        Value::Null => &[][..],
+        tools => tools.as_array()?,
+    };
+    let read = |tool: &Value| {
+        let mut tool = tool.clone();
+        if let Some(schema) = tool.get_mut("inputSchema").filter(|schema| schema.is_null()) {
+            *schema = Value::Object(Map::new());
+        }
+        serde_json::from_value(tool).ok()
+    };
+    let tools = tools.iter().filter_map(read).collect();
     Some((tools, page.get("nextCursor").and_then(Value::as_str).map(str::to_owned)))
 }
 
@@ -129,11 +146,13 @@ mod tests {
         let page = json!({"tools": [
             {"name": "good", "inputSchema": {"type": "object"}},
             {"name": "without a schema"},
+            {"name": "nil", "inputSchema": null},
             7,
         ], "nextCursor": "2"});
         let (tools, next) = read_one_by_one(&page).unwrap();
-        assert_eq!(tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>(), ["good"]);
+        assert_eq!(tools.iter().map(|tool| tool.name.as_ref()).collect::<Vec<_>>(), ["good", "nil"]);
         assert_eq!(next.as_deref(), Some("2"));
+        assert_eq!(read_one_by_one(&json!({"tools": null})), Some((vec![], None)));
     }
 
     fn tool(name: &str, description: &str, schema: Value) -> Tool {

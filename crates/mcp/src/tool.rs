@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fermata_protocol::JsonText;
-use fermata_tools::{CallContext, Decision, ErrorType, RunBy, Tool, ToolError, ToolSpec};
+use fermata_tools::{CallContext, Decision, ErrorType, InputSchema, RunBy, Tool, ToolError, ToolSpec};
 use futures::FutureExt;
 use rmcp::{
     Peer, RoleClient,
@@ -57,14 +57,11 @@ impl McpTool {
         listed: &rmcp::model::Tool,
     ) -> Self {
         let is_trusted = servers.get(&server).is_some_and(|sessions| sessions.server.trusts_annotations);
-        let mut schema = listed.input_schema.as_ref().clone();
-        // If the schema has another type, the code that registers tools refuses the tool.
-        schema.entry("type").or_insert_with(|| "object".into());
         let spec = ToolSpec {
             name,
             title: listed.title.clone(),
             description: listed.description.as_deref().or(listed.title.as_deref()).unwrap_or_default().into(),
-            input_schema: Value::Object(schema).into(),
+            input_schema: InputSchema::received(Value::Object(listed.input_schema.as_ref().clone())),
             run_by: RunBy::Mcp,
             server: Some(server.clone()),
             policy: if is_trusted && is_read_only(listed) { Decision::Allow } else { Decision::Ask },
@@ -178,7 +175,12 @@ fn tool_output(server: &Server, result: ServerResult, notes: Vec<String>) -> Res
         // The library cannot read a result with content of an unknown type, so its fields are read here.
         ServerResult::CustomResult(CustomResult(Value::Object(mut fields))) => {
             let failed = fields.get("isError") == Some(&Value::Bool(true));
-            let content = fields.remove("content").ok_or_else(|| invalid_response(&server.name))?;
+            let content = match fields.remove("content") {
+                // Programs in Go write `null` for an empty list.
+                Some(Value::Null) => json!([]),
+                Some(content) => content,
+                None => return Err(invalid_response(&server.name)),
+            };
             (content, fields.remove("structuredContent"), fields.remove("_meta"), failed)
         }
         _ => return Err(invalid_response(&server.name)),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use fermata_protocol::PostedTool;
 
 use crate::{
-    Decision, RunBy, Tool, ToolSpec,
+    Decision, InputSchema, RunBy, Tool, ToolSpec,
     schema::{self, SchemaCost, SchemaFault},
 };
 
@@ -32,7 +32,7 @@ impl RegisteredTool {
             name: tool.name.clone(),
             title: None,
             description: tool.description.clone().unwrap_or_default(),
-            input_schema: tool.input_schema.clone().into(),
+            input_schema: InputSchema::received(tool.input_schema.clone()),
             run_by: RunBy::Browser,
             server: None,
             policy: Decision::Allow,

@@ -29,9 +29,9 @@ const STATES_PER_STEP: u64 = 32;
 const SUBSCHEMAS_PER_STEP: u64 = 256;
 
 /// Keywords whose values are data and not schemas.
-const DATA: [&str; 5] = ["default", "examples", "example", "const", "enum"];
+pub(crate) const DATA: [&str; 5] = ["default", "examples", "example", "const", "enum"];
 /// Keywords whose values are objects that map names to schemas.
-const BY_NAME: [&str; 6] =
+pub(crate) const BY_NAME: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
 /// The cost of a schema.
