@@ -3,6 +3,7 @@
 //! This crate knows tools and their schemas, policies, the states of a call, calls that wait for an answer, and resource locks.
 //! It does not know models, messages, HTTP or SQL.
 
+mod absent_fields;
 mod audit;
 mod call;
 mod capacity;

@@ -12,6 +12,7 @@ use serde_json::Value;
 use crate::{
     AnswerSchema, ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Owner,
     Policy, PolicyDecision, Presentation, RunBy, Scope, Tool, ToolError, ToolSpec,
+    absent_fields::without_absent_fields,
     checker::Schema,
     presentation,
     registered_tool::RegisteredTool,
@@ -309,6 +310,15 @@ impl<'a> ToolRef<'a> {
     pub fn validation_error(self, error: &InputError) -> ToolError {
         let text = format!("The input of {} does not fit its schema: {error}.", self.0.spec.name);
         ToolError::new(ErrorType::InvalidFormat, text)
+    }
+
+    /// Returns the input that a model means: without `null` for fields that it leaves out. Models write it although the schema does not allow
+    /// it there.
+    pub fn intended_input(self, input: JsonText) -> JsonText {
+        if !input.as_str().contains("null") {
+            return input;
+        }
+        without_absent_fields(&self.spec().input_schema, &input.value()).map_or(input, JsonText::from)
     }
 
     /// Creates the check of an input against this tool's schema.

@@ -287,6 +287,7 @@ impl Deciding<'_> {
             let made = self.run.call(index);
             let input = match (input, self.context.toolbox.find(&made.tool)) {
                 (Ok(input), Some(found)) => {
+                    let input = found.intended_input(input);
                     self.effects.before.checks.push((made.id.clone(), found.check_of(input.clone())));
                     Ok(input)
                 }

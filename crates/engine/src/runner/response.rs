@@ -114,6 +114,12 @@ impl ToolResponse {
             if !matches!(self.progress[index], CallProgress::New) {
                 continue;
             }
+            let call = &mut self.calls[index];
+            if let Some(tool) = context.params.toolbox().find(&call.tool)
+                && !context.invalid.iter().any(|(made, _)| made == call)
+            {
+                call.input = tool.intended_input(std::mem::take(&mut call.input));
+            }
             context.hooks.call(&self.calls[index]);
             match context.validate(&self.calls[index]) {
                 Ok(progress) => self.progress[index] = progress,

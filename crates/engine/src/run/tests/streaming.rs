@@ -64,6 +64,16 @@ fn empty_arguments_are_an_empty_object() {
 }
 
 #[test]
+fn null_for_an_optional_field_is_no_part_of_the_input() {
+    Play::new().calls(&[("time", r#"{"n":null,"other":null}"#)]).check(expect![[r#"
+        > finished
+        save
+        execute call_1
+        tool-input-available call_1 {"other":null}
+    "#]]);
+}
+
+#[test]
 fn calls_that_cannot_run_are_settled_as_errors() {
     Play::new()
         .calls(&[("time", "{\"n\":"), ("time", r#"{"n":"x"}"#), ("nothing", "{}"), ("where", "[]")])
