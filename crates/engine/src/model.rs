@@ -33,7 +33,7 @@ pub trait Model: Send + Sync {
 pub struct ModelRequest {
     /// The conversation. Every call in it has exactly one result, right after the message that made it.
     pub messages: Vec<ModelMessage>,
-    /// The tools that the model may call.
+    /// The tools that the model may call. A provider that takes fewer leaves out the last ones.
     pub tools: Vec<ModelTool>,
     /// The requirement to call a tool, or not to call any.
     pub tool_choice: Option<fermata_protocol::ToolChoice>,

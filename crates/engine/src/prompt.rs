@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use fermata_protocol::{
     FilePart, Plan, PlanMode, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
 };
-use fermata_tools::{Cancelled, ToolRef, ToolSpec, Toolbox};
+use fermata_tools::{Cancelled, RunBy, ToolRef, ToolSpec, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -156,7 +156,15 @@ pub(crate) fn prompt<'a>(
     context.file_urls.apply_to_messages(&mut history.messages);
     let is_offered =
         |spec: &&ToolSpec| !(context.hides_plan && [MAKE_PLAN, UPDATE_PLAN].contains(&spec.name.as_str()));
-    let tools = context.toolbox.specs().filter(is_offered).map(|spec| ModelTool {
+    let mut offered: Vec<&ToolSpec> = context.toolbox.specs().filter(is_offered).collect();
+    // A provider may take fewer. MCP servers often have many, of which few are needed.
+    offered.sort_by_key(|spec| match spec.run_by {
+        RunBy::Server if context.toolbox.find(&spec.name).is_some_and(ToolRef::is_of_run) => 0,
+        RunBy::Server => 1,
+        RunBy::Browser => 2,
+        RunBy::Mcp => 3,
+    });
+    let tools = offered.into_iter().map(|spec| ModelTool {
         name: spec.name.clone(),
         description: spec.description.clone(),
         input_schema: spec.input_schema.clone(),

@@ -12,7 +12,7 @@ use fermata_engine::{Embedder, Model};
 use secrecy::{ExposeSecret, SecretString};
 
 pub use demo::{Demo, SceneError};
-pub use openai::{OpenAi, OpenAiConfig};
+pub use openai::{DialectSettings, OpenAi, OpenAiConfig, Roles, ToolIds};
 
 /// The model that answers.
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@
 mod answer;
 mod calls;
 mod chunk;
+mod conversation;
 mod decoder;
 mod dialect;
 mod embedding;
@@ -23,10 +24,16 @@ mod shape;
 mod sse;
 mod surrogate_halves;
 mod think_tags;
+mod tools;
 mod transport;
 mod wording;
 
-use std::{collections::BTreeMap, panic::resume_unwind, time::Duration};
+use std::{
+    collections::BTreeMap,
+    panic::resume_unwind,
+    sync::{Arc, Once},
+    time::Duration,
+};
 
 use async_openai::{Client, config::Config};
 use async_trait::async_trait;
@@ -45,6 +52,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::value::RawValue;
 use tokio::task::spawn_blocking;
 
+pub use self::dialect::{DialectSettings, Roles, ToolIds};
 use self::{
     dialect::{Dialect, LastReasoningField},
     failure::Failure,
@@ -57,6 +65,8 @@ use crate::BuildError;
 const SHORTEST_SECRET: usize = 8;
 /// The length of the messages of a request, in bytes, over which another thread writes it.
 const LARGE_REQUEST: usize = 256 << 10;
+/// The number of tools that are named in the log if some are left out.
+const NAMED: usize = 20;
 /// The API if no base URL is given.
 const OPENAI: &str = "https://api.openai.com/v1";
 
@@ -75,13 +85,17 @@ pub struct OpenAiConfig {
     pub connect_timeout: Duration,
     /// The pause before the first retry; the second is twice as long, and both get some jitter on top.
     pub retry_pause: Duration,
+    /// The form of its requests, where it is not what is known of the provider.
+    pub dialect: DialectSettings,
 }
 
 /// A model behind an OpenAI-compatible API.
 pub struct OpenAi {
     model: String,
     transport: Transport,
-    dialect: Dialect,
+    dialect: Arc<Dialect>,
+    /// Called when tools are left out for the first time.
+    left_out: Arc<Once>,
     last_reasoning_field: LastReasoningField,
     /// The URL of the API for errors, without its query.
     url: Url,
@@ -115,6 +129,7 @@ impl OpenAiConfig {
             model: model.into(),
             connect_timeout: Duration::from_secs(10),
             retry_pause: Duration::from_millis(500),
+            dialect: DialectSettings::default(),
         }
     }
 }
@@ -129,7 +144,7 @@ impl OpenAi {
     pub fn build(config: OpenAiConfig) -> Result<Self, BuildError> {
         let key = config.api_key;
         let base = parse_base(config.base_url.as_deref().unwrap_or(OPENAI))?;
-        let dialect = Dialect::of(&base);
+        let dialect = Dialect::of(&base, &config.model, &config.dialect);
         let secrets = secrets(key.as_ref(), &config.headers, &base);
         let mut url = base.clone();
         url.set_query(None);
@@ -152,8 +167,9 @@ impl OpenAi {
         Ok(Self {
             model: config.model,
             transport: Transport::Http { api: Box::new(Client::build(http.clone(), endpoint)), http },
-            last_reasoning_field: LastReasoningField::new(dialect.reasoning_field()),
-            dialect,
+            last_reasoning_field: LastReasoningField::new(dialect.reasoning_field),
+            dialect: Arc::new(dialect),
+            left_out: Arc::new(Once::new()),
             url,
             secrets,
             retries: ExponentialBuilder::default()
@@ -171,7 +187,8 @@ impl OpenAi {
         Self {
             model: self.model.clone(),
             transport: Transport::Recording(pieces),
-            dialect: self.dialect,
+            dialect: self.dialect.clone(),
+            left_out: self.left_out.clone(),
             last_reasoning_field: self.last_reasoning_field.clone(),
             url: self.url.clone(),
             secrets: self.secrets.clone(),
@@ -181,9 +198,24 @@ impl OpenAi {
 
     /// Writes the body of a request; on another thread if it is large, because everything else on this one waits meanwhile.
     async fn write(&self, request: ModelRequest) -> Result<Box<RawValue>, Failure> {
+        let (_, left_out) =
+            tools::within_limit(&request.tools, request.tool_choice.as_ref(), self.dialect.max_tools);
+        if !left_out.is_empty() {
+            self.left_out.call_once(|| {
+                let names: Vec<&str> = left_out.iter().map(|tool| tool.name.as_str()).take(NAMED).collect();
+                tracing::warn!(
+                    model = self.model,
+                    max_tools = self.dialect.max_tools,
+                    left_out = left_out.len(),
+                    names = names.join(", "),
+                    "tools are left out of requests to the model, because the provider takes no more (see max_tools)"
+                );
+            });
+        }
         let is_large = request::length(&request) > LARGE_REQUEST;
-        let (model, dialect, field) = (self.model.clone(), self.dialect, self.last_reasoning_field.get());
-        let write = move || request::body(&model, dialect, field, &request);
+        let (model, dialect, field) =
+            (self.model.clone(), self.dialect.clone(), self.last_reasoning_field.get());
+        let write = move || request::body(&model, &dialect, field, &request);
         let written = if is_large {
             spawn_blocking(write).await.map_err(|error| match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),

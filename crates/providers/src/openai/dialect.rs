@@ -1,24 +1,72 @@
-//! The differences between providers' requests, recognised by the host of the base URL.
+//! The differences between providers' requests, as data: by the host of the base URL, then by the family of the model, then by settings.
 //!
-//! A host that is not known here gets what most servers understand, and has no default model. Nothing else in the crate looks at the host.
+//! A host that is not known here gets what most servers understand, and has no default model. Nothing else in the crate looks at the host
+//! or at the name of the model.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use reqwest::Url;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-/// The variant of the API that a provider implements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// Most servers: vLLM, Ollama, llama.cpp, DeepSeek, Moonshot, …
-    Common,
-    /// OpenAI itself and its models on Azure.
-    OpenAi,
-    /// Providers whose field for reasoning is `reasoning`, some of which refuse any other.
-    PlainReasoning,
-    /// Mistral, which gives reasoning inside `content` and refuses fields it does not know.
-    Mistral,
-    /// Gemini.
-    Google,
+/// The variant of the API that a model is asked in.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Dialect {
+    /// The field in which reasoning is expected until an answer has shown it. After a restart in the middle of a turn, no answer has.
+    pub reasoning_field: ReasoningField,
+    /// `true` if a call that is sent back needs a thought signature. Gemini 3 refuses a call without one.
+    pub signs_calls: bool,
+    pub tool_ids: ToolIds,
+    pub roles: Roles,
+    /// `false` if the model takes text only.
+    pub vision: bool,
+    /// The number of tools that one request may have.
+    pub max_tools: usize,
+    /// The fields of a request that are not sent.
+    pub omit: BTreeSet<String>,
+    /// The names that fields of a request have here.
+    pub rename: BTreeMap<String, String>,
+}
+
+/// What settings say of a model's dialect. What is absent, or not named, is as it is known of the provider.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DialectSettings {
+    /// The form of the ids of calls.
+    pub tool_ids: Option<ToolIds>,
+    /// The order of roles.
+    pub roles: Option<Roles>,
+    /// `false` if the model takes text only.
+    pub vision: Option<bool>,
+    /// The number of tools that one request may have.
+    pub max_tools: Option<NonZeroU32>,
+    /// The fields of a request that are not sent.
+    pub omit: Vec<String>,
+    /// The names that fields of a request have here.
+    pub rename: BTreeMap<String, String>,
+}
+
+/// The form of the ids of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolIds {
+    /// Up to 40 characters.
+    Any,
+    /// Nine letters or digits.
+    Nine,
+}
+
+/// The order of the messages of a conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Roles {
+    /// As the messages were said.
+    Any,
+    /// The user begins and speaks last, unless results do; user and assistant take turns, and an answer of the assistant follows results.
+    Alternate,
 }
 
 /// The field in which a provider gives reasoning, and takes it back.
@@ -37,6 +85,65 @@ pub(super) enum ReasoningField {
 /// This is a mutex and not an atomic because it is touched once per request and once per answer, and never held across an await.
 #[derive(Clone, Debug)]
 pub(super) struct LastReasoningField(Arc<Mutex<ReasoningField>>);
+
+/// What is known of some hosts.
+struct Host {
+    /// The domains, each with those below it.
+    domains: &'static [&'static str],
+    reasoning_field: ReasoningField,
+    signs_calls: bool,
+    tool_ids: ToolIds,
+    roles: Roles,
+    rename: &'static [(&'static str, &'static str)],
+}
+
+/// Most servers: vLLM, Ollama, llama.cpp, DeepSeek, Moonshot, …
+const COMMON: Host = Host {
+    domains: &[],
+    reasoning_field: ReasoningField::ReasoningContent,
+    signs_calls: false,
+    tool_ids: ToolIds::Any,
+    roles: Roles::Any,
+    rename: &[],
+};
+
+const HOSTS: [Host; 4] = [
+    Host {
+        domains: &["api.openai.com", "openai.azure.com"],
+        reasoning_field: ReasoningField::Nowhere,
+        // Its reasoning models refuse the older name, other servers the newer.
+        rename: &[("max_tokens", "max_completion_tokens")],
+        ..COMMON
+    },
+    // Some of them refuse any other field for reasoning.
+    Host {
+        domains: &["groq.com", "cerebras.ai", "openrouter.ai"],
+        reasoning_field: ReasoningField::Reasoning,
+        ..COMMON
+    },
+    // It gives reasoning inside `content` and refuses fields it does not know.
+    Host {
+        domains: &["mistral.ai"],
+        reasoning_field: ReasoningField::Nowhere,
+        tool_ids: ToolIds::Nine,
+        roles: Roles::Alternate,
+        ..COMMON
+    },
+    Host {
+        domains: &["googleapis.com"],
+        reasoning_field: ReasoningField::Nowhere,
+        signs_calls: true,
+        ..COMMON
+    },
+];
+
+/// Parts of the names of models whose chat templates check ids and the order of roles wherever they are served.
+const MISTRALS: [&str; 8] =
+    ["mistral", "mixtral", "ministral", "magistral", "devstral", "codestral", "pixtral", "voxtral"];
+/// Parts of the names of models whose chat templates check the order of roles.
+const ALTERNATING: [&str; 1] = ["gemma"];
+/// The number of tools that OpenAI takes, and nearly everybody who follows it.
+const MAX_TOOLS: usize = 128;
 
 /// The model that is asked for if the settings name none, by the host of the base URL. Each is a name that the provider keeps up, and
 /// inexpensive.
@@ -59,48 +166,38 @@ pub(super) fn default_model(base: &Url) -> Option<&'static str> {
 // === impl Dialect ===
 
 impl Dialect {
-    /// Returns the dialect of the host of the base URL.
-    pub(super) fn of(base: &Url) -> Self {
-        let host = base.host_str().unwrap_or_default();
-        let is = |domain: &str| {
-            host == domain || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'))
+    /// Returns the dialect of a model at the host of the base URL.
+    pub(super) fn of(base: &Url, model: &str, settings: &DialectSettings) -> Self {
+        let name = base.host_str().unwrap_or_default();
+        let is = |domain: &&str| {
+            name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
-        if is("api.openai.com") || is("openai.azure.com") {
-            Self::OpenAi
-        } else if is("groq.com") || is("cerebras.ai") || is("openrouter.ai") {
-            Self::PlainReasoning
-        } else if is("mistral.ai") {
-            Self::Mistral
-        } else if is("googleapis.com") {
-            Self::Google
-        } else {
-            Self::Common
+        let host = HOSTS.iter().find(|host| host.domains.iter().any(is)).unwrap_or(&COMMON);
+        let model = model.to_ascii_lowercase();
+        let is_mistral = MISTRALS.iter().any(|part| model.contains(part));
+        let alternates = is_mistral || ALTERNATING.iter().any(|part| model.contains(part));
+        let mut rename: BTreeMap<String, String> =
+            host.rename.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
+        rename.extend(settings.rename.clone());
+        Self {
+            reasoning_field: host.reasoning_field,
+            signs_calls: host.signs_calls,
+            tool_ids: settings.tool_ids.unwrap_or(if is_mistral { ToolIds::Nine } else { host.tool_ids }),
+            roles: settings.roles.unwrap_or(if alternates { Roles::Alternate } else { host.roles }),
+            vision: settings.vision.unwrap_or(true),
+            max_tools: settings
+                .max_tools
+                .map_or(MAX_TOOLS, |limit| usize::try_from(limit.get()).unwrap_or(usize::MAX)),
+            omit: settings.omit.iter().cloned().collect(),
+            rename,
         }
     }
 
-    /// Returns the name of the setting that limits the answer. OpenAI's reasoning models refuse the older name, other servers the newer.
-    pub(super) fn output_limit(self) -> &'static str {
-        match self {
-            Self::OpenAi => "max_completion_tokens",
-            Self::Common | Self::PlainReasoning | Self::Mistral | Self::Google => "max_tokens",
-        }
-    }
-
-    /// Returns the field in which reasoning is expected until an answer has shown it. After a restart in the middle of a turn, no answer has.
-    pub(super) fn reasoning_field(self) -> ReasoningField {
-        match self {
-            Self::Common => ReasoningField::ReasoningContent,
-            Self::PlainReasoning => ReasoningField::Reasoning,
-            Self::OpenAi | Self::Mistral | Self::Google => ReasoningField::Nowhere,
-        }
-    }
-
-    /// Returns whether a call that is sent back needs a thought signature. Gemini 3 refuses a call without one.
-    pub(super) fn signs_calls(self) -> bool {
-        match self {
-            Self::Google => true,
-            Self::Common | Self::OpenAi | Self::PlainReasoning | Self::Mistral => false,
-        }
+    /// Returns the name that a field of a request has here; `None` if it is not sent.
+    pub(super) fn field<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        let renamed = self.rename.get(name).map_or(name, String::as_str);
+        let is_omitted = self.omit.contains(name) || self.omit.contains(renamed);
+        if is_omitted { None } else { Some(renamed) }
     }
 }
 
@@ -124,15 +221,61 @@ impl LastReasoningField {
 mod tests {
     use super::*;
 
+    fn of(base: &str, model: &str, settings: &DialectSettings) -> Dialect {
+        Dialect::of(&Url::parse(base).unwrap(), model, settings)
+    }
+
     #[test]
     fn a_host_is_known_by_its_whole_domain_only() {
-        let of = |url: &str| Dialect::of(&Url::parse(url).unwrap());
-        assert_eq!(of("https://api.openai.com/v1"), Dialect::OpenAi);
-        assert_eq!(of("https://mine.openai.azure.com/openai/v1"), Dialect::OpenAi);
-        assert_eq!(of("https://api.groq.com/openai/v1"), Dialect::PlainReasoning);
-        assert_eq!(of("https://api.mistral.ai/v1"), Dialect::Mistral);
-        assert_eq!(of("https://generativelanguage.googleapis.com/v1beta/openai"), Dialect::Google);
-        assert_eq!(of("https://notgroq.com/v1"), Dialect::Common);
-        assert_eq!(of("http://localhost:11434/v1"), Dialect::Common);
+        let field = |base| of(base, "m", &DialectSettings::default()).reasoning_field;
+        assert_eq!(field("https://api.openai.com/v1"), ReasoningField::Nowhere);
+        assert_eq!(field("https://mine.openai.azure.com/openai/v1"), ReasoningField::Nowhere);
+        assert_eq!(field("https://api.groq.com/openai/v1"), ReasoningField::Reasoning);
+        assert_eq!(field("https://notgroq.com/v1"), ReasoningField::ReasoningContent);
+        assert_eq!(field("http://localhost:11434/v1"), ReasoningField::ReasoningContent);
+        let google =
+            of("https://generativelanguage.googleapis.com/v1beta/openai", "m", &DialectSettings::default());
+        assert!(google.signs_calls);
+    }
+
+    #[test]
+    fn ids_and_the_order_of_roles_are_those_of_the_host_or_of_the_models_family() {
+        let form = |base, model| {
+            let dialect = of(base, model, &DialectSettings::default());
+            (dialect.tool_ids, dialect.roles)
+        };
+        let local = "http://localhost:8000/v1";
+        assert_eq!(form("https://api.mistral.ai/v1", "any"), (ToolIds::Nine, Roles::Alternate));
+        assert_eq!(form(local, "mistralai/Devstral-Small"), (ToolIds::Nine, Roles::Alternate));
+        assert_eq!(form(local, "gemma3:4b"), (ToolIds::Any, Roles::Alternate));
+        assert_eq!(form(local, "qwen3:8b"), (ToolIds::Any, Roles::Any));
+        assert_eq!(form("https://api.openai.com/v1", "gpt-5-mini"), (ToolIds::Any, Roles::Any));
+    }
+
+    #[test]
+    fn settings_override_what_is_known_of_the_provider() {
+        let settings = DialectSettings {
+            tool_ids: Some(ToolIds::Any),
+            roles: Some(Roles::Any),
+            vision: Some(false),
+            max_tools: NonZeroU32::new(20),
+            omit: vec!["stream_options".into(), "max_completion_tokens".into()],
+            rename: BTreeMap::from([("seed".into(), "random_seed".into())]),
+        };
+        let mistral = of("https://api.mistral.ai/v1", "mistral-small-latest", &settings);
+        assert_eq!((mistral.tool_ids, mistral.roles), (ToolIds::Any, Roles::Any));
+        assert_eq!((mistral.vision, mistral.max_tools), (false, 20));
+        assert_eq!((mistral.field("seed"), mistral.field("stream_options")), (Some("random_seed"), None));
+        let openai = of("https://api.openai.com/v1", "m", &settings);
+        assert_eq!(
+            openai.field("max_tokens"),
+            None,
+            "it is left out by the name that it has on the wire, too"
+        );
+        let named = DialectSettings {
+            rename: BTreeMap::from([("max_tokens".into(), "max_tokens".into())]),
+            ..DialectSettings::default()
+        };
+        assert_eq!(of("https://api.openai.com/v1", "m", &named).field("max_tokens"), Some("max_tokens"));
     }
 }

@@ -7,7 +7,7 @@ use fermata_engine::{
     call_settings::{api_field, is_reserved},
 };
 use fermata_protocol::CallSettings;
-use fermata_providers::{BuildError, Demo, Provider, SceneError};
+use fermata_providers::{BuildError, Demo, DialectSettings, Provider, Roles, SceneError, ToolIds};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
@@ -33,6 +33,8 @@ pub struct ModelSettings {
     pub limits: Map<String, Value>,
     /// The options for the provider that a post may set, besides those that every post may.
     pub pass: Vec<String>,
+    /// The form of the requests to its API, where it is not what is known of the provider.
+    pub dialect: DialectSettings,
 }
 
 /// A model as a table of the file.
@@ -62,7 +64,28 @@ pub(super) struct ModelTable {
     /// parallelToolCalls, promptCacheKey, reasoningEffort, serviceTier (auto, default or flex) and verbosity.
     #[serde(default)]
     pass: Vec<NonEmpty>,
+    /// The form of the ids of calls: any, or nine letters and digits (nine). By default, what is known of the provider.
+    tool_ids: Option<ToolIds>,
+    /// The order of messages: any, or with user and assistant in turns (alternate). By default, what is known of the provider.
+    roles: Option<Roles>,
+    /// Whether the model takes images and files. Without vision each of them is a line of text. By default, true.
+    vision: Option<bool>,
+    /// The number of tools that one request may have. More are left out, those of MCP servers first. By default, 128.
+    #[serde(default, deserialize_with = "value::deserialize")]
+    #[schemars(with = "Option<NonZeroU32>")]
+    max_tools: Option<NonZeroU32>,
+    /// The fields of a request that are not sent, because the API refuses them, such as stream_options.
+    #[serde(default)]
+    omit: Vec<NonEmpty>,
+    /// The names that fields of a request have at this API, such as max_completion_tokens for max_tokens.
+    #[serde(default)]
+    rename: BTreeMap<String, NonEmpty>,
 }
+
+/// The fields without which there is no request.
+const NEEDED: [&str; 3] = ["model", "messages", "stream"];
+/// The fields besides these that have the same name everywhere.
+const FIXED: [&str; 3] = ["tools", "tool_choice", "stream_options"];
 
 /// Settings of calls, as `callSettings` of a post has them.
 #[derive(Default)]
@@ -112,6 +135,7 @@ impl ModelSettings {
             (Provider::OpenAi(config), _) => {
                 config.headers =
                     self.headers.iter().map(|(name, value)| (name.clone(), secret(value))).collect();
+                config.dialect = self.dialect.clone();
             }
             (Provider::Demo(demo), Some(path)) => {
                 let text = fs::read_to_string(path)
@@ -129,7 +153,26 @@ impl TryFrom<ModelTable> for ModelSettings {
     type Error = (&'static str, String);
 
     fn try_from(table: ModelTable) -> Result<Self, Self::Error> {
-        let ModelTable { model, base_url, api_key, headers, context, settings, limits, pass } = table;
+        let ModelTable { model, base_url, api_key, headers, context, settings, limits, pass, .. } = table;
+        let omit: Vec<String> = table.omit.into_iter().map(|NonEmpty(name)| name).collect();
+        if let Some(name) = omit.iter().find(|name| NEEDED.contains(&name.as_str())) {
+            return Err(("omit", format!("{name} cannot be left out")));
+        }
+        let rename: BTreeMap<String, String> =
+            table.rename.into_iter().map(|(name, NonEmpty(new))| (name, new)).collect();
+        let has_fixed_name =
+            |name: &&String| NEEDED.contains(&name.as_str()) || FIXED.contains(&name.as_str());
+        if let Some(name) = rename.iter().flat_map(|(name, new)| [name, new]).find(has_fixed_name) {
+            return Err(("rename", format!("{name} has this name everywhere; leave it out")));
+        }
+        let dialect = DialectSettings {
+            tool_ids: table.tool_ids,
+            roles: table.roles,
+            vision: table.vision,
+            max_tools: table.max_tools,
+            omit,
+            rename,
+        };
         let base_url = base_url.map(|url| Url::exact(url.trim().trim_end_matches('/'))).transpose();
         let headers = checked_headers(headers.unwrap_or_default()).map_err(|reason| ("headers", reason))?;
         if let Some(name) = limits.0.keys().find(|name| !LIMITED.contains(&name.as_str())) {
@@ -154,6 +197,7 @@ impl TryFrom<ModelTable> for ModelSettings {
             settings: settings.0,
             limits: limits.0,
             pass,
+            dialect,
         })
     }
 }

@@ -1,6 +1,9 @@
 //! The tables of the file, typed and shown.
 
+use std::{collections::BTreeMap, num::NonZeroU32};
+
 use fermata_mcp::{Processes, ServerConfig, Transport};
+use fermata_providers::{DialectSettings, Roles, ToolIds};
 use fermata_tools::{
     ApprovalMode, ChainMode, Decision, DecisionSource, ErrorPolicy, ErrorStrategy, ErrorType, GateMode,
     Owner, Resource, ResourcePart, RunBy, ToolSettings, ToolSpec,
@@ -317,6 +320,25 @@ fn a_model_leaves_to_the_main_settings_what_it_does_not_name() {
 }
 
 #[test]
+fn a_model_says_how_its_requests_differ() {
+    let config = tables(
+        "model = \"main\"\nopenai_base_url = \"http://main.example.com/v1\"\n[models.own]\nmodel = \"m\"\ntool_ids = \"nine\"\n\
+         roles = \"alternate\"\nvision = false\nmax_tools = 20\nomit = [\"stream_options\"]\n\
+         rename = { max_tokens = \"max_completion_tokens\" }\n",
+    );
+    let Ok(Provider::OpenAi(api)) = config.models["own"].provider(&config) else { panic!("{config:?}") };
+    let expected = DialectSettings {
+        tool_ids: Some(ToolIds::Nine),
+        roles: Some(Roles::Alternate),
+        vision: Some(false),
+        max_tools: NonZeroU32::new(20),
+        omit: vec!["stream_options".into()],
+        rename: BTreeMap::from([("max_tokens".into(), "max_completion_tokens".into())]),
+    };
+    assert_eq!(api.dialect, expected);
+}
+
+#[test]
 fn models_are_reported_without_their_secrets() {
     let toml = "[models.fast]\nmodel = \"m\"\nbase_url = \"https://me:hush@a.example.com/v1?key=hush\"\n\
                 api_key = \"${TOKEN}\"\nheaders = { x-key = \"${TOKEN}\" }\nlimits = { maxOutputTokens = 5 }\n";
@@ -446,6 +468,16 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
         (
             "[models.a]\nsettings = { providerOptions = { openai = { max_tokens = 5 } } }\n",
             "fermata.toml:2: settings: the option max_tokens is set by the server alone; leave it out",
+        ),
+        ("[models.a]\nomit = [\"messages\"]\n", "fermata.toml:2: omit: messages cannot be left out"),
+        (
+            "[models.a]\nrename = { seed = \"tools\" }\n",
+            "fermata.toml:2: rename: tools has this name everywhere; leave it out",
+        ),
+        ("[models.a]\nmax_tools = 0\n", "fermata.toml:2: max_tools: \"0\" is not a whole number above zero"),
+        (
+            "[models.a]\nroles = \"other\"\n",
+            "fermata.toml:2: roles: \"other\" is not known; use any or alternate",
         ),
         ("[users.a]\ngroups = \"b\"\n", "fermata.toml:2: groups: must be a list"),
         ("[users.\"\"]\n", "fermata.toml:1: the name of the user \"\" is empty"),
