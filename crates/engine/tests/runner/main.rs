@@ -335,6 +335,14 @@ async fn a_call_whose_output_is_too_large_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn null_for_an_optional_field_never_reaches_the_tool() {
+    let model = ScriptedModel::new([calls(&[("look", r#"{"n": null, "m": null}"#)]), text("well")]);
+    let look = TestTool::new("look", async |input, _| Ok(input)).shared();
+    Runner::new(params(&model, &[&look])).await.unwrap();
+    assert_eq!(model.conversation(1)[2], r#"call_1: {"m":null}"#);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
     let model = ScriptedModel::new([
         calls(&[

@@ -135,8 +135,8 @@ pub(super) fn fit_conversation<'a>(
             ModelMessage::Assistant { reasoning, text, calls } => {
                 let has_reasoning = is_in_turn_with_calls && !reasoning.is_empty();
                 let reasoning = if has_reasoning { Some(reasoning.as_str()) } else { None };
-                // Strict providers refuse a message without text and calls.
-                if !text.is_empty() || !calls.is_empty() {
+                // Strict providers refuse a message without text and calls, and blank text.
+                if !text.trim().is_empty() || !calls.is_empty() {
                     mapped.push(assistant(reasoning, text, calls, &mut ids, dialect, field));
                 }
             }
@@ -313,7 +313,7 @@ fn assistant<'a>(
         ReasoningField::Reasoning => (None, reasoning),
         ReasoningField::Nowhere => (None, None),
     };
-    let content = if text.is_empty() { None } else { Some(text.into()) };
+    let content = if text.trim().is_empty() { None } else { Some(text.into()) };
     Message::Assistant { content, reasoning_content, reasoning, tool_calls }
 }
 

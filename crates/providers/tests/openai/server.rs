@@ -193,7 +193,7 @@ pub fn question_on_the_wire() -> Value {
                 "name": "get_weather",
                 "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
             }},
-            {"type": "function", "function": {"name": "current_time", "parameters": {"type": "object"}}},
+            {"type": "function", "function": {"name": "current_time", "parameters": {"type": "object", "properties": {}}}},
         ],
     })
 }

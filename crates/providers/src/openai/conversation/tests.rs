@@ -94,7 +94,8 @@ fn a_conversation_is_mapped_in_order() {
 
 #[test]
 fn an_assistant_message_without_text_and_calls_is_left_out() {
-    let messages = mapped(vec![user("a"), assistant_said("hm", "", &[]), user("b")]);
+    let messages =
+        mapped(vec![user("a"), assistant_said("hm", "", &[]), assistant_said("", " \n", &[]), user("b")]);
     assert_eq!(messages, json!([{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]));
 }
 
