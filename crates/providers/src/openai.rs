@@ -17,6 +17,7 @@ mod decoder;
 mod dialect;
 mod embedding;
 mod failure;
+mod google_schema;
 mod lenient;
 mod model_stream;
 mod request;

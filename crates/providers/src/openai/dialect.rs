@@ -20,6 +20,7 @@ pub(super) struct Dialect {
     pub reasoning_field: ReasoningField,
     /// `true` if a call that is sent back needs a thought signature. Gemini 3 refuses a call without one.
     pub signs_calls: bool,
+    pub schemas: Schemas,
     pub tool_ids: ToolIds,
     pub roles: Roles,
     /// `false` if the model takes text only.
@@ -69,6 +70,15 @@ pub enum Roles {
     Alternate,
 }
 
+/// The form of the schemas of tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Schemas {
+    /// JSON Schema, without what only some providers read.
+    Json,
+    /// The keywords that Gemini knows.
+    Google,
+}
+
 /// The field in which a provider gives reasoning, and takes it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasoningField {
@@ -92,6 +102,7 @@ struct Host {
     domains: &'static [&'static str],
     reasoning_field: ReasoningField,
     signs_calls: bool,
+    schemas: Schemas,
     tool_ids: ToolIds,
     roles: Roles,
     rename: &'static [(&'static str, &'static str)],
@@ -102,6 +113,7 @@ const COMMON: Host = Host {
     domains: &[],
     reasoning_field: ReasoningField::ReasoningContent,
     signs_calls: false,
+    schemas: Schemas::Json,
     tool_ids: ToolIds::Any,
     roles: Roles::Any,
     rename: &[],
@@ -133,6 +145,7 @@ const HOSTS: [Host; 4] = [
         domains: &["googleapis.com"],
         reasoning_field: ReasoningField::Nowhere,
         signs_calls: true,
+        schemas: Schemas::Google,
         ..COMMON
     },
 ];
@@ -182,6 +195,7 @@ impl Dialect {
         Self {
             reasoning_field: host.reasoning_field,
             signs_calls: host.signs_calls,
+            schemas: host.schemas,
             tool_ids: settings.tool_ids.unwrap_or(if is_mistral { ToolIds::Nine } else { host.tool_ids }),
             roles: settings.roles.unwrap_or(if alternates { Roles::Alternate } else { host.roles }),
             vision: settings.vision.unwrap_or(true),

@@ -34,7 +34,7 @@ pub(super) fn body(
 ) -> serde_json::Result<Box<RawValue>> {
     let is_sent = |field| dialect.field(field).is_some();
     let tools = if is_sent("tools") {
-        fit_tools(&request.tools, request.tool_choice.as_ref(), dialect.max_tools)
+        fit_tools(&request.tools, request.tool_choice.as_ref(), dialect)
     } else {
         Vec::new()
     };

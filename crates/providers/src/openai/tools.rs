@@ -13,6 +13,11 @@ use fermata_tools::InputSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::{
+    dialect::{Dialect, Schemas},
+    google_schema::google_schema,
+};
+
 /// Keywords that providers refuse at the top of a schema, and those that say nothing to a model.
 const NOT_AT_THE_TOP: [&str; 9] =
     ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref", "$schema", "$id"];
@@ -48,7 +53,8 @@ struct OfferedFunction<'a> {
     name: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
-    parameters: Cow<'a, InputSchema>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parameters: Option<Cow<'a, InputSchema>>,
 }
 
 /// What a schema says about the fields of an object, with everything that it refers to and combines.
@@ -63,14 +69,18 @@ struct Fields {
 pub(super) fn fit_tools<'a>(
     tools: &'a [ModelTool],
     choice: Option<&ToolChoice>,
-    max_tools: usize,
+    dialect: &Dialect,
 ) -> Vec<Tool<'a>> {
-    let (kept, _) = within_limit(tools, choice, max_tools);
+    let (kept, _) = within_limit(tools, choice, dialect.max_tools);
     let fit = |tool: &'a ModelTool| {
         let ModelTool { name, description, input_schema } = tool;
         let parameters = match fit_schema(input_schema) {
             Some(schema) => Cow::Owned(schema.into()),
             None => Cow::Borrowed(input_schema),
+        };
+        let parameters = match dialect.schemas {
+            Schemas::Json => Some(parameters),
+            Schemas::Google => google_schema(&parameters).map(|schema| Cow::Owned(schema.into())),
         };
         Tool { function: OfferedFunction { name, description, parameters } }
     };

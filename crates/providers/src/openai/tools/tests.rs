@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::openai::dialect::DialectSettings;
 
 fn check(schema: Value, expected: Value) {
     let fitted = fit_schema(&schema).unwrap_or_else(|| schema.clone());
@@ -147,7 +148,32 @@ fn no_more_tools_are_sent_than_the_provider_takes_and_the_chosen_one_is_among_th
     ] {
         assert_eq!(names(choice.clone(), max), (kept.to_owned(), left_out.to_owned()), "{choice:?} {max}");
     }
-    assert_eq!(fit_tools(&tools, chosen("c").as_ref(), 2).len(), 2);
+}
+
+#[test]
+fn the_form_of_schemas_is_that_of_the_dialect() {
+    let of = |base: &str| {
+        let base = reqwest::Url::parse(base).unwrap();
+        let dialect = Dialect { max_tools: 1, ..Dialect::of(&base, "m", &DialectSettings::default()) };
+        let mut closed = tool("a");
+        closed.input_schema =
+            json!({"type": "object", "properties": {"x": {}}, "additionalProperties": false}).into();
+        let tools = [closed, tool("b")];
+        let names = [None, Some(ToolChoice::Tool("b".into()))];
+        names.map(|choice| serde_json::to_value(fit_tools(&tools, choice.as_ref(), &dialect)).unwrap())
+    };
+    let function = |function: Value| json!([{"type": "function", "function": function}]);
+    let closed = json!({"type": "object", "properties": {"x": {}}, "additionalProperties": false});
+    let [first, chosen] = of("https://api.openai.com/v1");
+    assert_eq!(first, function(json!({"name": "a", "parameters": closed})));
+    let empty = json!({"type": "object", "properties": {}});
+    assert_eq!(chosen, function(json!({"name": "b", "parameters": empty})));
+    let [first, chosen] = of("https://generativelanguage.googleapis.com/v1beta/openai");
+    assert_eq!(
+        first,
+        function(json!({"name": "a", "parameters": {"type": "object", "properties": {"x": {}}}}))
+    );
+    assert_eq!(chosen, function(json!({"name": "b"})));
 }
 
 fn schemas() -> impl Strategy<Value = Value> {
