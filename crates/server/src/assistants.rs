@@ -32,6 +32,7 @@ struct Defaults {
 pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assistants, BuildError> {
     // Who tries the demo is to see everything.
     let is_demo = own_model.is_none() && has_demo(config);
+    let is_own = own_model.is_some();
     let builtin = match &config.builtin {
         Some(groups) => groups.to_vec(),
         None if is_demo => vec![Builtin::Time, Builtin::Notes, Builtin::Memory, Builtin::AskUser],
@@ -63,6 +64,8 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
         };
         models.insert(name.clone(), choice);
     }
+    // A table with the name of the model of the main settings says more about it.
+    let main = if is_own { main } else { models[&main.name].clone() };
     let mut others = BTreeMap::new();
     for (name, settings) in &config.assistants {
         others.insert(name.clone(), assistant(settings, config, &defaults, &main, &models));
@@ -127,5 +130,27 @@ fn assistant(
         plan: settings.plan.unwrap_or(defaults.plan),
         suggestions: settings.suggestions.clone(),
         audience,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::config::Invocation;
+
+    #[test]
+    fn a_table_with_the_name_of_the_main_model_says_more_about_it() {
+        let arguments = ["fermata", "--model", "m", "--openai-base-url", "http://localhost:1/v1"];
+        let read = Invocation::read(arguments.map(Into::into), &|_| None);
+        let Ok(Invocation::Serve(mut config)) = read else { panic!("these settings serve nothing") };
+        let context = |config: &Config| build(config, None).unwrap().default.model.context;
+        assert_eq!(context(&config), None);
+        let settings = ModelSettings { context: NonZeroU32::new(5_000), ..ModelSettings::default() };
+        config.models.insert("other".to_owned(), settings.clone());
+        assert_eq!(context(&config), None);
+        config.models.insert("m".to_owned(), settings);
+        assert_eq!(context(&config), NonZeroU32::new(5_000));
     }
 }
