@@ -18,6 +18,7 @@ mod dialect;
 mod embedding;
 mod failure;
 mod google_schema;
+mod learning;
 mod lenient;
 mod model_stream;
 mod request;
@@ -57,6 +58,7 @@ pub use self::dialect::{DialectSettings, Roles, ToolIds};
 use self::{
     dialect::{Dialect, LastReasoningField},
     failure::Failure,
+    learning::LearnedDialect,
     model_stream::{ModelStream, Request},
     transport::Transport,
 };
@@ -68,6 +70,8 @@ const SHORTEST_SECRET: usize = 8;
 const LARGE_REQUEST: usize = 256 << 10;
 /// The number of tools that are named in the log if some are left out.
 const NAMED: usize = 20;
+/// The number of times that one request is written anew because of what its refusal has taught.
+const MAX_LESSONS: usize = 3;
 /// The API if no base URL is given.
 const OPENAI: &str = "https://api.openai.com/v1";
 
@@ -94,7 +98,7 @@ pub struct OpenAiConfig {
 pub struct OpenAi {
     model: String,
     transport: Transport,
-    dialect: Arc<Dialect>,
+    dialect: LearnedDialect,
     /// Called when tools are left out for the first time.
     left_out: Arc<Once>,
     last_reasoning_field: LastReasoningField,
@@ -169,7 +173,7 @@ impl OpenAi {
             model: config.model,
             transport: Transport::Http { api: Box::new(Client::build(http.clone(), endpoint)), http },
             last_reasoning_field: LastReasoningField::new(dialect.reasoning_field),
-            dialect: Arc::new(dialect),
+            dialect: LearnedDialect::new(dialect),
             left_out: Arc::new(Once::new()),
             url,
             secrets,
@@ -198,24 +202,24 @@ impl OpenAi {
     }
 
     /// Writes the body of a request; on another thread if it is large, because everything else on this one waits meanwhile.
-    async fn write(&self, request: ModelRequest) -> Result<Box<RawValue>, Failure> {
+    async fn write(&self, request: &Arc<ModelRequest>) -> Result<Box<RawValue>, Failure> {
+        let dialect = self.dialect.get();
         let (_, left_out) =
-            tools::within_limit(&request.tools, request.tool_choice.as_ref(), self.dialect.max_tools);
+            tools::within_limit(&request.tools, request.tool_choice.as_ref(), dialect.max_tools);
         if !left_out.is_empty() {
             self.left_out.call_once(|| {
                 let names: Vec<&str> = left_out.iter().map(|tool| tool.name.as_str()).take(NAMED).collect();
                 tracing::warn!(
                     model = self.model,
-                    max_tools = self.dialect.max_tools,
+                    max_tools = dialect.max_tools,
                     left_out = left_out.len(),
                     names = names.join(", "),
                     "tools are left out of requests to the model, because the provider takes no more (see max_tools)"
                 );
             });
         }
-        let is_large = request::length(&request) > LARGE_REQUEST;
-        let (model, dialect, field) =
-            (self.model.clone(), self.dialect.clone(), self.last_reasoning_field.get());
+        let is_large = request::length(request) > LARGE_REQUEST;
+        let (model, request, field) = (self.model.clone(), request.clone(), self.last_reasoning_field.get());
         let write = move || request::body(&model, &dialect, field, &request);
         let written = if is_large {
             spawn_blocking(write).await.map_err(|error| match error.try_into_panic() {
@@ -239,21 +243,34 @@ impl Model for OpenAi {
         &self,
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
-        let error_policy = request.error_policy.clone();
         let url = url_below(&self.url, "/chat/completions");
-        let body = self.write(request).await.map_err(|failure| failure.into_error(&url, &self.secrets))?;
-        let request = Request {
-            transport: self.transport.clone(),
-            body,
-            last_reasoning_field: self.last_reasoning_field.clone(),
-            url,
-            secrets: self.secrets.clone(),
-            error_policy,
-        };
-        // It is moved with each event.
-        let mut events = Box::new(ModelStream::new(request, self.retries));
+        let request = Arc::new(request);
+        let mut lessons = 0;
         // The port wants a failure before the first event as an error of its own.
-        let first = events.next().await.transpose()?;
+        let (first, events) = loop {
+            let body =
+                self.write(&request).await.map_err(|failure| failure.into_error(&url, &self.secrets))?;
+            // It is moved with each event.
+            let mut events = Box::new(ModelStream::new(
+                Request {
+                    transport: self.transport.clone(),
+                    body,
+                    last_reasoning_field: self.last_reasoning_field.clone(),
+                    url: url.clone(),
+                    secrets: self.secrets.clone(),
+                    error_policy: request.error_policy.clone(),
+                },
+                self.retries,
+            ));
+            match events.next().await.transpose() {
+                Err(ModelError::Refused(refusal))
+                    if lessons < MAX_LESSONS && self.dialect.learn(&self.model, &refusal, events.body()) =>
+                {
+                    lessons += 1;
+                }
+                first => break (first?, events),
+            }
+        };
         let rest = stream::unfold(events, async |mut events| {
             let event = events.next().await?;
             Some((event, events))
@@ -429,16 +446,17 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             let model = OpenAi::build(OpenAiConfig::new("m")).unwrap();
-            let of_length = |length| ModelRequest {
-                messages: vec![ModelMessage::User(vec![ModelContent::Text("a".repeat(length))])],
-                ..ModelRequest::default()
-            };
+            let [small, large] = [LARGE_REQUEST, LARGE_REQUEST + 1].map(|length| {
+                Arc::new(ModelRequest {
+                    messages: vec![ModelMessage::User(vec![ModelContent::Text("a".repeat(length))])],
+                    ..ModelRequest::default()
+                })
+            });
             // The only other thread is busy.
             let (free, is_freed) = std::sync::mpsc::channel::<()>();
             let busy = spawn_blocking(move || is_freed.recv());
-            let small = model.write(of_length(LARGE_REQUEST)).now_or_never();
-            assert!(small.unwrap().is_ok());
-            let mut large = pin!(model.write(of_length(LARGE_REQUEST + 1)));
+            assert!(model.write(&small).now_or_never().unwrap().is_ok());
+            let mut large = pin!(model.write(&large));
             assert!(large.as_mut().now_or_never().is_none());
             drop(free);
             busy.await.unwrap().unwrap_err();

@@ -25,6 +25,8 @@ pub(super) struct Dialect {
     pub roles: Roles,
     /// `false` if the model takes text only.
     pub vision: bool,
+    /// `false` if the model cannot be made to call a tool.
+    pub forces_tools: bool,
     /// The number of tools that one request may have.
     pub max_tools: usize,
     /// The fields of a request that are not sent.
@@ -199,6 +201,7 @@ impl Dialect {
             tool_ids: settings.tool_ids.unwrap_or(if is_mistral { ToolIds::Nine } else { host.tool_ids }),
             roles: settings.roles.unwrap_or(if alternates { Roles::Alternate } else { host.roles }),
             vision: settings.vision.unwrap_or(true),
+            forces_tools: true,
             max_tools: settings
                 .max_tools
                 .map_or(MAX_TOOLS, |limit| usize::try_from(limit.get()).unwrap_or(usize::MAX)),

@@ -50,6 +50,11 @@ impl ModelStream {
         Self { request, pauses: pauses.build(), state: State::Unsent, had_no_answer: false }
     }
 
+    /// Returns the body of the request.
+    pub(super) fn body(&self) -> &str {
+        self.request.body.get()
+    }
+
     /// Returns the next event, and `None` after the last.
     pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {

@@ -44,6 +44,7 @@ pub(super) fn body(
         _ if tools.is_empty() => None,
         None => None,
         Some(ToolChoice::Auto) => Some("auto".into()),
+        Some(ToolChoice::Required | ToolChoice::Tool(_)) if !dialect.forces_tools => Some("auto".into()),
         Some(ToolChoice::None) => Some("none".into()),
         Some(ToolChoice::Required) => Some("required".into()),
         Some(ToolChoice::Tool(name)) => Some(json!({"type": "function", "function": {"name": name}})),

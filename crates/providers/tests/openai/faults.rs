@@ -117,6 +117,27 @@ async fn a_refusal_is_reported_at_once() {
 }
 
 #[tokio::test]
+async fn what_a_refusal_names_is_left_out_from_then_on() {
+    let refusal = |message: &str| Reply::Status(400, "", json!({"error": {"message": message}}).to_string());
+    let replies = vec![refusal("unknown field: stream_options"), good(), good()];
+    let server = Server::start(replies).await;
+    let model = server.model();
+    for _ in 0..2 {
+        assert_eq!(lines(&ask(&model).await.unwrap()), "text \"Hi\"\nfinished Stop\n");
+    }
+    assert_eq!(server.count(), 3, "the second question is not refused any more");
+}
+
+#[tokio::test]
+async fn the_same_refusal_again_is_reported() {
+    let refusal =
+        Reply::Status(400, "", json!({"error": {"message": "unknown field: stream_options"}}).to_string());
+    let server = Server::start(vec![refusal; 2]).await;
+    assert!(matches!(ask(&server.model()).await, Err(ModelError::Refused(_))));
+    assert_eq!(server.count(), 2);
+}
+
+#[tokio::test]
 async fn a_redirect_is_reported_at_once_and_not_followed() {
     for code in [301, 302, 307, 308] {
         let reply = Reply::Status(code, "location: /v2/chat/completions\r\n", "moved".into());
