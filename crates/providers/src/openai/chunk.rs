@@ -62,6 +62,8 @@ pub(super) struct Delta {
     pub(super) content: Content,
     pub(super) reasoning_content: Text,
     pub(super) reasoning: Text,
+    /// OpenRouter's pieces of reasoning, some of which come in `reasoning` as well.
+    pub(super) reasoning_details: Rare,
     pub(super) refusal: Text,
     #[serde(deserialize_with = "read_list")]
     pub(super) tool_calls: Vec<CallPiece>,

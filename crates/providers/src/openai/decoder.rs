@@ -99,9 +99,11 @@ impl Decoder {
     }
 
     fn decode_delta(&mut self, delta: Delta) -> Result<(), Failure> {
+        let details = delta.reasoning_details.as_deref().map(text_of_details).unwrap_or_default();
+        let reasoning = if delta.reasoning.0.is_empty() { details } else { delta.reasoning.0 };
         for (reasoning, field) in [
             (delta.reasoning_content.0, ReasoningField::ReasoningContent),
-            (delta.reasoning.0, ReasoningField::Reasoning),
+            (reasoning, ReasoningField::Reasoning),
             (delta.content.thinking, ReasoningField::Nowhere),
         ] {
             if !reasoning.is_empty() {
@@ -224,6 +226,12 @@ impl Decoder {
         });
         self.events.push(ModelEvent::Finished { reason, usage: self.usage });
     }
+}
+
+/// Returns the text in pieces of reasoning. Others of them are encrypted.
+fn text_of_details(details: &Value) -> String {
+    let texts = details.as_array().into_iter().flatten();
+    texts.filter_map(|detail| detail.get("text").or_else(|| detail.get("summary"))?.as_str()).collect()
 }
 
 // === impl Events ===

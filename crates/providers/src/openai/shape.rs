@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use memchr::memmem::Finder;
+use serde_json::Value;
 
 use super::chunk::{Chunk, Delta};
 
@@ -98,13 +99,17 @@ fn only_text(chunk: &Chunk) -> Option<(TextField, &str)> {
         content,
         reasoning_content,
         reasoning,
+        reasoning_details,
         refusal,
         tool_calls,
         function_call,
         images,
         annotations,
     } = choice.delta.as_ref()?;
+    let has_details =
+        reasoning_details.as_deref().and_then(Value::as_array).is_some_and(|all| !all.is_empty());
     let has_more = !content.thinking.is_empty()
+        || has_details && reasoning.0.is_empty()
         || !refusal.0.is_empty()
         || !tool_calls.is_empty()
         || function_call.is_some()

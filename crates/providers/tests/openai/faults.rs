@@ -360,6 +360,20 @@ async fn a_call_in_the_form_of_old_is_a_call() {
 }
 
 #[tokio::test]
+async fn reasoning_that_comes_in_details_alone_is_reasoning() {
+    let details = |reasoning: &str, text: &str| {
+        let delta = json!({"content": "", "reasoning": reasoning, "reasoning_details": [{"type": "reasoning.text", "text": text}]});
+        format!("data: {}\n\n", json!({"choices": [{"delta": delta}]}))
+    };
+    for reasoning in ["", "hm"] {
+        let body = [&details(reasoning, "hm"), &text("Hello"), &finish("stop"), "data: [DONE]\n\n"].concat();
+        let server = Server::start(vec![Reply::Stream(body)]).await;
+        let told = lines(&ask(&server.model()).await.unwrap());
+        assert_eq!(told, "reasoning \"hm\"\ntext \"Hello\"\nfinished Stop\n");
+    }
+}
+
+#[tokio::test]
 async fn reasoning_in_tags_is_reasoning() {
     let body =
         [&text("<thi"), &text("nk>hm</th"), &text("ink>\n\nHello"), &finish("stop"), "data: [DONE]\n\n"]
