@@ -39,7 +39,7 @@ import type { ChatStatus, UIMessage } from 'ai';
 import { draftOf, isDelivered, type Draft } from './outbox.js';
 import type { ChatRecord } from './record.js';
 import { FermataError, isStaleDecision } from './server.js';
-import type { Outcome } from './stream.js';
+import type { StreamOutcome } from './stream.js';
 import type { Connection, RequestEvent } from './transport.js';
 
 export type Phase =
@@ -330,7 +330,7 @@ function applyRequest(
 }
 
 /** Shows what the record has in place of the rest of a stream, before the AI SDK takes it for the end; or follows the run that is open. */
-function applyOutcome(state: State, { record, body }: Outcome, context: Context): [State, Action[]] {
+function applyOutcome(state: State, { record, body }: StreamOutcome, context: Context): [State, Action[]] {
   const draft = state.draft && isDelivered(state.draft.message, record.messages) ? undefined : state.draft;
   if (record.open) {
     const request = context.nextRequest();

@@ -18,10 +18,10 @@ export type StreamEvent =
    * `isWhole`: the run itself has ended, and its last chunk was read. `isAborted`: the page wants no more. `outcome`: what became of a run
    * whose end was not read.
    */
-  | { type: 'ended'; isWhole: boolean; isAborted: boolean; outcome?: Outcome };
+  | { type: 'ended'; isWhole: boolean; isAborted: boolean; outcome?: StreamOutcome };
 
 /** What there is in place of the rest of a stream: the record, and if it says that a run is open, the stream of that from its beginning. */
-export interface Outcome {
+export interface StreamOutcome {
   record: ChatRecord;
   body?: ReadableStream<Uint8Array>;
 }
@@ -40,7 +40,7 @@ export interface Lost {
 
 /** The next connection of a stream; or what there is in its place, as far as that can be known. */
 export type Reopened =
-  { body: ReadableStream<Uint8Array>; outcome?: undefined } | { body?: undefined; outcome?: Outcome };
+  { body: ReadableStream<Uint8Array>; outcome?: undefined } | { body?: undefined; outcome?: StreamOutcome };
 
 export interface StreamOptions {
   first: ReadableStream<Uint8Array>;
@@ -81,7 +81,7 @@ async function* readChunks(options: StreamOptions): AsyncGenerator<UIMessageChun
   const { signal } = options.abort;
   const reader = new RunReader(silence, signal);
   const isSuperseded = async () => (await options.newerPost()) === true;
-  let outcome: Outcome | undefined;
+  let outcome: StreamOutcome | undefined;
   try {
     let body = options.first;
     let hasBegun = false;
