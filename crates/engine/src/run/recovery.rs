@@ -94,8 +94,12 @@ impl Deciding<'_> {
                         }
                     }
                 }
+                // A call whose tool has changed meanwhile is asked about again, and parked already.
+                let parked = std::mem::take(&mut self.effects.after.park);
                 let waits = self.run.calls.iter().filter(|call| call.accepts_answer());
-                self.effects.after.park.extend(waits.map(|call| call.id.clone()));
+                let others = waits.filter(|call| !parked.contains(&call.id)).map(|call| call.id.clone());
+                self.effects.after.park.extend(others.collect::<Vec<_>>());
+                self.effects.after.park.extend(parked);
             }
             Phase::Over => {}
         }

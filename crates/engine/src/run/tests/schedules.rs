@@ -9,7 +9,10 @@ mod locks;
 mod moves;
 mod world;
 
+use std::num::NonZeroUsize;
+
 use fermata_protocol::{PlanMode, ToolCallId};
+use fermata_tools::{ChainMode, GateMode};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -60,6 +63,31 @@ fn a_call_that_is_cancelled_while_it_waits_to_run_again_does_not_run() {
         Move::CancelsCall { index: 0 },
         Move::WindsUp { index: 0 },
         Move::LockIsGranted,
+    ] {
+        world.make_move(what);
+    }
+    world.finish();
+}
+
+/// The tool of an approved call changes while the call waits for a slot, so that the next process asks about it again.
+#[test]
+fn a_call_that_is_asked_about_again_after_a_crash_waits_once() {
+    let (plan, wants_plan, running_calls) = (PlanMode::Auto, true, NonZeroUsize::new(1));
+    let mut world = World::new(Beginning { chosen: None, plan, wants_plan, retries: None, running_calls });
+    for what in [
+        Move::RulesChange {
+            gate: GateMode::Progressive,
+            chain: ChainMode::Free,
+            severe: false,
+            missing: None,
+        },
+        Move::Recollects,
+        Move::Calls(vec![(0, 0)]),
+        Move::Calls(vec![(0, 0)]),
+        Move::Calls(vec![(1, 0), (8, 0), (0, 0)]),
+        Move::Answers { index: 2, how: 2, by_question: false },
+        Move::ToolChanges { tool: 1 },
+        Move::Fails(Failure::Process),
     ] {
         world.make_move(what);
     }
