@@ -476,8 +476,8 @@ impl ActiveRun {
         self.perform_at_once(effects)
     }
 
-    /// Saves the run because the server ends, with what the model has said of a step that is asked for again elsewhere. Returns whether the run
-    /// was at work.
+    /// Ends the work on the run because the server ends, and saves the words of the model so far. Returns `true` if another instance may go on
+    /// with the run at once. Where a call runs, none may before this process has ended: its tool may take a while to end.
     pub async fn shut_down(&mut self) -> Result<bool, StoreError> {
         let tally = &self.services.shutdown.tally;
         if self.run.is_waiting() {
@@ -487,8 +487,11 @@ impl ActiveRun {
         tally.cut.fetch_add(1, Ordering::Relaxed);
         // The run has done this process no harm: the end comes from outside, and is not counted against it.
         self.attempts = self.attempts.saturating_sub(1);
-        self.save_answer(Patience::Run, None).await?;
-        Ok(true)
+        self.step = StepWork::None;
+        let is_free = self.run.state.phase == Phase::Streaming;
+        let owner = if is_free { None } else { Some(self.services.lease.instance.clone()) };
+        self.save_answer(Patience::Run, owner).await?;
+        Ok(is_free)
     }
 
     /// Sends the readers away because the server ends. They come back to another instance, or after the next start.

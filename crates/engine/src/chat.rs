@@ -19,6 +19,8 @@ mod summaries;
 
 use std::sync::Arc;
 
+use fermata_tools::Owner;
+
 pub(crate) use delivery::{ActorMessage, Delivered, Handle};
 
 use crate::{
@@ -26,6 +28,7 @@ use crate::{
     mailbox::Mailbox,
     record::Record,
     run::RememberedRun,
+    run_log::Writer,
     services::{Patience, Services},
     store::{InstanceId, RunRecord, StoreError},
 };
@@ -66,8 +69,14 @@ pub(crate) enum End {
     Retry,
     /// It failed because of what the chat holds, so there is no use in resuming it soon.
     BackOff,
-    /// The server ends while the run is at work. The run is saved, and its readers wait to be sent away.
-    Cut(Box<ActiveRun>),
+    /// The server ends while the model speaks.
+    Cut(Box<CutOff>),
+}
+
+/// A run that was cut off and saved, so that another instance can go on with it. Its readers wait to be sent away.
+pub(crate) struct CutOff {
+    pub owner: Owner,
+    pub log: Writer,
 }
 
 // === impl ChatActor ===
@@ -356,7 +365,10 @@ impl ChatActor {
             return Ok(End::Passivated);
         };
         match active.shut_down().await {
-            Ok(true) => return Ok(End::Cut(active)),
+            Ok(true) => {
+                let ActiveRun { record, log, .. } = *active;
+                return Ok(End::Cut(Box::new(CutOff { owner: record.owner, log })));
+            }
             Ok(false) => {}
             // The run goes on from what was saved before.
             Err(error) => {

@@ -31,6 +31,7 @@ use crate::{
     errors::RequestError,
     mailbox::{Full, Mailbox, Mailboxes},
     request::{AnswerRequest, ChatRequest, RemoteRequest, TakeOver},
+    run::interrupted,
     services::Services,
     store::{ChatOwner, InstanceId, StoreError},
     summary::SummaryPlan,
@@ -332,8 +333,8 @@ impl Router {
                 let mut ended = OnEnd { router, chat: mailbox.chat.clone(), end: End::Retry };
                 ended.end = ChatActor::new(services, mailbox).run().await;
                 if let End::Cut(run) = &mut ended.end {
-                    Box::pin(ended.router.hand_over(&ended.chat, &run.record.owner)).await;
-                    run.leave();
+                    Box::pin(ended.router.hand_over(&ended.chat, &run.owner)).await;
+                    run.log.leave(interrupted());
                 }
             });
         };

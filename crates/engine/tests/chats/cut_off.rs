@@ -13,7 +13,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::sleep};
 
-use crate::world::{StreamReader, World, finished, text};
+use crate::world::{StreamReader, World, calls, finished, text};
 
 type Speaking = mpsc::UnboundedSender<Result<ModelEvent, fermata_engine::model::ModelError>>;
 
@@ -32,6 +32,17 @@ async fn speaking(world: &World, said: &str) -> (Speaking, StreamReader) {
     model.send(Ok(ModelEvent::Text(said.into()))).unwrap();
     stream.read_until("text-delta").await;
     (model, stream)
+}
+
+/// Ends the instance while the model speaks. Returns another one, the model that is asked there, and a reader of the words so far.
+async fn cut_off(here: &World) -> (World, Speaking, StreamReader) {
+    let there = here.another();
+    sleep(Duration::from_secs(5)).await;
+    let again = there.script_streamed();
+    here.engine.shutdown().await;
+    let mut reader = there.follow().await.unwrap();
+    reader.read_until("text-delta").await;
+    (there, again, reader)
 }
 
 fn words(message: &UiMessage) -> String {
@@ -106,26 +117,37 @@ async fn of_a_call_that_was_begun_nothing_is_left() {
     model.send(Ok(ModelEvent::CallStart { key: 0, tool: "run".into() })).unwrap();
     model.send(Ok(ModelEvent::CallDelta { key: 0, arguments: "{\"x\"".into() })).unwrap();
     stream.read_until("tool-input-delta").await;
-    let there = here.another();
-    sleep(Duration::from_secs(5)).await;
-    let _again = there.script_streamed();
-    here.engine.shutdown().await;
-    let mut reader = there.follow().await.unwrap();
-    reader.read_until("text-delta").await;
+    let (there, _again, reader) = cut_off(&here).await;
     assert!(!reader.types().contains("tool"), "{}", reader.types());
     assert!(there.messages().await.last().unwrap().parts.iter().all(|part| part.as_tool().is_none()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_goes_on_with_a_run_whose_tool_has_not_ended() {
+    let here = World::first();
+    here.script([calls(&[("run", json!({"does": "cleans up"}))]), text("ok")]);
+    let mut stream = here.post(post(&here)).await;
+    stream.read_until("tool-input-available").await;
+    let there = here.another();
+    sleep(Duration::from_secs(5)).await;
+    let engine = here.engine.clone();
+    let ending = tokio::spawn(async move { engine.shutdown().await });
+    stream.read_to_end().await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(run_owner(&here), here.store.joined());
+    ending.await.unwrap();
+    assert_eq!(*here.tool_log.lock().unwrap(), ["begins ", "cleaned up ", "ends "]);
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(here.tool_log.lock().unwrap().len(), 3);
+    let messages = format!("{:?}", there.messages().await);
+    assert!(messages.contains("may or may not have had its effect") && messages.contains("ok"), "{messages}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_stopped_before_the_model_speaks_again_keeps_its_words() {
     let here = World::first();
     let (_model, _stream) = speaking(&here, "half").await;
-    let there = here.another();
-    sleep(Duration::from_secs(5)).await;
-    let _again = there.script_streamed();
-    here.engine.shutdown().await;
-    let mut reader = there.follow().await.unwrap();
-    reader.read_until("text-delta").await;
+    let (there, _again, mut reader) = cut_off(&here).await;
     there.engine.stop(&there.owner, &there.chat).await.unwrap();
     let all = reader.read_to_end().await;
     assert!(all.contains("text-delta text-end finish-step"), "{all}");
