@@ -47,7 +47,7 @@ pub(crate) struct Cluster {
     services: Arc<Services>,
     /// The transport to the other instances; `None` if there are none.
     transport: Option<Arc<dyn PeerTransport>>,
-    /// The instances that were alive at the last heartbeat, in the order in which they have joined.
+    /// The instances that were alive at the last heartbeat, the one that joined first in front.
     alive: watch::Sender<Arc<[InstanceId]>>,
     /// The number of heartbeats.
     heartbeats: AtomicU64,

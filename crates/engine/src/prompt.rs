@@ -157,7 +157,7 @@ pub(crate) fn prompt<'a>(
     let is_offered =
         |spec: &&ToolSpec| !(context.hides_plan && [MAKE_PLAN, UPDATE_PLAN].contains(&spec.name.as_str()));
     let mut offered: Vec<&ToolSpec> = context.toolbox.specs().filter(is_offered).collect();
-    // A provider may take fewer. MCP servers often have many, of which few are needed.
+    // A provider may take fewer. MCP servers often have many that nobody needs.
     offered.sort_by_key(|spec| match spec.run_by {
         RunBy::Server if context.toolbox.find(&spec.name).is_some_and(ToolRef::is_of_run) => 0,
         RunBy::Server => 1,

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-/// The build that the compiler was told, such as the commit; `None` if it was told nothing.
+/// The build, such as the commit, if it was given to the compiler.
 const BUILD: Option<&str> = match option_env!("FERMATA_BUILD") {
     Some(build) if build.is_empty() => None,
     told => told,

@@ -70,7 +70,7 @@ const SHORTEST_SECRET: usize = 8;
 const LARGE_REQUEST: usize = 256 << 10;
 /// The number of tools that are named in the log if some are left out.
 const NAMED: usize = 20;
-/// The number of times that one request is written anew because of what its refusal has taught.
+/// The limit on the lessons that the refusals of one request may teach.
 const MAX_LESSONS: usize = 3;
 /// The API if no base URL is given.
 const OPENAI: &str = "https://api.openai.com/v1";
@@ -204,10 +204,10 @@ impl OpenAi {
     /// Writes the body of a request; on another thread if it is large, because everything else on this one waits meanwhile.
     async fn write(&self, request: &Arc<ModelRequest>) -> Result<Box<RawValue>, Failure> {
         let dialect = self.dialect.get();
-        let (_, left_out) =
-            tools::within_limit(&request.tools, request.tool_choice.as_ref(), dialect.max_tools);
-        if !left_out.is_empty() {
+        if request.tools.len() > dialect.max_tools {
             self.left_out.call_once(|| {
+                let (_, left_out) =
+                    tools::within_limit(&request.tools, request.tool_choice.as_ref(), dialect.max_tools);
                 let names: Vec<&str> = left_out.iter().map(|tool| tool.name.as_str()).take(NAMED).collect();
                 tracing::warn!(
                     model = self.model,

@@ -1,4 +1,4 @@
-//! Whether the store is away, for the log: one line when it goes, and one when it is back.
+//! Logs when the store goes away, and when it is back: one line each.
 
 use std::sync::{
     Mutex, PoisonError,

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::Shutdown;
 
-/// The time for which equal lines are counted before they are logged as one.
+/// Equal lines are counted for this time, and then logged as one.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Logs the first of equal lines at once. Those that follow are counted and logged as one a minute later, and so on.
@@ -44,7 +44,7 @@ impl Repeated {
         });
     }
 
-    /// Returns the count of a key, which begins anew, or is forgotten if it is 0.
+    /// Returns the count of a key and sets it to 0. A key whose count is 0 is forgotten.
     fn take(&self, key: &str) -> u64 {
         let mut counted = self.lock();
         let count = counted.get_mut(key).map(std::mem::take).unwrap_or_default();

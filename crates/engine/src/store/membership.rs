@@ -68,7 +68,7 @@ pub struct Renewed {
     /// `true` if the database has been replaced since the last heartbeat, by a standby that was promoted or by a backup: it may lack what
     /// was committed last.
     pub has_failed_over: bool,
-    /// All instances that are alive, itself included, in the order in which they have joined.
+    /// All instances that are alive, itself included, the one that joined first in front.
     pub alive: Vec<InstanceId>,
     /// The time by the clock that all instances share; `None` if the store has no clock.
     pub now: Option<Timestamp>,

@@ -26,9 +26,9 @@ pub(super) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 /// The characters of an id, and their number where the length is fixed.
 const ID_CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const ID_LENGTH: usize = 9;
-/// What the assistant says between a result and the next message of the user.
+/// The words of the assistant between a result and the next message of the user.
 const AFTER_RESULT: &str = "I have the result.";
-/// What the user says before an assistant that begins, and after one that spoke last.
+/// The words of the user before an assistant that begins, and after one that spoke last.
 const BEFORE_ASSISTANT: &str = "Begin.";
 const AFTER_ASSISTANT: &str = "Go on.";
 

@@ -35,7 +35,7 @@ pub(super) struct Dialect {
     pub rename: BTreeMap<String, String>,
 }
 
-/// What settings say of a model's dialect. What is absent, or not named, is as it is known of the provider.
+/// The settings of a model's dialect. Where they say nothing, the known facts about the provider count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DialectSettings {
     /// The form of the ids of calls.
@@ -98,7 +98,7 @@ pub(super) enum ReasoningField {
 #[derive(Clone, Debug)]
 pub(super) struct LastReasoningField(Arc<Mutex<ReasoningField>>);
 
-/// What is known of some hosts.
+/// The known facts about some hosts.
 struct Host {
     /// The domains, each with those below it.
     domains: &'static [&'static str],

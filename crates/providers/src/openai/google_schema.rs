@@ -1,6 +1,6 @@
 //! Schemas for Gemini, which reads a subset of OpenAPI's and refuses any other keyword.
 //!
-//! What the subset cannot say is left out; the input is checked against the whole schema anyway.
+//! The rest of a schema is left out; the input is checked against the whole schema anyway.
 
 use serde_json::{Map, Value, json};
 

@@ -8,7 +8,7 @@ use crate::{
     text::{Text, text},
 };
 
-/// All instances that are alive, in the order in which they have joined.
+/// All instances that are alive, the one that joined first in front.
 pub async fn alive(connection: &mut Connection<'_>) -> Result<Vec<InstanceId>, Fault> {
     let alive: Vec<(Text,)> =
         connection.query("select id from instances order by joined_at, id").fetch_all().await?;
