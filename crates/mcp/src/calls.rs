@@ -1,10 +1,9 @@
-//! The open calls of one connection. They receive the progress and the elicitations of the server, and the notice that a
-//! response is too large.
+//! The open calls of one connection. They receive the progress and the elicitations of the server.
 //!
 //! Invariant: an elicitation is routed to a call only if it is certain to which chat it belongs.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -52,7 +51,7 @@ pub(crate) struct OpenCalls {
     /// `true` once the server has sent an elicitation without an origin, on this or another connection. From then on, all open
     /// calls of a connection belong to one chat. It is read and set under the lock of `calls`.
     elicits_unattributed: Arc<AtomicBool>,
-    /// Notifies when a call's request has been sent, a call is no longer open, or a response is too large.
+    /// Notifies when a call's request has been sent or a call is no longer open.
     pub(crate) changed: Notify,
 }
 
@@ -60,8 +59,6 @@ pub(crate) struct OpenCalls {
 struct CallTable {
     next_key: u64,
     open: BTreeMap<u64, OpenCall>,
-    /// The requests whose responses are larger than the limit.
-    too_large: HashSet<RequestId>,
     /// The newest progress for tokens that no call is known to have sent. It is kept while the request of some open call has
     /// not been registered yet.
     early_progress: HashMap<ProgressToken, ProgressNotificationParam>,
@@ -180,21 +177,6 @@ impl OpenCalls {
                 }
             }
         }
-    }
-
-    /// Marks the response to a request as too large. The library only reports that no response came.
-    pub(crate) fn mark_too_large(&self, id: RequestId) {
-        let mut calls = self.lock();
-        // The response may be noticed before its request is registered.
-        let may_be_open = calls.open.values().any(|call| match &call.request {
-            Some((request, _)) => *request == id,
-            None => true,
-        });
-        if may_be_open {
-            calls.too_large.insert(id);
-        }
-        drop(calls);
-        self.changed.notify_waiters();
     }
 
     fn lock(&self) -> MutexGuard<'_, CallTable> {
@@ -318,7 +300,8 @@ impl ElicitationRoute {
 // === impl OpenCallGuard ===
 
 impl OpenCallGuard {
-    /// Registers the request of the call, which has been sent to the server.
+    /// Registers the request of the call, which has been sent to the server. A call whose server asks something makes another request with
+    /// the answer.
     pub(crate) fn register_request(&self, id: RequestId, token: ProgressToken) {
         let mut calls = self.calls.lock();
         let early_progress = calls.early_progress.remove(&token);
@@ -337,37 +320,12 @@ impl OpenCallGuard {
     pub(crate) fn unanswered(&self) -> Vec<Unanswered> {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-
-    /// Waits until the response has turned out to be too large.
-    pub(crate) async fn wait_until_too_large(&self) {
-        loop {
-            let changed = self.calls.changed.notified();
-            tokio::pin!(changed);
-            // Changes after this point are noticed.
-            changed.as_mut().enable();
-            if self.is_too_large() {
-                return;
-            }
-            changed.await;
-        }
-    }
-
-    /// Returns whether the response was larger than the limit.
-    pub(crate) fn is_too_large(&self) -> bool {
-        let calls = self.calls.lock();
-        match calls.open.get(&self.key).and_then(|call| call.request.as_ref()) {
-            Some((id, _)) => calls.too_large.contains(id),
-            None => false,
-        }
-    }
 }
 
 impl Drop for OpenCallGuard {
     fn drop(&mut self) {
         let mut calls = self.calls.lock();
-        if let Some((id, _)) = calls.open.remove(&self.key).and_then(|call| call.request) {
-            calls.too_large.remove(&id);
-        }
+        calls.open.remove(&self.key);
         calls.drop_early_progress();
         drop(calls);
         self.calls.changed.notify_waiters();

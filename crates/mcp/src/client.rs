@@ -9,7 +9,7 @@ use rmcp::{
     model::{
         ClientCapabilities, ClientConfig, CustomRequest, CustomResult, ElicitRequestParams, ElicitResult,
         ElicitationAction, ElicitationCapability, ErrorCode, FormElicitationCapability, Implementation,
-        JsonObject, MetaObject, ProgressNotificationParam,
+        JsonObject, MetaObject, ProgressNotificationParam, ProtocolVersion,
     },
     service::{InboundStreamOrigin, NotificationContext, RequestContext},
 };
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The method of an elicitation request.
-const ELICITATION_METHOD: &str = "elicitation/create";
+pub(crate) const ELICITATION_METHOD: &str = "elicitation/create";
 
 /// The largest message of an elicitation, in bytes. It is shown to a person and stored with the chat.
 const MAX_MESSAGE: usize = 16_000;
@@ -36,13 +36,30 @@ const REASON_KEY: &str = "fermata/reason";
 pub(crate) struct Client {
     server: Arc<Server>,
     link: Link,
+    /// The version of MCP with which the handshake begins.
+    protocol: ProtocolVersion,
 }
 
 // === impl Client ===
 
 impl Client {
     pub(crate) fn new(server: Arc<Server>, link: Link) -> Self {
-        Self { server, link }
+        Self { server, link, protocol: ProtocolVersion::default() }
+    }
+
+    /// Sets the version with which the handshake begins.
+    pub(crate) fn with_protocol(self, protocol: ProtocolVersion) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// Handles a request for an elicitation.
+    async fn handle_elicitation(
+        &self,
+        params: &Value,
+        context: &RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let (message, requested_schema) = read_elicitation(params)?;
+        Ok(elicit_result(self.elicit(message, requested_schema, context).await))
     }
 
     /// Shows an elicitation to the person whose call it belongs to, and waits for the reply. It is cancelled if it belongs to no
@@ -101,7 +118,8 @@ impl Client {
     }
 }
 
-fn elicit_result(reply: ElicitationReply) -> ElicitResult {
+/// Returns the reply in the form that is sent to the server.
+pub(crate) fn elicit_result(reply: ElicitationReply) -> ElicitResult {
     match reply {
         ElicitationReply::Accept(content) => {
             ElicitResult::new(ElicitationAction::Accept).with_content(content)
@@ -116,18 +134,26 @@ fn elicit_result(reply: ElicitationReply) -> ElicitResult {
     }
 }
 
-fn check_size(message: &str, requested_schema: &Value) -> Result<(), ErrorData> {
-    if message.len() > MAX_MESSAGE || requested_schema.to_string().len() > MAX_SCHEMA {
+/// Reads the message and the requested schema of an elicitation. The library cannot read every schema, but a person can answer it.
+///
+/// # Errors
+/// Returns an error if the elicitation is not in form mode, is incomplete or is too large.
+pub(crate) fn read_elicitation(params: &Value) -> Result<(String, Value), ErrorData> {
+    if params.get("mode").is_some_and(|mode| mode != "form") {
+        return Err(ErrorData::invalid_params("only elicitation in form mode is supported", None));
+    }
+    let (Some(message), Some(schema @ Value::Object(_))) =
+        (params.get("message").and_then(Value::as_str), params.get("requestedSchema"))
+    else {
+        return Err(ErrorData::invalid_params("message and requestedSchema are required", None));
+    };
+    if message.len() > MAX_MESSAGE || schema.to_string().len() > MAX_SCHEMA {
         let limits = format!(
             "a message may have at most {MAX_MESSAGE} bytes, and a requested schema {MAX_SCHEMA} bytes"
         );
         return Err(ErrorData::invalid_params(limits, None));
     }
-    Ok(())
-}
-
-fn unsupported_mode() -> ErrorData {
-    ErrorData::invalid_params("only elicitation in form mode is supported", None)
+    Ok((message.to_owned(), schema.clone()))
 }
 
 impl ClientHandler for Client {
@@ -136,6 +162,7 @@ impl ClientHandler for Client {
         capabilities.elicitation =
             Some(ElicitationCapability::new().with_form(FormElicitationCapability::new()));
         ClientConfig::new(capabilities, Implementation::new("fermata", env!("CARGO_PKG_VERSION")))
+            .with_protocol_version(self.protocol.clone())
     }
 
     async fn create_elicitation(
@@ -143,13 +170,9 @@ impl ClientHandler for Client {
         request: ElicitRequestParams,
         context: RequestContext<RoleClient>,
     ) -> Result<ElicitResult, ErrorData> {
-        let ElicitRequestParams::FormElicitationParams { message, requested_schema, .. } = request else {
-            return Err(unsupported_mode());
-        };
-        let requested_schema = serde_json::to_value(requested_schema)
-            .map_err(|_| ErrorData::invalid_params("the requested schema cannot be read", None))?;
-        check_size(&message, &requested_schema)?;
-        Ok(elicit_result(self.elicit(message, requested_schema, &context).await))
+        let params = serde_json::to_value(request)
+            .map_err(|_| ErrorData::invalid_params("the elicitation cannot be read", None))?;
+        self.handle_elicitation(&params, &context).await
     }
 
     /// Handles an elicitation with a schema that the library cannot read. It is shown to the person like any other.
@@ -161,17 +184,7 @@ impl ClientHandler for Client {
         if request.method != ELICITATION_METHOD {
             return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, request.method, None));
         }
-        let params = request.params.unwrap_or_default();
-        if params.get("mode").is_some_and(|mode| mode != "form") {
-            return Err(unsupported_mode());
-        }
-        let (Some(message), Some(schema @ Value::Object(_))) =
-            (params.get("message").and_then(Value::as_str), params.get("requestedSchema"))
-        else {
-            return Err(ErrorData::invalid_params("message and requestedSchema are required", None));
-        };
-        check_size(message, schema)?;
-        let result = elicit_result(self.elicit(message.into(), schema.clone(), &context).await);
+        let result = self.handle_elicitation(&request.params.unwrap_or_default(), &context).await?;
         serde_json::to_value(result)
             .map(CustomResult::new)
             .map_err(|_| ErrorData::internal_error("the answer cannot be written", None))
@@ -205,10 +218,13 @@ mod tests {
 
     #[test]
     fn an_elicitation_has_a_limited_size() {
+        let read = |message: String, schema: Value| {
+            read_elicitation(&json!({"message": message, "requestedSchema": schema}))
+        };
         let schema = json!({"type": "object"});
-        assert!(check_size(&"x".repeat(MAX_MESSAGE), &schema).is_ok());
-        let error = check_size(&"x".repeat(MAX_MESSAGE + 1), &schema).unwrap_err();
+        assert!(read("x".repeat(MAX_MESSAGE), schema.clone()).is_ok());
+        let error = read("x".repeat(MAX_MESSAGE + 1), schema).unwrap_err();
         assert!(error.message.contains("16000"), "{error}");
-        assert!(check_size("Which?", &json!({"type": "object", "title": "x".repeat(MAX_SCHEMA)})).is_err());
+        assert!(read("Which?".into(), json!({"type": "object", "title": "x".repeat(MAX_SCHEMA)})).is_err());
     }
 }

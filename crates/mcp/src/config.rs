@@ -20,6 +20,32 @@ pub struct ServerConfig {
     pub max_processes: NonZeroUsize,
     /// The time after which such a process is ended if no call uses it.
     pub idle_timeout: Duration,
+    /// The version of MCP that is spoken.
+    pub protocol: Protocol,
+}
+
+/// The version of MCP that is spoken with a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum Protocol {
+    /// The newest one that both sides know.
+    #[default]
+    #[serde(rename = "auto")]
+    Auto,
+    /// The version without sessions.
+    #[serde(rename = "2026-07-28")]
+    V2026July,
+    /// The newest version with a handshake.
+    #[serde(rename = "2025-11-25")]
+    V2025November,
+    /// An older version.
+    #[serde(rename = "2025-06-18")]
+    V2025June,
+    /// An older version.
+    #[serde(rename = "2025-03-26")]
+    V2025March,
+    /// The first version.
+    #[serde(rename = "2024-11-05")]
+    V2024November,
 }
 
 /// The calls that one process of a server serves.
@@ -78,6 +104,7 @@ impl ServerConfig {
             processes: None,
             max_processes: DEFAULT_MAX_PROCESSES,
             idle_timeout: DEFAULT_IDLE_TIMEOUT,
+            protocol: Protocol::Auto,
         }
     }
 

@@ -3,13 +3,14 @@
 use std::{
     error::Error,
     io,
+    process::ExitStatus,
     time::{Duration, SystemTime},
 };
 
 use fermata_tools::{ErrorType, ToolError};
 use rmcp::{
     ServiceError,
-    model::ErrorCode,
+    model::{ErrorCode, ErrorData},
     service::ClientInitializeError,
     transport::{
         DynamicTransportError,
@@ -17,29 +18,138 @@ use rmcp::{
     },
 };
 
-use crate::config::Secrets;
+use serde_json::Value;
+
+use crate::{
+    config::Secrets,
+    lenient::{ReplyKind, reply_kind},
+};
+
+/// The code of an error that asks the person to visit a page.
+const URL_ELICITATION_REQUIRED: ErrorCode = ErrorCode(-32042);
 
 /// The length to which a text of a server or of the library is cut, in characters.
 const MAX_TEXT: usize = 500;
 
-/// The error for a connection that could not be opened or whose tools could not be listed.
+/// The error for a connection that could not be opened or whose tools could not be listed. The texts are for the person who set the server
+/// up.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     /// The program cannot be started.
-    #[error("the program cannot be started: {0}")]
-    Start(io::Error),
+    #[error("the program {command:?} cannot be started: {reason}")]
+    Start {
+        /// The program.
+        command: String,
+        /// The reason, in the words of the operating system.
+        reason: String,
+    },
     /// The URL, a header or the HTTP client is not usable.
     #[error("the configuration is not usable: {0}")]
     Config(String),
-    /// The server did not complete the MCP handshake.
-    #[error("the MCP handshake failed: {}", with_causes(.0))]
-    Handshake(#[from] Box<ClientInitializeError>),
+    /// The server requires credentials, and none are configured.
+    #[error("the server requires credentials; set `headers = {{ Authorization = \"Bearer …\" }}` for it")]
+    NoCredentials,
+    /// The server refused the credentials.
+    #[error("the server does not accept the credentials in its `headers`")]
+    Unauthorized,
+    /// The server speaks the transport of the first version of MCP.
+    #[error(
+        "the server speaks the older HTTP+SSE transport, which is not supported; use the URL of its streamable HTTP endpoint, often \
+         /mcp"
+    )]
+    OlderTransport,
+    /// The connection was closed during the handshake.
+    #[error("the connection was closed during the handshake")]
+    Closed,
+    /// The program ended during the handshake.
+    #[error("the program ended during the handshake ({0})")]
+    Exited(ExitStatus),
+    /// The server closed the connection when it was asked for the versions that it speaks, so the next attempt begins with the older
+    /// handshake.
+    #[error("the server closed the connection because it does not know the newer versions of MCP")]
+    NeedsInitialize,
+    /// The server refused the handshake.
+    #[error("the server refused the handshake: {0}")]
+    Refused(String),
+    /// The server speaks no version that Fermata speaks.
+    #[error("the server speaks only the versions {0} of MCP; see `protocol`")]
+    Versions(String),
+    /// The server cannot be reached, or its response is not one of MCP.
+    #[error("{0}")]
+    Http(String),
     /// The server did not list its tools.
-    #[error("the tools cannot be listed: {}", with_causes(.0))]
-    Listing(#[from] ServiceError),
+    #[error("the tools cannot be listed: {0}")]
+    Listing(String),
     /// The tools were not listed in time.
     #[error("the tools were not listed within {} seconds", .0.as_secs())]
     Timeout(Duration),
+}
+
+// === impl ConnectError ===
+
+impl ConnectError {
+    pub(crate) fn start(command: &str, error: &io::Error) -> Self {
+        let reason = match error.kind() {
+            io::ErrorKind::NotFound => "it is not installed, or not in PATH".to_owned(),
+            _ => error.to_string(),
+        };
+        Self::Start { command: command.to_owned(), reason }
+    }
+
+    pub(crate) fn handshake(error: ClientInitializeError) -> Self {
+        match error {
+            ClientInitializeError::ConnectionClosed(_) => Self::Closed,
+            ClientInitializeError::TransportError { error, .. } => Self::transport(error.error.as_ref()),
+            ClientInitializeError::JsonRpcError(error) => match reply_kind(&error) {
+                Some(_) => {
+                    Self::Http(format!("the reply to the handshake is not one of MCP: {}", error.message))
+                }
+                None => Self::Refused(error.message.into_owned()),
+            },
+            ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => Self::Versions(
+                server_supported.iter().map(|version| version.as_str()).collect::<Vec<_>>().join(", "),
+            ),
+            // The older handshake decides, because the server refused the newer one.
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => Self::handshake(*fallback),
+            _ => Self::Refused("it sent an unexpected message".to_owned()),
+        }
+    }
+
+    pub(crate) fn listing(error: ServiceError) -> Self {
+        match error {
+            ServiceError::McpError(error) => Self::Listing(error.message.into_owned()),
+            ServiceError::TransportSend(error) => match Self::transport(error.error.as_ref()) {
+                Self::Http(reason) => Self::Listing(reason),
+                other => other,
+            },
+            ServiceError::TransportClosed => Self::Listing("the connection was closed".to_owned()),
+            _ => Self::Listing("the response is not a list".to_owned()),
+        }
+    }
+
+    /// Converts an error of sending a request.
+    fn transport(error: &(dyn Error + Send + Sync + 'static)) -> Self {
+        match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+            Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
+                Self::Unauthorized
+            }
+            Some(StreamableHttpError::Client(error)) => {
+                Self::Http(format!("the server cannot be reached: {}", with_causes(error)))
+            }
+            Some(StreamableHttpError::HttpStatus(status)) => {
+                Self::Http(format!("the server answered with HTTP {}", status.status))
+            }
+            Some(StreamableHttpError::UnexpectedServerResponse(text)) => {
+                Self::Http(format!("the server answered: {text}"))
+            }
+            Some(StreamableHttpError::SessionExpired) => {
+                Self::Http("the server did not keep its session".to_owned())
+            }
+            Some(error) => Self::Http(with_causes(error)),
+            // A program's input is closed when it has ended.
+            None => Self::Closed,
+        }
+    }
 }
 
 /// The reason why a call over one connection has no result.
@@ -56,14 +166,16 @@ pub(crate) enum CallFailure {
 /// Converts an error of the library into the failure of the call that it ended.
 pub(crate) fn call_failure(server: &str, error: ServiceError, secrets: &Secrets) -> CallFailure {
     let failed = match error {
-        ServiceError::McpError(error) => {
-            let error_type = match error.code {
-                ErrorCode::INVALID_PARAMS => ErrorType::InvalidFormat,
-                _ => ErrorType::Internal,
-            };
-            let reason = redacted_excerpt(&error.message, secrets);
-            ToolError::new(error_type, format!("The MCP server {server} refused the call: {reason}"))
-        }
+        ServiceError::McpError(error) => match reply_kind(&error) {
+            Some(ReplyKind::SessionGone) => return CallFailure::SessionExpired,
+            Some(ReplyKind::TooLarge) => response_too_large(server),
+            Some(ReplyKind::Unreadable) => {
+                let reason = redacted_excerpt(&error.message, secrets);
+                tracing::debug!(server, reason, "an MCP server sent a response that cannot be read");
+                invalid_response(server)
+            }
+            None => refused(server, &error, secrets),
+        },
         ServiceError::TransportSend(error) => {
             match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
                 Some(StreamableHttpError::SessionExpired) => return CallFailure::SessionExpired,
@@ -112,34 +224,55 @@ pub(crate) fn redacted_excerpt(text: &str, secrets: &Secrets) -> String {
     }
 }
 
+/// Returns the failure of a call that the server answered with an error.
+fn refused(server: &str, error: &ErrorData, secrets: &Secrets) -> ToolError {
+    let reason = redacted_excerpt(&error.message, secrets);
+    let urls = urls_to_visit(error);
+    if !urls.is_empty() {
+        let urls = redacted_excerpt(&urls.join("; "), secrets);
+        let text = format!(
+            "The MCP server {server} needs the person to open a page first: {urls}. Then the call can be made again."
+        );
+        return ToolError::new(ErrorType::Auth, text);
+    }
+    let error_type = match error.code {
+        ErrorCode::INVALID_PARAMS => ErrorType::InvalidFormat,
+        _ => ErrorType::Internal,
+    };
+    ToolError::new(error_type, format!("The MCP server {server} refused the call: {reason}"))
+}
+
+/// Returns the pages that the person has to visit before a call can succeed, each with the server's reason.
+fn urls_to_visit(error: &ErrorData) -> Vec<String> {
+    if error.code != URL_ELICITATION_REQUIRED {
+        return Vec::new();
+    }
+    let elicitations = error.data.as_ref().and_then(|data| data.get("elicitations")?.as_array());
+    let pages = elicitations.into_iter().flatten().filter_map(|elicitation| {
+        let url = elicitation.get("url")?.as_str()?;
+        let is_web = url.starts_with("https://") || url.starts_with("http://");
+        let message = elicitation.get("message").and_then(Value::as_str).unwrap_or_default();
+        is_web.then(|| format!("{message} {url}").trim().to_owned())
+    });
+    pages.collect()
+}
+
 fn http_failure(server: &str, error: &StreamableHttpError<reqwest::Error>, secrets: &Secrets) -> ToolError {
     match error {
         StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => {
             unauthorized(server)
         }
         StreamableHttpError::HttpStatus(status) => status_failure(server, status),
-        // Without a challenge, the library has no variants for these two statuses.
-        StreamableHttpError::UnexpectedServerResponse(text)
-            if text.starts_with("HTTP 401") || text.starts_with("HTTP 403") =>
-        {
-            unauthorized(server)
-        }
         StreamableHttpError::UnexpectedServerResponse(text) if text.starts_with("HTTP ") => {
             let text = redacted_excerpt(text, secrets);
             ToolError::internal(format!("The MCP server {server} answered: {text}"))
         }
-        StreamableHttpError::UnexpectedServerResponse(_)
-        | StreamableHttpError::UnexpectedContentType(_)
-        | StreamableHttpError::Deserialize(_) => {
+        StreamableHttpError::UnexpectedServerResponse(_) | StreamableHttpError::Deserialize(_) => {
             // The text of the library does not help a model, so it is only logged.
             let reason = redacted_excerpt(&error.to_string(), secrets);
             tracing::debug!(server, reason, "an MCP server sent a response that is not JSON-RPC");
             invalid_response(server)
         }
-        StreamableHttpError::ResponseBodyTooLarge { .. } => response_too_large(server),
-        StreamableHttpError::ReservedHeaderConflict(_) => ToolError::internal(format!(
-            "The headers of the MCP server {server} are not configured correctly."
-        )),
         _ => ToolError::new(ErrorType::Network, format!("The MCP server {server} cannot be reached.")),
     }
 }
@@ -196,7 +329,8 @@ fn with_causes(error: &(dyn Error + 'static)) -> String {
 mod tests {
     use std::any::TypeId;
 
-    use rmcp::{ErrorData, transport::streamable_http_client::AuthRequiredError};
+    use rmcp::transport::streamable_http_client::AuthRequiredError;
+    use serde_json::json;
 
     use super::*;
 
@@ -223,8 +357,6 @@ mod tests {
                 .error_type,
             ErrorType::Auth
         );
-        let plain = StreamableHttpError::UnexpectedServerResponse("HTTP 403 Forbidden: no".into());
-        assert_eq!(failed(failure_of(plain)).error_type, ErrorType::Auth);
         assert_eq!(status(429, None).error_type, ErrorType::RateLimit);
         assert_eq!(status(503, None).error_type, ErrorType::Network);
         assert_eq!(status(500, None).error_type, ErrorType::Internal);
@@ -240,10 +372,6 @@ mod tests {
         let nonsense = "could not parse JSON response: missing field `jsonrpc`: {}";
         let error = failed(failure_of(StreamableHttpError::UnexpectedServerResponse(nonsense.into())));
         assert_eq!(error, invalid_response("search"));
-        let error = failed(failure_of(StreamableHttpError::UnexpectedContentType(Some("text/html".into()))));
-        assert_eq!(error, invalid_response("search"));
-        let error = failed(failure_of(StreamableHttpError::ResponseBodyTooLarge { max_size: 7 }));
-        assert_eq!(error, response_too_large("search"));
         let error = failed(failure_of(StreamableHttpError::UnexpectedServerResponse(
             "HTTP 400: no such page".into(),
         )));
@@ -272,5 +400,25 @@ mod tests {
         let error = failed(call_failure("weather", error, &Secrets::default()));
         assert_eq!(error.error_type, ErrorType::InvalidFormat);
         assert!(error.text.contains("no such city"), "{error}");
+    }
+
+    #[test]
+    fn a_page_that_the_person_must_visit_is_named() {
+        let elicitations = json!([
+            {"mode": "url", "url": "https://auth.example.com/connect?e=1", "message": "Sign in to reach your files."},
+            {"mode": "url", "url": "javascript:alert(1)", "message": "Click"},
+        ]);
+        let error = ErrorData::new(
+            URL_ELICITATION_REQUIRED,
+            "More is required",
+            Some(json!({"elicitations": elicitations})),
+        );
+        let error = failed(call_failure("files", ServiceError::McpError(error), &Secrets::default()));
+        assert_eq!(error.error_type, ErrorType::Auth);
+        assert!(
+            error.text.contains("Sign in to reach your files. https://auth.example.com/connect?e=1"),
+            "{error}"
+        );
+        assert!(!error.text.contains("javascript"), "{error}");
     }
 }

@@ -1,35 +1,50 @@
 //! Connections over streamable HTTP.
 //!
 //! Invariants: the configured headers are sent with every request, and to no other origin · no error contains the URL, which
-//! may contain a key.
+//! may contain a key · whatever a server answers to a request, the request gets a reply or an error.
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
-use futures::{StreamExt, TryStreamExt};
-use http::{HeaderName, HeaderValue, StatusCode};
-use reqwest::redirect::{Attempt, Policy};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+};
+use reqwest::{
+    Response,
+    redirect::{Attempt, Policy},
+};
 use rmcp::{
-    model::{ClientJsonRpcMessage, ClientRequest, RequestId},
+    model::{ClientJsonRpcMessage, ClientRequest, RequestId, ServerJsonRpcMessage},
     transport::{
         StreamableHttpClientTransport,
-        common::client_side_sse::{BoxedSseResponse, ExponentialBackoff},
+        common::{
+            client_side_sse::{BoxedSseResponse, ExponentialBackoff},
+            http_header::{EVENT_STREAM_MIME_TYPE, HEADER_LAST_EVENT_ID, HEADER_SESSION_ID, JSON_MIME_TYPE},
+        },
         streamable_http_client::{
-            SseError, StreamableHttpClient, StreamableHttpClientTransportConfig, StreamableHttpError,
-            StreamableHttpPostResponse,
+            AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+            StreamableHttpClientTransportConfig, StreamableHttpError, StreamableHttpPostResponse,
         },
     },
 };
+use sse_stream::{Sse, SseStream};
 use tokio::sync::Notify;
 
 use crate::{
-    calls::OpenCalls,
     config::Secrets,
     failure::{ConnectError, redacted_excerpt},
+    lenient::{ReplyKind, error_reply, is_reply, read_messages, says_that_the_session_is_gone},
     link::Link,
+    tool::idempotency_key,
 };
 
 /// The time limit for opening a TCP connection.
@@ -42,15 +57,25 @@ const MAX_PENDING_REQUESTS: usize = 1_000;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest pause before a broken stream is opened again.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
+/// The largest response and the largest event of a stream, in bytes.
+const MAX_SIZE: usize = 16 * 1024 * 1024;
+/// The number of bytes of an error's body that are read.
+const MAX_ERROR_SIZE: usize = 64 * 1024;
+/// The time limit for asking a server whether it speaks the older transport.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// An HTTP client that reports errors after which the server may be gone, and responses that are too large. The library itself
-/// only retries and does not report them.
+/// The header with the key under which a server may recognize a repeated call.
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The HTTP client of one connection. It reads more forms of responses than the one of the library, and it reports errors after which the
+/// server may be gone.
 #[derive(Clone)]
-pub(crate) struct MonitoredClient {
+pub(crate) struct HttpClient {
     client: reqwest::Client,
     check_alive: Arc<Notify>,
-    calls: Arc<OpenCalls>,
     secrets: Secrets,
+    /// `true` while a reply may come on the stream of the session instead of in the response to its request.
+    may_reply_elsewhere: Arc<AtomicBool>,
 }
 
 type HttpError = StreamableHttpError<reqwest::Error>;
@@ -64,19 +89,16 @@ pub(crate) fn transport(
     headers: &BTreeMap<String, String>,
     secrets: &Secrets,
     link: &Link,
-) -> Result<StreamableHttpClientTransport<MonitoredClient>, ConnectError> {
-    // The URL and the values of headers are secrets, so no error may contain them.
-    reqwest::Url::parse(url).map_err(|error| ConnectError::Config(format!("the url is invalid: {error}")))?;
-    let client = reqwest::Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(Policy::custom(redirect_within_origin))
-        .build()
-        .map_err(|error| ConnectError::Config(error.without_url().to_string()))?;
+) -> Result<StreamableHttpClientTransport<HttpClient>, ConnectError> {
     let mut custom_headers = HashMap::new();
     for (name, value) in headers {
         let (Ok(header), Ok(mut value)) = (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) else {
             return Err(ConnectError::Config(format!("the header {name:?} is not valid in HTTP")));
         };
+        let reserved = [ACCEPT.as_str(), HEADER_SESSION_ID, HEADER_LAST_EVENT_ID];
+        if reserved.iter().any(|reserved| header.as_str().eq_ignore_ascii_case(reserved)) {
+            return Err(ConnectError::Config(format!("the header {name:?} is set by the protocol")));
+        }
         value.set_sensitive(true);
         custom_headers.insert(header, value);
     }
@@ -90,13 +112,39 @@ pub(crate) fn transport(
         // A server that no longer knows the session may have been updated, so its tools must be listed again.
         .reinit_on_expired_session(false);
     config.retry_config = Arc::new(retry);
-    let client = MonitoredClient {
-        client,
+    let client = HttpClient {
+        client: client(url)?,
         check_alive: link.check_alive.clone(),
-        calls: link.calls.clone(),
         secrets: secrets.clone(),
+        may_reply_elsewhere: Arc::new(AtomicBool::new(true)),
     };
     Ok(StreamableHttpClientTransport::with_client(client, config))
+}
+
+fn client(url: &str) -> Result<reqwest::Client, ConnectError> {
+    // The URL and the values of headers are secrets, so no error may contain them.
+    reqwest::Url::parse(url).map_err(|error| ConnectError::Config(format!("the url is invalid: {error}")))?;
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(Policy::custom(redirect_within_origin))
+        .build()
+        .map_err(|error| ConnectError::Config(error.without_url().to_string()))
+}
+
+/// Asks a server that refuses requests whether it speaks the older HTTP+SSE transport, which begins with an event named `endpoint`.
+pub(crate) async fn speaks_older_transport(url: &str, headers: &BTreeMap<String, String>) -> bool {
+    let Ok(client) = client(url) else { return false };
+    let request = headers.iter().fold(client.get(url), |request, (name, value)| request.header(name, value));
+    let first_event = async {
+        let response = request.header(ACCEPT, EVENT_STREAM_MIME_TYPE).send().await.ok()?;
+        if !has_type(&response, EVENT_STREAM_MIME_TYPE) {
+            return None;
+        }
+        events(response).next().await?.ok()?.event
+    };
+    tokio::time::timeout(PROBE_TIMEOUT, first_event)
+        .await
+        .is_ok_and(|event| event.as_deref() == Some("endpoint"))
 }
 
 /// Follows a redirect only within the origin, because another origin must not get the headers, and only if the status keeps the
@@ -113,9 +161,9 @@ fn redirect_within_origin(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     }
 }
 
-// === impl MonitoredClient ===
+// === impl HttpClient ===
 
-impl MonitoredClient {
+impl HttpClient {
     /// Notifies the supervisor if the server may be gone after this error. Returns the error without secrets.
     fn handle_error(&self, error: HttpError) -> HttpError {
         let may_be_gone = match &error {
@@ -138,40 +186,229 @@ impl MonitoredClient {
         }
     }
 
-    /// Returns the response to a call with a check for events that are too large, which the library does not report.
-    fn monitored(
+    async fn post(
         &self,
-        response: StreamableHttpPostResponse,
-        call: Option<RequestId>,
-    ) -> StreamableHttpPostResponse {
-        match (response, call) {
-            (StreamableHttpPostResponse::Sse(stream, session), Some(call)) => {
-                let calls = self.calls.clone();
-                // The error is recognized by its text, because its type is not public.
-                let stream = stream.inspect_err(move |error| {
-                    if let SseError::Body(error) = error
-                        && error.to_string().starts_with("SSE event exceeded the maximum size")
-                    {
-                        calls.mark_too_large(call.clone());
-                    }
-                });
-                StreamableHttpPostResponse::Sse(stream.boxed(), session)
+        uri: &str,
+        message: &ClientJsonRpcMessage,
+        session: Option<&str>,
+        headers: HeaderMap,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let mut request = self
+            .client
+            .post(uri)
+            .header(ACCEPT, [EVENT_STREAM_MIME_TYPE, JSON_MIME_TYPE].join(", "))
+            .headers(headers)
+            .json(message);
+        if let Some(session) = session {
+            request = request.header(HEADER_SESSION_ID, session);
+        }
+        if let Some(key) = idempotency_key(message) {
+            request = request.header(IDEMPOTENCY_KEY, key);
+        }
+        let response = request.send().await?;
+        let id = match message {
+            ClientJsonRpcMessage::Request(request) => Some(&request.id),
+            _ => None,
+        };
+        let status = response.status();
+        if !status.is_success() {
+            return self.read_failure(message, id, session.is_some(), response).await;
+        }
+        // Nobody waits for a reply to a notification, so any form of success will do.
+        let Some(id) = id else { return Ok(StreamableHttpPostResponse::Accepted) };
+        let new_session = header(&response, HEADER_SESSION_ID);
+        if has_type(&response, EVENT_STREAM_MIME_TYPE) {
+            let replies = readable_events(events(response), Some(id.clone()));
+            return Ok(StreamableHttpPostResponse::Sse(replies.boxed(), new_session));
+        }
+        let body = read_body(response).await?;
+        let mut messages = match &body {
+            Some(body) => read_messages(body, Some(id)),
+            None => vec![error_reply(ReplyKind::TooLarge, "it is too large", Some(id.clone()))],
+        };
+        if !messages.iter().any(is_reply) {
+            let body = body.unwrap_or_default();
+            if body.trim_ascii().is_empty()
+                && session.is_some()
+                && self.may_reply_elsewhere.load(Ordering::SeqCst)
+            {
+                return Ok(StreamableHttpPostResponse::Accepted);
             }
-            (response, _) => response,
+            let text = format!("HTTP {status}: {}", String::from_utf8_lossy(&body));
+            messages.push(error_reply(
+                ReplyKind::Unreadable,
+                &redacted_excerpt(&text, &self.secrets),
+                Some(id.clone()),
+            ));
+        }
+        match <[ServerJsonRpcMessage; 1]>::try_from(messages) {
+            Ok([message]) => Ok(StreamableHttpPostResponse::Json(message, new_session)),
+            Err(messages) => {
+                let messages = messages.into_iter().filter_map(|message| event(&message)).map(Ok);
+                Ok(StreamableHttpPostResponse::Sse(
+                    stream::iter(messages.collect::<Vec<_>>()).boxed(),
+                    new_session,
+                ))
+            }
         }
     }
-}
 
-/// Returns the request id if the message is a tool call.
-fn call_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
-    let ClientJsonRpcMessage::Request(request) = message else { return None };
-    match request.request {
-        ClientRequest::CallToolRequest(_) => Some(request.id.clone()),
-        _ => None,
+    /// Reads a response whose status is not a success.
+    async fn read_failure(
+        &self,
+        message: &ClientJsonRpcMessage,
+        id: Option<&RequestId>,
+        has_session: bool,
+        response: Response,
+    ) -> Result<StreamableHttpPostResponse, HttpError> {
+        let status = response.status();
+        let challenge = header(&response, WWW_AUTHENTICATE.as_str()).unwrap_or_default();
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                return Err(StreamableHttpError::AuthRequired(AuthRequiredError::new(challenge)));
+            }
+            StatusCode::FORBIDDEN => {
+                return Err(StreamableHttpError::InsufficientScope(InsufficientScopeError::new(
+                    challenge, None,
+                )));
+            }
+            StatusCode::NOT_FOUND if has_session => return Err(StreamableHttpError::SessionExpired),
+            _ => {}
+        }
+        let retry_after = header(&response, RETRY_AFTER.as_str());
+        let body = read_beginning(response).await;
+        let text = String::from_utf8_lossy(&body);
+        if has_session && says_that_the_session_is_gone(&text) {
+            return Err(StreamableHttpError::SessionExpired);
+        }
+        let is_busy = status == StatusCode::TOO_MANY_REQUESTS;
+        let reply = read_messages(&body, id)
+            .into_iter()
+            .find(|message| matches!(message, ServerJsonRpcMessage::Error(_)));
+        match (reply, id) {
+            (Some(reply), Some(_)) if !is_busy => return Ok(StreamableHttpPostResponse::Json(reply, None)),
+            (_, Some(id)) if is_discovery(message) => {
+                let reason = format!("HTTP {status}");
+                let reply = error_reply(ReplyKind::Unreadable, &reason, Some(id.clone()));
+                return Ok(StreamableHttpPostResponse::Json(reply, None));
+            }
+            _ => {}
+        }
+        if is_busy || status.is_server_error() {
+            return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
+        }
+        Err(StreamableHttpError::UnexpectedServerResponse(format!("HTTP {status}: {text}").into()))
     }
 }
 
-impl StreamableHttpClient for MonitoredClient {
+/// Returns whether a message asks a server for the versions that it speaks. A server that does not know the request may refuse it in any form.
+fn is_discovery(message: &ClientJsonRpcMessage) -> bool {
+    matches!(message, ClientJsonRpcMessage::Request(request) if matches!(request.request, ClientRequest::DiscoverRequest(_)))
+}
+
+fn header(response: &Response, name: &str) -> Option<String> {
+    response.headers().get(name)?.to_str().ok().map(str::to_owned)
+}
+
+fn has_type(response: &Response, media_type: &str) -> bool {
+    let content_type = header(response, CONTENT_TYPE.as_str()).unwrap_or_default();
+    content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media_type)
+}
+
+/// Reads a body. Returns `None` if it is larger than the limit.
+async fn read_body(response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.try_next().await? {
+        if chunk.len() > MAX_SIZE - body.len() {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
+}
+
+/// Reads the beginning of a body, as far as it comes.
+async fn read_beginning(response: Response) -> Vec<u8> {
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while body.len() < MAX_ERROR_SIZE
+        && let Some(Ok(chunk)) = chunks.next().await
+    {
+        body.extend_from_slice(&chunk[..chunk.len().min(MAX_ERROR_SIZE - body.len())]);
+    }
+    body
+}
+
+/// Returns the events of a stream. An event that is larger than the limit ends it with [`io::ErrorKind::FileTooLarge`].
+fn events(response: Response) -> impl Stream<Item = Result<Sse, SseError>> + Send {
+    let (mut event, mut line) = (0, 0);
+    let chunks = response.bytes_stream().map(move |chunk| {
+        let chunk = chunk.map_err(|error| io::Error::other(error.without_url()))?;
+        for byte in &chunk {
+            event += 1;
+            match byte {
+                b'\n' if line == 0 => event = 0,
+                b'\n' => line = 0,
+                b'\r' => {}
+                _ => line += 1,
+            }
+        }
+        if event > MAX_SIZE { Err(io::Error::from(io::ErrorKind::FileTooLarge)) } else { Ok(chunk) }
+    });
+    SseStream::from_bytes_stream(chunks)
+}
+
+/// Replaces the data of each event by the messages in it. A reply that cannot be used becomes an error reply.
+fn readable_events(
+    events: impl Stream<Item = Result<Sse, SseError>> + Send,
+    expected: Option<RequestId>,
+) -> impl Stream<Item = Result<Sse, SseError>> + Send {
+    events.flat_map(move |received| {
+        let read = match received {
+            Ok(Sse { event: None, data: Some(data), id, retry }) => {
+                read_event(&data, id, retry, expected.as_ref())
+            }
+            Ok(Sse { event: Some(name), data: Some(data), id, retry })
+                if name.is_empty() || name == "message" =>
+            {
+                read_event(&data, id, retry, expected.as_ref())
+            }
+            Err(SseError::Body(error)) if is_too_large(error.as_ref()) && expected.is_some() => {
+                event(&error_reply(ReplyKind::TooLarge, "it is too large", expected.clone()))
+                    .map(Ok)
+                    .into_iter()
+                    .collect()
+            }
+            other => vec![other],
+        };
+        stream::iter(read)
+    })
+}
+
+fn read_event(
+    data: &str,
+    id: Option<String>,
+    retry: Option<u64>,
+    expected: Option<&RequestId>,
+) -> Vec<Result<Sse, SseError>> {
+    // The position of the stream is kept even if the event has no message.
+    let position = Sse { event: None, data: None, id, retry };
+    let messages = read_messages(data.as_bytes(), expected);
+    std::iter::once(position).chain(messages.iter().filter_map(event)).map(Ok).collect()
+}
+
+/// Returns the event that carries a message.
+fn event(message: &ServerJsonRpcMessage) -> Option<Sse> {
+    let data = serde_json::to_string(message).ok()?;
+    Some(Sse { event: None, data: Some(data), id: None, retry: None })
+}
+
+fn is_too_large(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge)
+}
+
+impl StreamableHttpClient for HttpClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -179,33 +416,12 @@ impl StreamableHttpClient for MonitoredClient {
         uri: Arc<str>,
         message: ClientJsonRpcMessage,
         session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
+        _: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let call = call_id(&message);
-        let sent = self.client.post_message(uri, message, session_id, auth_header, custom_headers).await;
-        sent.map(|response| self.monitored(response, call)).map_err(|error| self.handle_error(error))
-    }
-
-    async fn post_message_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        message: ClientJsonRpcMessage,
-        session_id: Option<Arc<str>>,
-        auth_header: Option<String>,
-        custom_headers: HashMap<HeaderName, HeaderValue>,
-        max_sse_event_size: usize,
-    ) -> Result<StreamableHttpPostResponse, HttpError> {
-        let call = call_id(&message);
-        let sent = self.client.post_message_with_max_sse_event_size(
-            uri,
-            message,
-            session_id,
-            auth_header,
-            custom_headers,
-            max_sse_event_size,
-        );
-        sent.await.map(|response| self.monitored(response, call)).map_err(|error| self.handle_error(error))
+        let headers = HeaderMap::from_iter(custom_headers);
+        let sent = self.post(&uri, &message, session_id.as_deref(), headers).await;
+        sent.map_err(|error| self.handle_error(error))
     }
 
     async fn delete_session(
@@ -227,28 +443,13 @@ impl StreamableHttpClient for MonitoredClient {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxedSseResponse, HttpError> {
+        let is_resumed = last_event_id.is_some();
         let stream =
             self.client.get_stream(uri, session_id, last_event_id, auth_header, custom_headers).await;
-        stream.map_err(|error| self.handle_error(error))
-    }
-
-    async fn get_stream_with_max_sse_event_size(
-        &self,
-        uri: Arc<str>,
-        session_id: Option<Arc<str>>,
-        last_event_id: Option<String>,
-        auth_header: Option<String>,
-        custom_headers: HashMap<HeaderName, HeaderValue>,
-        max_sse_event_size: usize,
-    ) -> Result<BoxedSseResponse, HttpError> {
-        let stream = self.client.get_stream_with_max_sse_event_size(
-            uri,
-            session_id,
-            last_event_id,
-            auth_header,
-            custom_headers,
-            max_sse_event_size,
-        );
-        stream.await.map_err(|error| self.handle_error(error))
+        if stream.is_err() && !is_resumed {
+            self.may_reply_elsewhere.store(false, Ordering::SeqCst);
+        }
+        let stream = stream.map_err(|error| self.handle_error(error))?;
+        Ok(readable_events(stream, None).boxed())
     }
 }

@@ -22,6 +22,34 @@ use crate::{
     tool::McpTool,
 };
 
+/// A configured server, and whether it can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerStatus {
+    /// The server's name in the settings.
+    pub name: String,
+    /// Its state.
+    pub state: ServerState,
+}
+
+/// The state of a configured server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerState {
+    /// The first connection is being opened.
+    Starting,
+    /// It is connected.
+    Connected {
+        /// The version of MCP that is spoken.
+        protocol: String,
+        /// The names of its tools on the server.
+        tools: Vec<String>,
+    },
+    /// There is no connection. It is opened again later.
+    Down {
+        /// The reason, with the last lines of a program's standard error. It contains no secret of the configuration.
+        reason: String,
+    },
+}
+
 /// Keeps the configured servers connected and their tools listed.
 ///
 /// [`Hub::shutdown`] ends all connections and programs properly. When a hub is dropped, they are ended immediately.
@@ -86,13 +114,7 @@ impl Hub {
     /// # Panics
     /// Panics if it is called outside a Tokio runtime.
     pub fn set_servers(&self, servers: BTreeMap<String, ServerConfig>) {
-        self.set(servers, |name, config| {
-            Arc::new(ConfiguredConnector {
-                config: config.clone(),
-                name: name.to_owned(),
-                secrets: config.secrets(),
-            })
-        });
+        self.set(servers, |name, config| Arc::new(ConfiguredConnector::new(name, config)));
     }
 
     fn set(
@@ -165,6 +187,23 @@ impl Hub {
             }
         };
         timeout(at_most, all_started).await.is_ok()
+    }
+
+    /// Returns the configured servers and their states of this moment, in the order of their names.
+    pub fn servers(&self) -> Vec<ServerStatus> {
+        let servers = self.state().servers();
+        let status = |(name, sessions): (String, Arc<Sessions>)| {
+            let state = match sessions.shared.state() {
+                State::Up(connection) => ServerState::Connected {
+                    protocol: connection.protocol.as_ref().to_owned(),
+                    tools: connection.tools.iter().cloned().collect(),
+                },
+                State::Down(reason) => ServerState::Down { reason: reason.as_ref().to_owned() },
+                State::Starting | State::Ended => ServerState::Starting,
+            };
+            ServerStatus { name, state }
+        };
+        servers.into_iter().map(status).collect()
     }
 
     /// Ends all servers and waits until they have ended, which takes about ten seconds at most.

@@ -2,7 +2,13 @@
 //!
 //! Invariant: when a [`Program`] is dropped, all processes of its process group are killed.
 
-use std::{collections::BTreeMap, io, process::Stdio, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use process_wrap::tokio::{ChildWrapper, CommandWrap};
 use tokio::{
@@ -25,6 +31,10 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// The longest line of standard error that is logged in one piece, in bytes.
 const MAX_LINE: u64 = 2_000;
 
+/// The number of lines of standard error that are kept, and the number of characters that are kept of each.
+const KEPT_LINES: usize = 5;
+const KEPT_LENGTH: usize = 200;
+
 /// The number of `SIGTERM`. All Unix systems use this number.
 #[cfg(unix)]
 const TERMINATE: i32 = 15;
@@ -34,6 +44,10 @@ pub(crate) struct Program {
     child: Box<dyn ChildWrapper>,
     is_killed: bool,
 }
+
+/// The last lines that a program wrote to its standard error. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct LastWords(Arc<Mutex<VecDeque<String>>>);
 
 /// Fermata's ends of the pipes to a program.
 pub(crate) struct Pipes {
@@ -81,6 +95,11 @@ impl Program {
         }
     }
 
+    /// Waits a short time for the program's exit, and returns how it exited.
+    pub(crate) async fn exit(&mut self) -> Option<ExitStatus> {
+        timeout(DRAIN_TIME, self.child.wait()).await.ok()?.ok()
+    }
+
     /// Stops the program, whose input must have ended. It may exit by itself, is then sent `SIGTERM`, and is killed at last.
     pub(crate) async fn stop(mut self) {
         if timeout(EXIT_TIMEOUT, self.child.wait()).await.is_err() {
@@ -108,14 +127,47 @@ impl Drop for Program {
     }
 }
 
-/// Logs the lines that a program writes to its standard error, until it is closed.
-pub(crate) async fn log_stderr(server: &str, stderr: impl AsyncRead + Unpin, secrets: &Secrets) {
+// === impl LastWords ===
+
+impl LastWords {
+    /// Returns the lines, or `None` if there are none.
+    pub(crate) fn text(&self) -> Option<String> {
+        let lines = self.lines();
+        let text = lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
+        if text.is_empty() { None } else { Some(text) }
+    }
+
+    fn add(&self, line: &str) {
+        let mut lines = self.lines();
+        if line.trim().is_empty() {
+            return;
+        }
+        if lines.len() == KEPT_LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line.chars().take(KEPT_LENGTH).collect());
+    }
+
+    /// The lock is held for an instant, never across an await.
+    fn lines(&self) -> MutexGuard<'_, VecDeque<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Logs the lines that a program writes to its standard error until it is closed, and keeps the last ones.
+pub(crate) async fn log_stderr(
+    server: &str,
+    stderr: impl AsyncRead + Unpin,
+    secrets: &Secrets,
+    last_words: &LastWords,
+) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
     // Longer lines are logged in pieces, so a program that never ends a line does not exhaust the memory.
     while (&mut stderr).take(MAX_LINE).read_until(b'\n', &mut line).await.is_ok_and(|read| read > 0) {
-        let text = String::from_utf8_lossy(&line);
-        tracing::debug!(server, "{}", secrets.mask(text.trim_end()));
+        let text = secrets.mask(String::from_utf8_lossy(&line).trim_end());
+        tracing::debug!(server, "{text}");
+        last_words.add(&text);
         line.clear();
     }
 }

@@ -17,8 +17,8 @@ pub(crate) struct Session {
 pub(crate) enum State {
     /// The first connection is being opened.
     Starting,
-    /// There is no connection. It is opened again later.
-    Down,
+    /// There is no connection, for this reason. It is opened again later.
+    Down(Arc<str>),
     /// It is connected and its tools are listed.
     Up(Connection),
     /// It has ended and gets no other connection.
@@ -34,11 +34,18 @@ pub(crate) struct Connection {
     pub(crate) link: Link,
     /// The names of the tools that the server has over this connection.
     pub(crate) tools: Arc<BTreeSet<String>>,
+    /// The version of MCP that is spoken.
+    pub(crate) protocol: Arc<str>,
 }
 
 // === impl Session ===
 
 impl Session {
+    /// Returns the state of this moment.
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
     /// Sets the state and wakes the tasks that wait for it.
     pub(crate) fn set_state(&self, state: State) {
         self.state.send_replace(state);
@@ -55,11 +62,11 @@ impl Session {
         let usable = state.wait_for(|state| match state {
             State::Up(connection) => !connection.link.closed.is_cancelled(),
             State::Ended => true,
-            State::Starting | State::Down => false,
+            State::Starting | State::Down(_) => false,
         });
         match usable.await.map(|state| State::clone(&state)) {
             Ok(State::Up(connection)) => Some(connection),
-            Ok(State::Starting | State::Down | State::Ended) | Err(_) => None,
+            Ok(State::Starting | State::Down(_) | State::Ended) | Err(_) => None,
         }
     }
 }

@@ -1,12 +1,20 @@
 //! Keeps a session with a server connected: connects, lists the tools, watches the connection, and reconnects when it is lost.
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeSet,
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use rmcp::{
-    RoleClient, ServiceError, ServiceExt,
-    model::{ClientRequest, ErrorCode, PingRequest, Tool},
-    service::RunningService,
+    RoleClient, ServiceError,
+    model::{ClientRequest, ErrorCode, PingRequest, ProtocolVersion, SubscriptionFilter, Tool},
+    service::{ClientLifecycleMode, ClientServiceExt, RunningService},
     transport::{Transport, async_rw::AsyncRwTransport},
 };
 use tokio::{
@@ -17,15 +25,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::Client,
-    config::{self, Secrets, ServerConfig},
+    config::{self, Protocol, Secrets, ServerConfig},
     failure::{ConnectError, redacted_excerpt},
     http,
-    line_monitor::LineMonitor,
-    link::{Link, MonitoredTransport},
+    lines::MessageLines,
+    link::Link,
     listing::list_tools,
-    program::{Pipes, Program, log_stderr},
+    program::{LastWords, Pipes, Program, log_stderr},
     server::Server,
     session::{Connection, Session, State},
+    transport::{OpenRequests, TrackedTransport},
 };
 
 /// The pause before the first attempt to reconnect. Each further pause is twice as long.
@@ -54,6 +63,8 @@ pub(crate) trait Connector: Send + Sync {
 /// An open connection, and the program at its other end if there is one. The program is killed when this is dropped.
 pub(crate) struct LiveConnection {
     service: RunningService<RoleClient, Client>,
+    /// The server's reason for not speaking a version without a handshake, if it was asked.
+    refused: Option<String>,
     program: Option<Program>,
     /// The task that logs the standard error of the program. It is aborted when this is dropped.
     _stderr: JoinSet<()>,
@@ -61,6 +72,13 @@ pub(crate) struct LiveConnection {
 
 /// Receives the tools of a server each time that they have been listed.
 pub(crate) type Publish = Arc<dyn Fn(&Arc<Server>, Vec<Tool>) + Send + Sync>;
+
+/// The time of the next attempt to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Immediately,
+    AfterPause,
+}
 
 /// Keeps one session with a server connected.
 pub(crate) struct Supervisor {
@@ -84,7 +102,7 @@ impl Supervisor {
         let mut pause = FIRST_PAUSE;
         loop {
             let started = Instant::now();
-            self.connect_and_serve().await;
+            while self.connect_and_serve().await == Next::Immediately {}
             if started.elapsed() >= MAX_PAUSE {
                 pause = FIRST_PAUSE;
             }
@@ -96,7 +114,7 @@ impl Supervisor {
         self.session.set_state(State::Ended);
     }
 
-    async fn connect_and_serve(&mut self) {
+    async fn connect_and_serve(&mut self) -> Next {
         let link = Link::new(self.server.elicits_unattributed.clone());
         // The link is closed even if this future is dropped.
         let _closed = link.closed.clone().drop_guard();
@@ -104,12 +122,19 @@ impl Supervisor {
         let start = async {
             let client = Client::new(self.server.clone(), link.clone());
             let live = self.connector.connect(client, &link).await?;
-            self.refresh_tools(&live, &link).await?;
+            let tools = self.refresh_tools(&live, &link).await?;
+            tracing::info!(
+                server = self.server.name,
+                protocol = %live.protocol(),
+                refused = live.refused.as_deref(),
+                tools,
+                "an MCP server is connected"
+            );
             Ok::<_, ConnectError>(live)
         };
         let started = tokio::select! {
             biased;
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return Next::AfterPause,
             started = timeout(START_TIMEOUT, start) => started,
         };
         match started.unwrap_or(Err(ConnectError::Timeout(START_TIMEOUT))) {
@@ -120,14 +145,27 @@ impl Supervisor {
                 if stop.is_cancelled() {
                     self.session.set_state(State::Ended);
                 } else {
-                    self.session.set_state(State::Down);
-                    tracing::warn!(server = self.server.name, "the connection to an MCP server was lost");
+                    let reason = with_last_words("the connection was lost", &link.last_words);
+                    tracing::warn!(
+                        server = self.server.name,
+                        reason,
+                        "the connection to an MCP server was lost"
+                    );
+                    self.session.set_state(State::Down(reason.into()));
                 }
                 live.close().await;
             }
+            Err(ConnectError::NeedsInitialize) => {
+                tracing::debug!(
+                    server = self.server.name,
+                    "an MCP server is asked again in an older version"
+                );
+                return Next::Immediately;
+            }
             Err(error) => {
-                self.session.set_state(State::Down);
                 let reason = redacted_excerpt(&error.to_string(), &self.server.secrets);
+                let reason = with_last_words(&reason, &link.last_words);
+                self.session.set_state(State::Down(reason.as_str().into()));
                 if self.last_warning.as_ref() == Some(&reason) {
                     tracing::debug!(
                         server = self.server.name,
@@ -144,11 +182,15 @@ impl Supervisor {
                 }
             }
         }
+        Next::AfterPause
     }
 
-    async fn refresh_tools(&self, live: &LiveConnection, link: &Link) -> Result<(), ConnectError> {
-        let tools = list_tools(&self.server.name, live.service.peer()).await?;
-        let names = Arc::new(tools.iter().map(|tool| tool.name.clone().into_owned()).collect());
+    /// Lists the tools and publishes them.
+    async fn refresh_tools(&self, live: &LiveConnection, link: &Link) -> Result<usize, ConnectError> {
+        let listed = list_tools(&self.server.name, live.service.peer()).await;
+        let tools = listed.map_err(ConnectError::listing)?;
+        let names: BTreeSet<String> = tools.iter().map(|tool| tool.name.clone().into_owned()).collect();
+        let count = tools.len();
         // Code that waits for the session to be connected relies on its tools being published.
         if let Some(publish) = &self.publish {
             publish(&self.server, tools);
@@ -156,9 +198,10 @@ impl Supervisor {
         self.session.set_state(State::Up(Connection {
             peer: live.service.peer().clone(),
             link: link.clone(),
-            tools: names,
+            tools: Arc::new(names),
+            protocol: live.protocol().as_str().into(),
         }));
-        Ok(())
+        Ok(count)
     }
 
     /// Returns when the connection is lost or the session is stopped.
@@ -176,6 +219,7 @@ impl Supervisor {
             () = link.closed.cancelled() => {}
             () = program_exit => {}
             () = self.handle_notices(live, link) => {}
+            () = subscribe_to_list_changes(live, link) => {}
         }
         live.program = program;
     }
@@ -216,6 +260,40 @@ impl Supervisor {
     }
 }
 
+/// Subscribes to changes of the tool list. In older versions, servers announce them without a subscription. Never returns.
+async fn subscribe_to_list_changes(live: &LiveConnection, link: &Link) {
+    let announces = live.service.peer().peer_info().is_some_and(|info| {
+        let tools = info.capabilities.tools.as_ref();
+        !info.protocol_version.has_initialize() && tools.is_some_and(|tools| tools.list_changed == Some(true))
+    });
+    if !announces {
+        return pending().await;
+    }
+    loop {
+        let mut filter = SubscriptionFilter::default();
+        filter.tools_list_changed = Some(true);
+        match live.service.peer().listen(filter).await {
+            Ok(mut subscription) => {
+                while let Ok(Some(_)) = subscription.next().await {
+                    link.list_changed.notify_one();
+                }
+            }
+            Err(error) => tracing::debug!(%error, "an MCP server refused a subscription to its tool list"),
+        }
+        sleep(MAX_PAUSE).await;
+        // The list may have changed while there was no subscription.
+        link.list_changed.notify_one();
+    }
+}
+
+/// Returns a reason with the last lines of the program's standard error.
+fn with_last_words(reason: &str, last_words: &LastWords) -> String {
+    match last_words.text() {
+        Some(text) => format!("{reason}. The last lines of its standard error: {text}"),
+        None => reason.to_owned(),
+    }
+}
+
 /// Sends a ping, and returns whether the server answers.
 async fn answers_ping(live: &LiveConnection) -> bool {
     let ping = live.service.peer().send_request(ClientRequest::PingRequest(PingRequest::default()));
@@ -234,12 +312,43 @@ impl LiveConnection {
     ///
     /// # Errors
     /// Returns an error if the server does not complete the handshake.
-    pub(crate) async fn handshake<T>(client: Client, transport: T, link: &Link) -> Result<Self, ConnectError>
+    pub(crate) async fn handshake<T>(
+        client: Client,
+        transport: T,
+        link: &Link,
+        protocol: Protocol,
+    ) -> Result<Self, ConnectError>
     where
         T: Transport<RoleClient> + 'static,
     {
-        let service = client.serve(MonitoredTransport::new(transport, link)).await.map_err(Box::new)?;
-        Ok(Self { service, program: None, _stderr: JoinSet::new() })
+        let requests = Arc::new(OpenRequests::default());
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        let (lifecycle, version) = match protocol {
+            Protocol::Auto => {
+                let auto = ClientLifecycleMode::Auto { preferred_versions, legacy_version: None };
+                (auto, ProtocolVersion::LATEST_WITH_INITIALIZE)
+            }
+            Protocol::V2026July => {
+                (ClientLifecycleMode::Discover { preferred_versions }, ProtocolVersion::V_2026_07_28)
+            }
+            Protocol::V2025November => (ClientLifecycleMode::Initialize, ProtocolVersion::V_2025_11_25),
+            Protocol::V2025June => (ClientLifecycleMode::Initialize, ProtocolVersion::V_2025_06_18),
+            Protocol::V2025March => (ClientLifecycleMode::Initialize, ProtocolVersion::V_2025_03_26),
+            Protocol::V2024November => (ClientLifecycleMode::Initialize, ProtocolVersion::V_2024_11_05),
+        };
+        let client = client.with_protocol(version);
+        let transport = TrackedTransport::new(transport, link, requests.clone());
+        let service =
+            client.serve_with_lifecycle(transport, lifecycle).await.map_err(ConnectError::handshake)?;
+        Ok(Self { service, refused: requests.discovery_refusal(), program: None, _stderr: JoinSet::new() })
+    }
+
+    /// Returns the version of MCP that is spoken.
+    fn protocol(&self) -> ProtocolVersion {
+        self.service
+            .peer()
+            .peer_info()
+            .map_or_else(ProtocolVersion::default, |info| info.protocol_version.clone())
     }
 
     async fn close(mut self) {
@@ -257,27 +366,89 @@ pub(crate) struct ConfiguredConnector {
     pub(crate) config: ServerConfig,
     pub(crate) name: String,
     pub(crate) secrets: Secrets,
+    /// `true` after the server has closed the connection instead of refusing a newer version.
+    pub(crate) needs_initialize: AtomicBool,
+}
+
+impl ConfiguredConnector {
+    pub(crate) fn new(name: &str, config: &ServerConfig) -> Self {
+        Self {
+            config: config.clone(),
+            name: name.to_owned(),
+            secrets: config.secrets(),
+            needs_initialize: AtomicBool::new(false),
+        }
+    }
+
+    async fn connect_with(
+        &self,
+        client: Client,
+        link: &Link,
+        protocol: Protocol,
+    ) -> Result<LiveConnection, ConnectError> {
+        match &self.config.transport {
+            config::Transport::Http { url, headers } => {
+                let transport = http::transport(url, headers, &self.secrets, link)?;
+                let connected = LiveConnection::handshake(client, transport, link, protocol).await;
+                match connected {
+                    Err(ConnectError::Http(_) | ConnectError::Refused(_))
+                        if http::speaks_older_transport(url, headers).await =>
+                    {
+                        Err(ConnectError::OlderTransport)
+                    }
+                    Err(ConnectError::Unauthorized) => {
+                        let has_key = headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+                        Err(if has_key { ConnectError::Unauthorized } else { ConnectError::NoCredentials })
+                    }
+                    connected => connected,
+                }
+            }
+            config::Transport::Program { command, args, env } => {
+                let (mut program, Pipes { stdin, stdout, stderr }) = Program::start(command, args, env)
+                    .map_err(|error| ConnectError::start(command, &error))?;
+                let (name, secrets, last_words) =
+                    (self.name.clone(), self.secrets.clone(), link.last_words.clone());
+                let mut stderr_log = JoinSet::new();
+                stderr_log.spawn(async move { log_stderr(&name, stderr, &secrets, &last_words).await });
+                // The lines have the lengths that their reader allows.
+                let transport = AsyncRwTransport::new_client(MessageLines::new(stdout), stdin)
+                    .with_max_line_length(usize::MAX);
+                match LiveConnection::handshake(client, transport, link, protocol).await {
+                    Ok(live) => Ok(LiveConnection { program: Some(program), _stderr: stderr_log, ..live }),
+                    Err(error) => {
+                        let exit = program.exit().await;
+                        if exit.is_some() {
+                            let _ = timeout(CLOSE_TIMEOUT, stderr_log.join_next()).await;
+                        }
+                        Err(match (error, exit) {
+                            (ConnectError::Closed, Some(status)) => ConnectError::Exited(status),
+                            (error, _) => error,
+                        })
+                    }
+                }
+            }
+        }
+    }
 }
 
 #[async_trait]
 impl Connector for ConfiguredConnector {
     async fn connect(&self, client: Client, link: &Link) -> Result<LiveConnection, ConnectError> {
-        match &self.config.transport {
-            config::Transport::Http { url, headers } => {
-                let transport = http::transport(url, headers, &self.secrets, link)?;
-                LiveConnection::handshake(client, transport, link).await
+        if self.config.protocol != Protocol::Auto {
+            return self.connect_with(client, link, self.config.protocol).await;
+        }
+        if self.needs_initialize.swap(false, Ordering::SeqCst) {
+            let connected = self.connect_with(client, link, Protocol::V2025November).await;
+            self.needs_initialize.store(connected.is_ok(), Ordering::SeqCst);
+            return connected;
+        }
+        match self.connect_with(client, link, Protocol::Auto).await {
+            // Some servers end when their first message is not the one that they expect.
+            Err(ConnectError::Closed | ConnectError::Exited(_)) => {
+                self.needs_initialize.store(true, Ordering::SeqCst);
+                Err(ConnectError::NeedsInitialize)
             }
-            config::Transport::Program { command, args, env } => {
-                let (program, Pipes { stdin, stdout, stderr }) =
-                    Program::start(command, args, env).map_err(ConnectError::Start)?;
-                let (name, secrets) = (self.name.clone(), self.secrets.clone());
-                let mut stderr_log = JoinSet::new();
-                stderr_log.spawn(async move { log_stderr(&name, stderr, &secrets).await });
-                let stdout = LineMonitor::new(stdout, link.calls.clone());
-                let transport = AsyncRwTransport::new_client(stdout, stdin);
-                let live = LiveConnection::handshake(client, transport, link).await?;
-                Ok(LiveConnection { program: Some(program), _stderr: stderr_log, ..live })
-            }
+            connected => connected,
         }
     }
 }

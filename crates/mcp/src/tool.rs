@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fermata_protocol::JsonText;
-use fermata_tools::{CallContext, Decision, ErrorType, InputSchema, RunBy, Tool, ToolError, ToolSpec};
+use fermata_tools::{
+    CallContext, Decision, Elicitation, ElicitationReply, ErrorType, InputSchema, RunBy, Tool, ToolError,
+    ToolSpec,
+};
 use futures::FutureExt;
 use rmcp::{
     Peer, RoleClient,
     model::{
-        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest,
-        CustomResult, RequestId, ServerResult,
+        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
+        ClientJsonRpcMessage, ClientRequest, CustomResult, GetMeta, InputResponses, RequestId, ServerResult,
     },
     service::PeerRequestOptions,
 };
@@ -19,8 +22,9 @@ use serde_json::{Map, Value, json};
 use tokio::task::unconstrained;
 
 use crate::{
-    calls::OpenCallGuard,
-    failure::{CallFailure, call_failure, connection_lost, invalid_response, response_too_large},
+    calls::{OpenCallGuard, Unanswered},
+    client::{ELICITATION_METHOD, elicit_result, read_elicitation},
+    failure::{CallFailure, call_failure, connection_lost, invalid_response},
     server::Server,
     servers::Servers,
     session::Connection,
@@ -29,6 +33,12 @@ use crate::{
 
 /// The length to which the text of a failed tool is cut, in characters.
 const MAX_FAILURE_TEXT: usize = 8_000;
+
+/// The number of times that a server may ask something during one call.
+const MAX_ROUNDS: usize = 10;
+
+/// The key in `_meta` under which a call carries its idempotency key.
+const IDEMPOTENCY_KEY: &str = "io.fermata/idempotencyKey";
 
 /// A tool of an MCP server.
 pub(crate) struct McpTool {
@@ -73,7 +83,7 @@ impl McpTool {
         Self { servers, server, name: listed.name.clone().into_owned(), spec }
     }
 
-    /// Makes the call over one connection.
+    /// Makes the call over one connection. If the server asks the person something, the call is made again with the replies.
     async fn call_over(
         &self,
         server: &Server,
@@ -81,15 +91,51 @@ impl McpTool {
         input: &JsonText,
         context: &CallContext,
     ) -> Result<Value, CallFailure> {
-        let Connection { peer, link, .. } = &session.connection;
-        let fail = |error| call_failure(&server.name, error, &server.secrets);
         let open_call = open_call(server, session, context).await?;
         let arguments = input.read().map_err(|_| {
             let error = ToolError::new(ErrorType::InvalidFormat, "The input must be an object.");
             CallFailure::Failed(error)
         })?;
-        let params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
+        let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
+        let mut notes = Vec::new();
+        for _ in 0..MAX_ROUNDS {
+            let result = self.request(server, session, &open_call, params.clone(), context).await?;
+            let Some(required) = input_required(&result) else {
+                let unanswered = open_call.unanswered();
+                notes.extend(unanswered.iter().map(|unanswered| server.explain_unanswered(unanswered)));
+                return tool_output(server, result, notes).map_err(CallFailure::Failed);
+            };
+            let mut responses = InputResponses::new();
+            for (name, request) in
+                required.get("inputRequests").and_then(Value::as_object).into_iter().flatten()
+            {
+                let reply = elicit(server, request, context).await.map_err(CallFailure::Failed)?;
+                if let ElicitationReply::Unanswered { reason } = &reply {
+                    notes.push(server.explain_unanswered(&Unanswered::Reason(reason.clone())));
+                }
+                responses.insert(name.clone(), json!(elicit_result(reply)));
+            }
+            params.input_responses = Some(responses);
+            params.request_state = required.get("requestState").and_then(Value::as_str).map(str::to_owned);
+        }
+        Err(CallFailure::Failed(ToolError::internal(format!(
+            "The MCP server {} asked for something {MAX_ROUNDS} times and did not return a result.",
+            server.name
+        ))))
+    }
+
+    /// Makes one request of a call.
+    async fn request(
+        &self,
+        server: &Server,
+        session: &AcquiredSession,
+        open_call: &OpenCallGuard,
+        params: CallToolRequestParams,
+        context: &CallContext,
+    ) -> Result<ServerResult, CallFailure> {
+        let Connection { peer, link, .. } = &session.connection;
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+        let fail = |error| call_failure(&server.name, error, &server.secrets);
         let handle =
             peer.send_request_with_option(request, PeerRequestOptions::no_options()).await.map_err(fail)?;
         open_call.register_request(handle.id.clone(), handle.progress_token.clone());
@@ -98,24 +144,68 @@ impl McpTool {
             biased;
             response = handle.await_response() => response.map_err(fail),
             () = context.cancelled.cancelled() => return Err(CallFailure::Failed(cancelled())),
-            () = open_call.wait_until_too_large() => Err(CallFailure::Failed(response_too_large(&server.name))),
             () = link.closed.cancelled() => Err(CallFailure::Failed(connection_lost(&server.name))),
         };
         pending.id = None;
-        match response {
-            Ok(result) => {
-                let unanswered = open_call.unanswered();
-                let notes = unanswered.iter().map(|unanswered| server.explain_unanswered(unanswered));
-                tool_output(server, result, notes.collect()).map_err(CallFailure::Failed)
-            }
-            Err(_) if open_call.is_too_large() => Err(CallFailure::Failed(response_too_large(&server.name))),
-            Err(failure) => {
-                if matches!(&failure, CallFailure::Failed(error) if error.error_type == ErrorType::Network) {
-                    link.check_alive.notify_one();
-                }
-                Err(failure)
-            }
+        if let Err(CallFailure::Failed(error)) = &response
+            && error.error_type == ErrorType::Network
+        {
+            link.check_alive.notify_one();
         }
+        response
+    }
+}
+
+/// Returns the fields of a result that asks for something before the call can end.
+fn input_required(result: &ServerResult) -> Option<Value> {
+    match result {
+        ServerResult::InputRequiredResult(required) => serde_json::to_value(required).ok(),
+        // The library cannot read every schema.
+        ServerResult::CustomResult(CustomResult(fields)) if fields["resultType"] == "input_required" => {
+            Some(fields.clone())
+        }
+        _ => None,
+    }
+}
+
+/// Asks the person what a server wants to know before it ends a call.
+async fn elicit(
+    server: &Server,
+    request: &Value,
+    context: &CallContext,
+) -> Result<ElicitationReply, ToolError> {
+    let method = request["method"].as_str().unwrap_or_default();
+    if method != ELICITATION_METHOD {
+        return Err(ToolError::internal(format!(
+            "The MCP server {} asks for {method}, which is not supported.",
+            server.name
+        )));
+    }
+    let (message, requested_schema) = read_elicitation(&request["params"]).map_err(|error| {
+        ToolError::internal(format!(
+            "What the MCP server {} asks cannot be shown: {}",
+            server.name, error.message
+        ))
+    })?;
+    let elicitation = Elicitation {
+        message,
+        requested_schema,
+        server: Some(server.name.clone()),
+        other_candidates: Vec::new(),
+    };
+    let _pause = context.pause();
+    tokio::select! {
+        biased;
+        () = context.cancelled.cancelled() => Err(cancelled()),
+        reply = context.elicit(elicitation) => Ok(reply),
+    }
+}
+
+/// Returns the key of a call under which its server may recognize a repetition.
+pub(crate) fn idempotency_key(message: &ClientJsonRpcMessage) -> Option<&str> {
+    match message {
+        ClientJsonRpcMessage::Request(request) => request.request.get_meta().get(IDEMPOTENCY_KEY)?.as_str(),
+        _ => None,
     }
 }
 

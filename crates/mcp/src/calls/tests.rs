@@ -134,20 +134,6 @@ fn an_elicitation_ends_with_the_last_call_that_it_may_belong_to() {
     assert_eq!(route.ended().now_or_never(), Some(()));
 }
 
-#[test]
-fn a_response_that_is_too_large_is_known_to_its_call_alone() {
-    let calls = Arc::new(OpenCalls::default());
-    let (one, two) =
-        (calls.open(context("ann", "chat", "a")).unwrap(), calls.open(context("ann", "chat", "b")).unwrap());
-    register(&two, 2);
-    calls.mark_too_large(RequestId::Number(1));
-    register(&one, 1);
-    assert!(one.is_too_large() && !two.is_too_large());
-    drop(one);
-    calls.mark_too_large(RequestId::Number(1));
-    assert!(calls.lock().too_large.is_empty(), "no call is open that may have sent the request");
-}
-
 /// Keeps the reports.
 #[derive(Default)]
 struct RecordingHost(Mutex<Vec<Value>>);

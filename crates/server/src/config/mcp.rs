@@ -6,7 +6,7 @@ use std::{
 };
 
 use axum::http::{HeaderName, HeaderValue};
-use fermata_mcp::{Processes, ServerConfig, Transport};
+use fermata_mcp::{Processes, Protocol, ServerConfig, Transport};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -45,6 +45,9 @@ pub(super) struct ServerTable {
     /// Allow tools that only read, as the server says, without approval.
     #[serde(default)]
     trust_annotations: bool,
+    /// The version of MCP that is spoken with the server. By default the newest one that both sides know.
+    #[serde(default)]
+    protocol: Protocol,
 }
 
 /// The maximum length of a name. Names of tools have at most 64 characters, and the server's own names need some of them.
@@ -86,6 +89,7 @@ impl TryFrom<ServerTable> for ServerConfig {
             url,
             headers,
             trust_annotations,
+            protocol,
         } = table;
         let of_programs = [
             ("args", args.is_some()),
@@ -119,6 +123,7 @@ impl TryFrom<ServerTable> for ServerConfig {
             max_processes: max_processes.unwrap_or(defaults.max_processes),
             idle_timeout: idle_timeout.map_or(defaults.idle_timeout, |Duration(time)| time),
             trust_annotations,
+            protocol,
             ..defaults
         })
     }

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     client::Client,
-    config::{ServerConfig, Transport},
+    config::{Protocol, ServerConfig, Transport},
     failure::ConnectError,
     hub::{Hub, ToolCatalog},
     link::Link,
@@ -122,7 +122,13 @@ impl Connector for PipeConnector {
             }
         }
         let (read, write) = split(ours);
-        LiveConnection::handshake(client, AsyncRwTransport::new_client(read, write), link).await
+        LiveConnection::handshake(
+            client,
+            AsyncRwTransport::new_client(read, write),
+            link,
+            Protocol::V2025November,
+        )
+        .await
     }
 }
 
