@@ -15,12 +15,13 @@ use std::{
 use rmcp::{
     RoleClient,
     model::{
-        ClientNotification, ClientRequest, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
-        ServerResult,
+        ClientNotification, ClientRequest, DiscoverResult, ErrorCode, ErrorData, RequestId,
+        ServerJsonRpcMessage, ServerResult,
     },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
+use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -178,16 +179,34 @@ impl RequestTable {
                 self.refusal = Some(error.error.message.to_string());
                 ServerJsonRpcMessage::Error(error)
             }
-            (Kind::Discovery, ServerJsonRpcMessage::Response(response))
-                if !matches!(response.result, ServerResult::DiscoverResult(_)) =>
-            {
-                let reason = "the server does not know the request";
-                self.refusal = Some(reason.to_owned());
-                error_reply(ReplyKind::Unreadable, reason, Some(id))
+            (Kind::Discovery, ServerJsonRpcMessage::Response(response)) => {
+                match read_discovery(response.result) {
+                    Some(versions) => {
+                        ServerJsonRpcMessage::response(ServerResult::DiscoverResult(versions), id)
+                    }
+                    None => {
+                        let reason = "the server does not know the request";
+                        self.refusal = Some(reason.to_owned());
+                        error_reply(ReplyKind::Unreadable, reason, Some(id))
+                    }
+                }
             }
             (_, reply) => reply,
         }
     }
+}
+
+/// Reads the reply to the discovery. The versions are enough; what else the library requires may be missing.
+fn read_discovery(result: ServerResult) -> Option<DiscoverResult> {
+    if let ServerResult::DiscoverResult(versions) = result {
+        return Some(versions);
+    }
+    let mut fields =
+        json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "private", "capabilities": {"tools": {}}});
+    let given = serde_json::to_value(result).ok()?;
+    given.get("supportedVersions")?;
+    fields.as_object_mut()?.extend(given.as_object()?.clone());
+    serde_json::from_value(fields).ok()
 }
 
 // === impl TrackedTransport ===
@@ -247,5 +266,121 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for TrackedTransp
 
     async fn close(&mut self) -> Result<(), Self::Error> {
         self.transport.close().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ClientJsonRpcMessage;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The requests after these methods were sent, with ids from 1.
+    fn sent<const N: usize>(methods: [&str; N]) -> OpenRequests {
+        let requests = OpenRequests::default();
+        for (method, id) in methods.into_iter().zip(1..) {
+            let params = match method {
+                "tools/call" => json!({"name": "a"}),
+                "initialize" => json!({
+                    "protocolVersion": "2025-11-25",
+                    "capabilities": {},
+                    "clientInfo": {"name": "test", "version": "1"},
+                }),
+                _ => json!({}),
+            };
+            send(&requests, json!({"id": id, "method": method, "params": params}));
+        }
+        requests
+    }
+
+    fn send(requests: &OpenRequests, mut message: Value) {
+        message["jsonrpc"] = "2.0".into();
+        requests.sent(&serde_json::from_value::<ClientJsonRpcMessage>(message).unwrap());
+    }
+
+    /// Receives a message, and returns all that is handed on then.
+    fn receive(requests: &OpenRequests, mut message: Value) -> Vec<Value> {
+        message["jsonrpc"] = "2.0".into();
+        let received = requests.received(serde_json::from_value(message).unwrap());
+        received.into_iter().chain(assigned(requests)).map(|message| json!(message)).collect()
+    }
+
+    fn assigned(requests: &OpenRequests) -> Vec<ServerJsonRpcMessage> {
+        std::iter::from_fn(|| requests.assigned()).collect()
+    }
+
+    fn nameless(message: &str) -> Value {
+        json!({"error": {"code": -32000, "message": message}})
+    }
+
+    fn ids(messages: &[Value]) -> Vec<&Value> {
+        messages.iter().map(|message| &message["id"]).collect()
+    }
+
+    #[test]
+    fn an_error_without_an_id_is_given_to_a_call_as_soon_as_that_is_certain() {
+        let requests = sent(["tools/call"]);
+        let [reply] = &receive(&requests, nameless("no"))[..] else { panic!("one reply") };
+        assert_eq!((&reply["id"], &reply["error"]["message"]), (&json!(1), &json!("no")));
+
+        let requests = sent(["tools/call", "tools/list", "tools/call"]);
+        assert!(receive(&requests, nameless("no")).is_empty(), "it may be of either call");
+        let messages = receive(&requests, json!({"id": 1, "result": {}}));
+        assert_eq!(ids(&messages), [1, 3]);
+        assert_eq!(ids(&receive(&requests, json!({"id": 2, "result": {}}))), [2]);
+
+        let requests = sent(["tools/call", "tools/call"]);
+        assert!(receive(&requests, nameless("no")).is_empty());
+        let mut all = receive(&requests, nameless("no"));
+        all.sort_by_key(|message| message["id"].as_u64());
+        assert_eq!(ids(&all), [1, 2]);
+    }
+
+    #[test]
+    fn an_error_without_an_id_waits_for_a_call_that_is_withdrawn() {
+        let requests = sent(["tools/call", "tools/call"]);
+        assert!(receive(&requests, nameless("no")).is_empty());
+        send(&requests, json!({"method": "notifications/cancelled", "params": {"requestId": 2}}));
+        let replies: Vec<Value> = assigned(&requests).into_iter().map(|message| json!(message)).collect();
+        assert_eq!(ids(&replies), [1]);
+    }
+
+    #[test]
+    fn an_error_about_a_notification_is_of_no_request() {
+        let requests = sent(["tools/list"]);
+        assert!(receive(&requests, nameless("what is initialized?")).is_empty());
+        send(&requests, json!({"id": 2, "method": "tools/call", "params": {"name": "a"}}));
+        let unknown = json!({"error": {"code": -32601, "message": "Method not found"}});
+        assert!(receive(&requests, unknown).is_empty());
+        assert_eq!(ids(&receive(&requests, json!({"id": 2, "result": {}}))), [2]);
+    }
+
+    #[test]
+    fn a_second_reply_is_dropped() {
+        let requests = sent(["tools/call"]);
+        assert_eq!(receive(&requests, json!({"id": 1, "result": {}})).len(), 1);
+        assert!(receive(&requests, json!({"id": 1, "result": {}})).is_empty());
+        assert!(receive(&requests, json!({"id": 9, "result": {}})).is_empty());
+    }
+
+    #[test]
+    fn whatever_else_answers_the_discovery_is_an_error() {
+        let requests = sent(["server/discover"]);
+        let [reply] = &receive(&requests, json!({"id": 1, "result": {"content": []}}))[..] else {
+            panic!("one reply")
+        };
+        assert!(reply["error"].is_object() && requests.discovery_refusal().is_some(), "{reply}");
+
+        let requests = sent(["server/discover", "initialize"]);
+        assert!(receive(&requests, json!({"id": 1, "result": {}})).is_empty(), "it comes too late");
+        assert_eq!(ids(&receive(&requests, json!({"id": 2, "result": {}}))), [2]);
+
+        let requests = sent(["server/discover"]);
+        let versions = json!({"supportedVersions": ["2026-07-28"]});
+        let [reply] = &receive(&requests, json!({"id": 1, "result": versions}))[..] else {
+            panic!("one reply")
+        };
+        assert!(reply["result"].is_object() && requests.discovery_refusal().is_none(), "{reply}");
     }
 }

@@ -46,6 +46,8 @@ struct Parts {
     mcp: Hub,
     database: Database,
     drain: Drain,
+    /// `true` if only the person at this machine can use the server.
+    shows_causes: bool,
 }
 
 /// The settings of an [`App`], with what a program adds to them.
@@ -110,6 +112,11 @@ impl App {
     /// Returns the hub of the MCP servers whose tools the engine uses.
     pub fn mcp(&self) -> &Hub {
         &self.0.mcp
+    }
+
+    /// Returns whether the causes of failures may be shown to everyone who can use the server, because that is only the person who runs it.
+    pub(crate) fn shows_causes(&self) -> bool {
+        self.0.shows_causes
     }
 
     /// Ends the hold of the run whose stream has waited for the longest, as if its time were over. Returns `false` if no run that only waits
@@ -297,6 +304,7 @@ impl AppBuilder<'_> {
             metrics,
             own_model: model,
             drain: Drain::new(linger),
+            shows_causes: config.is_for_this_machine_alone(),
         };
         let app = App(Arc::new(parts));
         app.note_rules(AuditAction::RulesLoaded, config).await;

@@ -15,6 +15,7 @@ mod error;
 mod extract;
 pub mod health;
 mod ids;
+pub mod mcp_check;
 mod metrics;
 pub mod migrate;
 mod owner;

@@ -13,7 +13,9 @@ use fermata_providers::Provider;
 use fermata_server::{
     App, Demo, backup,
     config::{Config, ConfigError, Invocation, warnings_of_variables},
-    drain, health, migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
+    drain, health,
+    mcp_check::{self, McpReport},
+    migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
     reload::Reloader,
     serve::{ConnectionLimits, Server},
     site,
@@ -86,11 +88,13 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
             let inherited = Inherited::from_environment();
             runtime()?.block_on(serve(*config, inherited, log))
         }
-        Invocation::Check(config, mut report) => {
-            for warning in warnings(&config) {
-                report += &format!("\n# warning: {warning}\n");
-            }
-            print(&report)
+        Invocation::Check(config, report) => print(&with_warnings(report, &config)),
+        Invocation::CheckMcp(config, report) => {
+            print(&with_warnings(report, &config))?;
+            let McpReport { text, failed } = runtime()?.block_on(mcp_check::report(&config));
+            print(&text)?;
+            anyhow::ensure!(failed.is_empty(), "MCP servers are not connected: {}", failed.join(", "));
+            Ok(())
         }
         Invocation::Schema(schema) => print(&schema),
         Invocation::TestPolicy(config, call) => {
@@ -134,6 +138,13 @@ fn warnings(config: &Config) -> Vec<String> {
         warnings_of_variables(std::env::vars_os().map(|(name, value)| (text(name), text(value))));
     warnings.extend(warnings_of_fallbacks(config));
     warnings
+}
+
+fn with_warnings(mut report: String, config: &Config) -> String {
+    for warning in warnings(config) {
+        report += &format!("\n# warning: {warning}\n");
+    }
+    report
 }
 
 /// Writes a report to the standard output. It is not an error if the reader closes the pipe.

@@ -126,6 +126,7 @@ impl Reloader {
         let config = match (self.read)()? {
             Invocation::Serve(config) => *config,
             Invocation::Check(..)
+            | Invocation::CheckMcp(..)
             | Invocation::Schema(_)
             | Invocation::TestPolicy(..)
             | Invocation::Migrate(_)

@@ -11,6 +11,7 @@ use self::world::{Attempt, World, at, context, text};
 
 mod elicitations;
 mod sessions;
+mod versions;
 mod world;
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod everything;
+mod forms;
 mod http;
 mod programs;
 mod world;

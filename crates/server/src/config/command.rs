@@ -23,6 +23,8 @@ pub enum Invocation {
     Serve(Box<Config>),
     /// Print this report of the settings in force, and exit.
     Check(Box<Config>, String),
+    /// Print this report of the settings in force, start the MCP servers, print what each offers, and exit.
+    CheckMcp(Box<Config>, String),
     /// Print this JSON Schema of the file, and exit.
     Schema(String),
     /// Print what the rules decide about a call, and exit.
@@ -91,7 +93,8 @@ impl Invocation {
         let config = Config::read(&sources)?;
         if options.get_flag("check") {
             let report = Report { config: &config, sources: &sources }.to_string();
-            return Ok(Self::Check(Box::new(config), report));
+            let kind = if options.get_flag("mcp") { Self::CheckMcp } else { Self::Check };
+            return Ok(kind(Box::new(config), report));
         }
         let config = Box::new(config);
         Ok(match options.subcommand() {
@@ -151,6 +154,7 @@ fn open_file(options: &ArgMatches, set: Variables<'_>) -> Result<File, ConfigErr
 pub(super) fn command() -> Command {
     let file = Arg::new("config").long("config").value_name("FILE").global(true);
     let check = Arg::new("check").long("check").action(ArgAction::SetTrue);
+    let mcp = Arg::new("mcp").long("mcp").action(ArgAction::SetTrue).requires("check");
     Command::new("fermata")
         .version(env!("CARGO_PKG_VERSION"))
         .about(env!("CARGO_PKG_DESCRIPTION"))
@@ -162,6 +166,7 @@ pub(super) fn command() -> Command {
         )
         .arg(file.help("The file with settings [env: FERMATA_CONFIG] [default: fermata.toml, if it exists]"))
         .arg(check.help("Print the settings in force, without secrets, and exit"))
+        .arg(mcp.help("With --check: start each MCP server and list its tools, or print why it does not start"))
         .args(SETTINGS.iter().map(Setting::option))
         .subcommand(policy())
         .subcommand(Command::new(MIGRATE).about("Bring the database up to date, and exit"))

@@ -1,7 +1,8 @@
-//! The list of the server's tools.
+//! The list of the server's tools, and of the MCP servers that offer some of them.
 
 use axum::{Json, extract::State};
 use fermata_engine::assistants::DEFAULT_ASSISTANT;
+use fermata_mcp::{ServerState, ServerStatus};
 use fermata_tools::{Decision, RunBy};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,10 +39,29 @@ pub struct ListedTool {
     resource: Option<String>,
 }
 
+/// An MCP server of the settings.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedServer {
+    /// The name in the settings, with which the names of its tools begin.
+    name: String,
+    /// `starting`, `connected` or `down`.
+    #[schema(example = "connected")]
+    state: &'static str,
+    /// The version of MCP that is spoken, if it is connected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<String>,
+    /// The reason why it is not connected. It is only shown where the server is for its own machine alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
 /// A list of tools.
 #[derive(Serialize, ToSchema)]
 pub struct ToolList {
     tools: Vec<ListedTool>,
+    /// The MCP servers of the settings.
+    servers: Vec<ListedServer>,
 }
 
 /// The parameters of the list.
@@ -74,5 +94,15 @@ pub async fn list(
         policy: spec.policy,
         resource: spec.resource.map(|resource| resource.to_string()),
     });
-    Ok(Json(ToolList { tools: tools.collect() }))
+    let servers = app.mcp().servers().into_iter().map(|status| listed_server(status, app.shows_causes()));
+    Ok(Json(ToolList { tools: tools.collect(), servers: servers.collect() }))
+}
+
+fn listed_server(ServerStatus { name, state }: ServerStatus, shows_reason: bool) -> ListedServer {
+    let (state, protocol, reason) = match state {
+        ServerState::Starting => ("starting", None, None),
+        ServerState::Connected { protocol, .. } => ("connected", Some(protocol), None),
+        ServerState::Down { reason } => ("down", None, Some(reason)),
+    };
+    ListedServer { name, state, protocol, reason: reason.filter(|_| shows_reason) }
 }

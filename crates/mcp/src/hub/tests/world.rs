@@ -18,8 +18,8 @@ use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,
     model::{
         CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, ElicitRequest,
-        ElicitRequestParams, ElicitationSchema, ErrorCode, JsonObject, ListToolsResult,
-        PaginatedRequestParams, ServerCapabilities, ServerRequest,
+        ElicitRequestParams, ElicitationSchema, ErrorCode, InputRequest, InputRequiredResult, JsonObject,
+        ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerRequest,
     },
     service::{RequestContext, RunningService, ServiceError},
     transport::async_rw::AsyncRwTransport,
@@ -65,6 +65,8 @@ pub(super) struct PipeConnector {
     pub(super) go: Arc<Notify>,
     /// The number of connections so far.
     sessions: AtomicUsize,
+    /// The version that is spoken.
+    protocol: Protocol,
     /// The unused ends of mute connections, which are kept so that the connections stay open.
     mute: Mutex<Vec<tokio::io::DuplexStream>>,
 }
@@ -122,13 +124,8 @@ impl Connector for PipeConnector {
             }
         }
         let (read, write) = split(ours);
-        LiveConnection::handshake(
-            client,
-            AsyncRwTransport::new_client(read, write),
-            link,
-            Protocol::V2025November,
-        )
-        .await
+        LiveConnection::handshake(client, AsyncRwTransport::new_client(read, write), link, self.protocol)
+            .await
     }
 }
 
@@ -188,6 +185,20 @@ impl ServerHandler for ScriptedServer {
                     other => format!("{other:?}"),
                 }
             }
+            "needs input" => match request.input_responses {
+                Some(responses) => format!("{} with {:?}", json!(responses), request.request_state),
+                None => {
+                    let requests =
+                        [("which".to_owned(), InputRequest::Elicitation(ElicitRequest::new(which())))];
+                    return Ok(InputRequiredResult::new(Some(requests.into()), Some("half".into())).into());
+                }
+            },
+            "needs roots" => {
+                let roots = InputRequest::ListRoots(Default::default());
+                let requests = [("roots".to_owned(), roots)].into();
+                return Ok(InputRequiredResult::new(Some(requests), None).into());
+            }
+            "never has enough" => return Ok(InputRequiredResult::from_request_state("again").into()),
             "refuse" => return Err(ErrorData::invalid_params("no such place", None)),
             _ => "done".into(),
         };
@@ -195,13 +206,16 @@ impl ServerHandler for ScriptedServer {
     }
 }
 
-async fn elicit(context: &RequestContext<RoleServer>) -> String {
-    let params = ElicitRequestParams::FormElicitationParams {
+fn which() -> ElicitRequestParams {
+    ElicitRequestParams::FormElicitationParams {
         meta: None,
         message: "Which one?".into(),
         requested_schema: ElicitationSchema::builder().build().unwrap(),
-    };
-    let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+    }
+}
+
+async fn elicit(context: &RequestContext<RoleServer>) -> String {
+    let request = ServerRequest::ElicitRequest(ElicitRequest::new(which()));
     format!("{:?}", context.peer.send_request(request).await)
 }
 
@@ -237,6 +251,14 @@ impl World {
         tools: [&'static str; N],
         attempts: [Attempt; M],
     ) -> Self {
+        Self::speaking(Protocol::V2025November, tools, attempts)
+    }
+
+    pub(super) fn speaking<const N: usize, const M: usize>(
+        protocol: Protocol,
+        tools: [&'static str; N],
+        attempts: [Attempt; M],
+    ) -> Self {
         let (tried, tries) = mpsc::unbounded_channel();
         let (connected, connections) = mpsc::unbounded_channel();
         let (noticed, notices) = mpsc::unbounded_channel();
@@ -248,6 +270,7 @@ impl World {
             noticed,
             go: Arc::default(),
             sessions: AtomicUsize::new(0),
+            protocol,
             mute: Mutex::default(),
         });
         let (published, tools) = watch::channel(Vec::new());
