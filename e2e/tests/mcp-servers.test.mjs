@@ -110,6 +110,21 @@ scenario(
     }
     assert.match(world.server.log, /absent.*(no such|not found|cannot be started|No such file)/i);
     assert.doesNotMatch(world.server.log, /do-not-log-this/);
+    const response = await world.request('GET', '/api/tools');
+    const { servers } = /** @type {{ servers: { name: string, state: string, reason?: string }[] }} */ (
+      await response.json()
+    );
+    assert.deepEqual(
+      servers.map(({ name, state }) => [name, state]),
+      [
+        ['absent', 'down'],
+        ['hand', 'connected'],
+        ['mute', 'down'],
+        ['nowhere', 'down'],
+      ],
+    );
+    assert.match(servers[0]?.reason ?? '', /not installed, or not in PATH/);
+    assert.match(servers[2]?.reason ?? '', /the program ended during the handshake \(exit status: 1\)/);
     const names = (await world.tools()).map(({ name }) => name);
     assert.deepEqual(
       names.filter((name) => /^(absent|mute|nowhere)__/.test(name)),

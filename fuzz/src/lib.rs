@@ -5,11 +5,13 @@
 //! changes to these, wherever the tests run.
 
 mod json;
+mod mcp;
 mod policies;
 mod sealed_messages;
 mod streams;
 
 pub use json::{messages, partial_json, request_bodies, schemas};
+pub use mcp::{mcp_output, mcp_responses};
 pub use policies::policies;
 pub use sealed_messages::sealed_messages;
 pub use streams::provider_streams;
@@ -24,6 +26,8 @@ pub const TARGETS: &[Target] = &[
     ("schemas", schemas),
     ("partial_json", partial_json),
     ("provider_streams", provider_streams),
+    ("mcp_output", mcp_output),
+    ("mcp_responses", mcp_responses),
     ("policies", policies),
     ("sealed_messages", sealed_messages),
 ];

@@ -31,3 +31,24 @@ mod transport;
 
 pub use config::{Processes, Protocol, ServerConfig, Transport};
 pub use hub::{Hub, ServerState, ServerStatus};
+
+/// The readers of what servers send, for the fuzz tests.
+#[doc(hidden)]
+pub mod readers {
+    use rmcp::model::RequestId;
+    use serde_json::Value;
+    use tokio::io::AsyncRead;
+
+    use crate::{lenient, lines::MessageLines};
+
+    /// Reads the messages in a response to the request with this id.
+    pub fn read_response(body: &[u8], id: i64) -> Vec<Value> {
+        let messages = lenient::read_messages(body, Some(&RequestId::Number(id)));
+        messages.iter().filter_map(|message| serde_json::to_value(message).ok()).collect()
+    }
+
+    /// Returns the output of a program with nothing in it but messages.
+    pub fn message_lines(output: impl AsyncRead + Unpin) -> impl AsyncRead {
+        MessageLines::new(output)
+    }
+}

@@ -184,6 +184,24 @@ fn a_check_warns_of_a_fallback_that_is_no_tool() {
     assert!(error.contains("fallback_input: there is no fallback that gets it"), "{error}");
 }
 
+#[test]
+fn mcp_servers_are_started_by_check_if_it_is_asked_to() {
+    let folder = Folder::new();
+    let script = "echo 'TOKEN is missing' >&2; exit 3";
+    let toml = format!("[mcp.files]\ncommand = \"/bin/sh\"\nargs = [\"-c\", {script:?}]\n");
+    std::fs::write(folder.0.join("fermata.toml"), toml).expect("a file");
+    let (status, printed, _) = outcome(&folder.run(&["--check"], &[]));
+    assert_eq!(status, Some(0));
+    assert!(!printed.contains("TOKEN is missing"), "{printed}");
+    let (status, printed, error) = outcome(&folder.run(&["--check", "--mcp"], &[]));
+    assert_eq!(status, Some(1));
+    let expected = "# mcp.files: not connected: the program ended during the handshake (exit status: 3)";
+    assert!(printed.contains(expected), "{printed}");
+    assert!(error.contains("MCP servers are not connected: files"), "{error}");
+    let (status, _, error) = outcome(&folder.run(&["--mcp"], &[]));
+    assert!(status == Some(2) && error.contains("--check"), "{error}");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn a_system_without_certificates_is_named_as_the_reason() {

@@ -119,6 +119,10 @@ fn a_bad_server_or_strategy_is_refused_with_its_line() {
             "3: env: \"A=B\" cannot be in an environment",
         ),
         ("[mcp.files]\ncomand = \"x\"\n", "2: unknown key comand; did you mean command?"),
+        (
+            "[mcp.files]\ncommand = \"x\"\nprotocol = \"2027-01-01\"\n",
+            "3: protocol: \"2027-01-01\" is not known; use auto, 2026-07-28, 2025-11-25",
+        ),
         ("[mcp.files]\nurl = \"search.example.com\"\n", "2: url: it must be a URL that begins with http"),
         (
             "[mcp.files]\nurl = \"https://x\"\nheaders = { \"a b\" = \"c\" }\n",
