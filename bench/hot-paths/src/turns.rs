@@ -207,6 +207,10 @@ impl Ids for CountedIds {
         format!("{prefix}{:022}", self.next_number())
     }
 
+    fn next_idempotency_key(&self) -> String {
+        self.next("key_")
+    }
+
     fn next_number(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -13,7 +13,8 @@ use rmcp::{
     Peer, RoleClient,
     model::{
         CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
-        ClientJsonRpcMessage, ClientRequest, CustomResult, GetMeta, InputResponses, RequestId, ServerResult,
+        ClientJsonRpcMessage, ClientRequest, CustomResult, InputResponses, MetaObject, RequestId,
+        RequestMetaObject, ServerResult,
     },
     service::PeerRequestOptions,
 };
@@ -31,14 +32,14 @@ use crate::{
     sessions::AcquiredSession,
 };
 
+/// The field of `_meta` that has the key of the call's effect, which is equal in each repetition of the call.
+const IDEMPOTENCY_KEY: &str = "io.fermata/idempotencyKey";
+
 /// The length to which the text of a failed tool is cut, in characters.
 const MAX_FAILURE_TEXT: usize = 8_000;
 
 /// The number of times that a server may ask something during one call.
 const MAX_ROUNDS: usize = 10;
-
-/// The key in `_meta` under which a call carries its idempotency key.
-const IDEMPOTENCY_KEY: &str = "io.fermata/idempotencyKey";
 
 /// A tool of an MCP server.
 pub(crate) struct McpTool {
@@ -97,6 +98,8 @@ impl McpTool {
             CallFailure::Failed(error)
         })?;
         let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
+        let meta = Map::from_iter([(IDEMPOTENCY_KEY.to_owned(), context.idempotency_key().into())]);
+        params.meta = Some(RequestMetaObject(MetaObject(meta)));
         let mut notes = Vec::new();
         for _ in 0..MAX_ROUNDS {
             let result = self.request(server, session, &open_call, params.clone(), context).await?;
@@ -204,7 +207,10 @@ async fn elicit(
 /// Returns the key of a call under which its server may recognize a repetition.
 pub(crate) fn idempotency_key(message: &ClientJsonRpcMessage) -> Option<&str> {
     match message {
-        ClientJsonRpcMessage::Request(request) => request.request.get_meta().get(IDEMPOTENCY_KEY)?.as_str(),
+        ClientJsonRpcMessage::Request(request) => match &request.request {
+            ClientRequest::CallToolRequest(call) => call.params.meta.as_ref()?.get(IDEMPOTENCY_KEY)?.as_str(),
+            _ => None,
+        },
         _ => None,
     }
 }

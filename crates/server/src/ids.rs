@@ -32,6 +32,10 @@ impl Ids for RandomIds {
         id
     }
 
+    fn next_idempotency_key(&self) -> String {
+        Uuid::new_v4().to_string()
+    }
+
     fn next_number(&self) -> u64 {
         // The lower 62 bits of a UUID of version 4 are random.
         (Uuid::new_v4().as_u64_pair().1 & ((1 << 62) - 1)).max(1)
@@ -41,6 +45,13 @@ impl Ids for RandomIds {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn idempotency_keys_are_random_uuids() {
+        let keys = [RandomIds.next_idempotency_key(), RandomIds.next_idempotency_key()];
+        assert_ne!(keys[0], keys[1]);
+        assert!(keys.iter().all(|key| Uuid::parse_str(key).unwrap().get_version_num() == 4), "{keys:?}");
+    }
 
     #[test]
     fn ids_are_short_plain_and_unique() {

@@ -86,6 +86,10 @@ pub struct Call {
     /// True if the output says that nothing was found.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_empty: bool,
+    /// The key of the call's effect, made when the call first runs. It is `None` again once a person has the call run again, which is
+    /// another effect.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub idempotency_key: Option<String>,
     /// The call that failed, in whose place the run has made this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fallback_of: Option<ToolCallId>,
@@ -201,6 +205,7 @@ impl Call {
             asks_user: false,
             asked_about: None,
             is_empty: false,
+            idempotency_key: None,
             fallback_of: None,
             retry_of: None,
             retried_as: None,
@@ -397,6 +402,7 @@ mod tests {
             has_passed: true,
             replies: vec![reply],
             resource: crate::Resource::named("files").key(&json!({}), &Owner::anyone()),
+            idempotency_key: Some("k".into()),
             ..Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), at)
         };
         call.enter(CallState::Scheduled, at);
@@ -415,6 +421,7 @@ mod tests {
             "has_passed": true,
             "replies": [{"to": "e", "by": "bob", "action": "accept", "content": {"size": 1}}],
             "resource": {"name": "files"},
+            "idempotency_key": "k",
             "expires": "1970-01-01T00:00:00Z",
             "state": "scheduled",
             "since": "1970-01-01T00:00:00Z",

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::{Decision, Owner, Permission, Slot};
 
@@ -30,6 +31,7 @@ pub struct CallContext {
     pub read_from: Vec<String>,
     /// A token that is cancelled when the run is stopped or the call's time is over. Work in other tasks should watch it.
     pub cancelled: CancellationToken,
+    idempotency_key: Arc<str>,
     pub(crate) host: Arc<dyn ToolHost>,
     /// The number of [`Pause`]s that exist. The call's time runs while it is zero.
     pauses: watch::Sender<usize>,
@@ -121,7 +123,7 @@ pub struct NoHost;
 // === impl CallContext ===
 
 impl CallContext {
-    /// Creates a context with a [`NoHost`] and a token that is never cancelled.
+    /// Creates a context with a [`NoHost`], a token that is never cancelled and a new idempotency key.
     pub fn new(owner: Owner, chat: ChatId, call: ToolCallId) -> Self {
         let (cancelled, pauses) = (CancellationToken::new(), watch::Sender::new(0));
         Self {
@@ -131,6 +133,7 @@ impl CallContext {
             permission: Permission::default(),
             read_from: Vec::new(),
             cancelled,
+            idempotency_key: Uuid::new_v4().to_string().into(),
             host: Arc::new(NoHost),
             pauses,
             waits_for: Arc::default(),
@@ -142,6 +145,12 @@ impl CallContext {
     #[must_use]
     pub fn with_host(self, host: Arc<dyn ToolHost>) -> Self {
         Self { host, ..self }
+    }
+
+    /// Replaces the idempotency key, for a call that may have run with this one before.
+    #[must_use]
+    pub fn with_idempotency_key(self, key: &str) -> Self {
+        Self { idempotency_key: key.into(), ..self }
     }
 
     /// Sets how the call was let through.
@@ -166,6 +175,15 @@ impl CallContext {
     #[must_use]
     pub fn in_slot(self, slot: Slot) -> Self {
         Self { slot: Some(Arc::new(slot)), ..self }
+    }
+
+    /// Returns the key of the call's effect, a random UUID as text.
+    ///
+    /// Each repetition of the call has the same key: a retry after a failure, and a run again after a crash or by another instance. The key
+    /// is saved before the call starts. A call that a person has run again has a new key. A tool that hands the key to a service which
+    /// does nothing twice for one key can be declared repeatable.
+    pub fn idempotency_key(&self) -> &str {
+        &self.idempotency_key
     }
 
     /// Shows partial output, which replaces earlier partial output. Outputs that come too fast are dropped.
@@ -238,6 +256,7 @@ impl fmt::Debug for CallContext {
             permission,
             read_from: _,
             cancelled,
+            idempotency_key,
             host: _,
             pauses: _,
             waits_for: _,
@@ -248,6 +267,7 @@ impl fmt::Debug for CallContext {
             .field("chat", chat)
             .field("call", call)
             .field("permission", permission)
+            .field("idempotency_key", idempotency_key)
             .field("cancelled", &cancelled.is_cancelled())
             .finish_non_exhaustive()
     }
@@ -269,6 +289,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn attempts_of_a_call_share_its_key_and_other_calls_have_others() {
+        let context = || CallContext::new(Owner::anyone(), ChatId::new("c"), ToolCallId::new("a"));
+        let (one, other) = (context(), context());
+        assert_eq!(one.attempt().0.idempotency_key(), one.idempotency_key());
+        assert_ne!(one.idempotency_key(), other.idempotency_key());
+        assert_eq!(Uuid::parse_str(one.idempotency_key()).unwrap().get_version_num(), 4);
+        assert_eq!(one.with_idempotency_key("k").attempt().0.idempotency_key(), "k");
+    }
 
     #[test]
     fn the_names_in_a_saved_question_stay() {

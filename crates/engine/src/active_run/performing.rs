@@ -233,6 +233,10 @@ impl ActiveRun {
             ..self.call_executor()
         };
         let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
+        let context = match &call.idempotency_key {
+            Some(key) => context.with_idempotency_key(key),
+            None => context,
+        };
         let context =
             context.permitted_by(call.permission()).after_reading(self.run.outside_sources(call.step));
         let mut context = self.tools.host(context);

@@ -302,7 +302,10 @@ impl Deciding<'_> {
         self.call_mut(index).expires = None;
         match choice {
             FailureChoice::Retry => {
-                self.call_mut(index).asked_about = None;
+                let call = self.call_mut(index);
+                call.asked_about = None;
+                // The person wants the effect again, so it is another one.
+                call.idempotency_key = None;
                 self.run.awaiting_retry.insert(self.run.call(index).id.clone());
                 self.start_or_queue(index);
             }

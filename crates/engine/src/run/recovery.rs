@@ -58,6 +58,7 @@ impl Run {
             }
             call.enter(CallState::Executing, now);
             call.approval_decision.clone_from(&begun.approval_decision);
+            call.idempotency_key.clone_from(&begun.idempotency_key);
             call.has_passed = true;
         }
     }

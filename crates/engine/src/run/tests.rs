@@ -118,11 +118,15 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
 }
 
 #[derive(Default)]
-struct Counting(AtomicUsize);
+struct Counting(AtomicUsize, AtomicUsize);
 
 impl Ids for Counting {
     fn next(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.0.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    fn next_idempotency_key(&self) -> String {
+        format!("key_{}", self.1.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     fn next_number(&self) -> u64 {

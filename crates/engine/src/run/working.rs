@@ -201,6 +201,8 @@ impl Deciding<'_> {
 
     fn execute(&mut self, index: usize) {
         self.change(index, CallState::Executing);
+        let ids = self.context.ids;
+        self.call_mut(index).idempotency_key.get_or_insert_with(|| ids.next_idempotency_key());
         self.effects.after.execute.push(self.run.call(index).id.clone());
     }
 

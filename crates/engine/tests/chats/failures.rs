@@ -12,7 +12,7 @@ use fermata_tools::{
     PolicyDecision, ToolSettings, ToolSpec,
 };
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::world::{StreamReader, World, calls, decision, text};
 
@@ -428,6 +428,34 @@ async fn a_person_may_let_a_call_run_again_and_the_question_outlives_a_restart()
     world.answer(chosen(&second, Some("retry"))).await.unwrap();
     stream.read_to_end().await;
     assert_eq!(states(&world.messages().await[1]), ["run denied"], "a retry never gets round a rule");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_a_person_has_run_again_has_another_idempotency_key() {
+    let world = World::new();
+    let errors = vec![(ErrorType::Internal, ErrorStrategy::AskPerson)];
+    world.engine.set_rules(settings(ToolSettings { errors, ..ToolSettings::default() }));
+    world.script([calls(&[("run", json!({"does": "fails", "logs": "its key"}))]), text("Well.")]);
+    let mut stream = world.post_text("go").await;
+    for choice in ["retry", "go_on"] {
+        while world.pending().await.is_empty() {
+            assert!(stream.read_more().await);
+        }
+        let id = world.pending().await[0].split(' ').next().unwrap().to_owned();
+        world.answer(chosen(&id, Some(choice))).await.unwrap();
+    }
+    stream.read_to_end().await;
+    let failed = stream.find("tool-output-error")["toolCallId"].as_str().unwrap().to_owned();
+    world.script([text("Well.")]);
+    let mut again = retry(&world, &failed).await.unwrap();
+    let asked = again.read_until("tool-approval-request").await;
+    world.answer(decision(&asked, true)).await.unwrap();
+    while world.pending().await.is_empty() {
+        assert!(again.read_more().await);
+    }
+    let log = world.tool_log.lock().unwrap().clone();
+    let keys: BTreeSet<&str> = log.iter().filter_map(|line| line.strip_prefix("has ")).collect();
+    assert_eq!(keys.len(), 3, "a run, a retry and a retry as a new call: {log:?}");
 }
 
 /// Allows every call.

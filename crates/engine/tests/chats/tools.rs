@@ -175,6 +175,45 @@ async fn a_repeatable_tool_is_retried_twice_after_a_rate_limit() {
     assert!(prompt.contains("Error: slow down") && prompt.contains("go on without it"), "{prompt}");
 }
 
+/// Returns the idempotency keys with which calls have begun.
+fn keys(world: &World) -> Vec<String> {
+    let log = tool_log(world);
+    log.iter().filter_map(|line| line.strip_prefix("has ")).map(|key| key.trim_end().to_owned()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_retry_of_a_call_has_the_same_idempotency_key_and_another_call_has_another() {
+    let world = World::new();
+    let rules = || settings("run", ToolSettings { repeatable: Some(true), ..ToolSettings::default() });
+    world.engine.set_rules(rules());
+    let limited = ("run", json!({"does": "is limited", "logs": "its key"}));
+    world.script([calls(std::slice::from_ref(&limited)), calls(&[limited]), text("ok")]);
+    world.post_text("go").await.read_to_end().await;
+    let keys = keys(&world);
+    assert_eq!(keys.len(), 6);
+    assert!(keys[..3].iter().all(|key| *key == keys[0]) && keys[3..].iter().all(|key| *key == keys[3]));
+    assert_ne!(keys[0], keys[3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_runs_again_after_a_crash_has_the_same_idempotency_key() {
+    let world = World::new();
+    let rules = || settings("run", ToolSettings { repeatable: Some(true), ..ToolSettings::default() });
+    world.engine.set_rules(rules());
+    world.script([calls(&[("run", json!({"does": "waits", "logs": "its key"}))]), text("ok")]);
+    let mut stream = world.post_text("go").await;
+    let call = AnswerTarget::Call(ToolCallId::new(stream.read_until("tool-input-available").await));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let key = keys(&world).remove(0);
+    let saved = world.store.call(&world.chat, &call).await.unwrap().unwrap();
+    assert_eq!(saved.idempotency_key.as_ref(), Some(&key), "it is saved before the tool starts");
+    world.engine.shutdown().await;
+    let world = world.restarted();
+    world.engine.set_rules(rules());
+    world.follow().await.expect("the run is open").read_to_end().await;
+    assert_eq!(keys(&world), [key]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_is_not_repeatable_is_not_retried() {
     let world = World::new();

@@ -174,6 +174,9 @@ impl Tool for ScriptedTool {
             self.log.lock().unwrap().push(format!("{event} {}", input["as"].as_str().unwrap_or("")))
         };
         log("begins");
+        if input["logs"] == "its key" {
+            log(&format!("has {}", context.idempotency_key()));
+        }
         match input["does"].as_str() {
             Some("panics") => panic!("the input says so"),
             Some("fails") => return Err(ToolError::internal("the input says so")),

@@ -54,6 +54,12 @@ impl Ids for CountingIds {
         format!("{prefix}{}", self.0.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
+    fn next_idempotency_key(&self) -> String {
+        // Of all instances of a test.
+        static KEYS: AtomicU64 = AtomicU64::new(0);
+        format!("key_{}", KEYS.fetch_add(1, Ordering::SeqCst) + 1)
+    }
+
     fn next_number(&self) -> u64 {
         // Of all instances of a test.
         static NUMBERS: AtomicU64 = AtomicU64::new(0);

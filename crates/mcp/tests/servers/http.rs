@@ -18,7 +18,7 @@ use fermata_tools::{Decision, ErrorType};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-use crate::world::{World, text};
+use crate::world::{Person, World, text};
 
 const KEY: &str = "Bearer sesame-open-up";
 
@@ -29,6 +29,8 @@ struct Seen {
     without_key: usize,
     greetings: usize,
     calls: usize,
+    /// The `_meta` of the calls.
+    meta: Vec<Value>,
     /// The only session id that the server accepts.
     session: usize,
 }
@@ -141,6 +143,7 @@ fn call(seen: &mut Seen, params: &Value) -> Result<Value, Box<Response>> {
         }
         _ => {
             seen.calls += 1;
+            seen.meta.push(params["_meta"].clone());
             Ok(json!({"content": [{"type": "text", "text": "42"}]}))
         }
     }
@@ -219,6 +222,21 @@ async fn a_call_is_made_again_after_its_session_has_expired() {
     assert_eq!(text(&world.call("counting__answer", json!({})).await.unwrap()), "42");
     let seen = server.seen.lock().unwrap();
     assert_eq!((seen.greetings, seen.calls), (2, 2));
+}
+
+#[tokio::test]
+async fn each_attempt_of_a_call_has_the_key_of_its_effect_in_its_metadata() {
+    let (world, server) = world().await;
+    let person = Person::new("chat", []);
+    world.call_as("counting__answer", json!({}), &person).await.unwrap();
+    server.seen.lock().unwrap().session += 1;
+    world.call_as("counting__answer", json!({}), &person).await.unwrap();
+    world.call("counting__answer", json!({})).await.unwrap();
+    let seen = server.seen.lock().unwrap();
+    let keys: Vec<&Value> = seen.meta.iter().map(|meta| &meta["io.fermata/idempotencyKey"]).collect();
+    assert_eq!(keys[..2], [person.context.idempotency_key(); 2]);
+    assert!(keys[2].is_string() && keys[2] != keys[0], "{keys:?}");
+    assert!(seen.meta.iter().all(|meta| !meta["progressToken"].is_null()), "{:?}", seen.meta);
 }
 
 #[tokio::test]

@@ -47,6 +47,10 @@ impl Ids for Parts {
         unreachable!("nothing is saved")
     }
 
+    fn next_idempotency_key(&self) -> String {
+        unreachable!("nothing runs")
+    }
+
     fn next_number(&self) -> u64 {
         unreachable!("nothing is saved")
     }

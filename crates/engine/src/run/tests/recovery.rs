@@ -82,6 +82,37 @@ fn a_repeatable_call_runs_again_after_a_crash_up_to_its_limit() {
 }
 
 #[test]
+fn a_call_keeps_its_idempotency_key_in_each_repetition() {
+    let mut play = Play::new();
+    play.calls(&[("again", "{}"), ("again", "{}")]);
+    let keys = |play: &Play| -> Vec<Option<String>> {
+        play.run.calls.iter().map(|call| call.idempotency_key.clone()).collect()
+    };
+    let first = [Some("key_1".to_owned()), Some("key_2".to_owned())];
+    assert_eq!(keys(&play), first);
+    assert_eq!(play.effects.commit.calls, [0, 1].into(), "the keys are saved with the start of the calls");
+    play.apply("again", Event::Retries(ToolCallId::new("call_1")));
+    assert_eq!(keys(&play), first);
+    play.crash();
+    assert_eq!(play.effects.after.execute, [ToolCallId::new("call_1"), ToolCallId::new("call_2")]);
+    assert_eq!(keys(&play), first);
+}
+
+#[test]
+fn a_call_whose_start_the_store_has_forgotten_keeps_its_idempotency_key() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("again", "{}")]);
+    let forgotten = (play.run.state.clone(), play.run.calls.clone());
+    play.answer(vec![decision("call_1", true)]);
+    let remembered = play.run.remembered();
+    let key = play.run.calls[1].idempotency_key.clone();
+    assert!(key.is_some());
+    (play.run.state, play.run.calls) = forgotten;
+    play.run.note_remembered(&remembered, play.now);
+    assert_eq!(play.run.calls[1].idempotency_key, key);
+}
+
+#[test]
 fn a_queued_call_is_queued_again_after_a_crash() {
     let mut play = Play::new();
     play.calls(&[("file", r#"{"n":1}"#), ("file", r#"{"n":1}"#)]).grant_lock("call_1");

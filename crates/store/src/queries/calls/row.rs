@@ -44,6 +44,8 @@ struct More<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     is_empty: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    idempotency_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     fallback_of: Option<&'a ToolCallId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_of: Option<&'a ToolCallId>,
@@ -135,6 +137,7 @@ impl Row {
             asks_user: call.asks_user,
             asked_about: call.asked_about.as_ref(),
             is_empty: call.is_empty,
+            idempotency_key: call.idempotency_key.as_deref(),
             fallback_of: call.fallback_of.as_ref(),
             retry_of: call.retry_of.as_ref(),
             retried_as: call.retried_as.as_ref(),
@@ -363,6 +366,7 @@ mod tests {
         call.asks_user = true;
         call.asked_about = Some(AskedFailure { error_type: ErrorType::Timeout, text: "late".into() });
         call.is_empty = true;
+        call.idempotency_key = Some("k".into());
         call.fallback_of = Some(ToolCallId::new("b"));
         call.retry_of = Some(ToolCallId::new("a"));
         call.retried_as = Some(ToolCallId::new("d"));

@@ -19,8 +19,10 @@ use crate::{
 /// The observed facts.
 #[derive(Default)]
 pub(super) struct Facts {
-    /// The actors that ran each call.
-    ran: BTreeMap<ToolCallId, Vec<u32>>,
+    /// The effect that each call was run for last.
+    effects: BTreeMap<ToolCallId, Effect>,
+    /// The idempotency keys of all effects.
+    keys: BTreeSet<String>,
     /// Each call as it was saved last.
     saved: BTreeMap<ToolCallId, SavedCall>,
     /// The form of the tool at the time at which each approval request was shown.
@@ -44,6 +46,13 @@ pub(super) struct Facts {
     recollection: Option<Arc<Recollection>>,
 }
 
+/// What a call is run for, as often as that is repeated without a person.
+struct Effect {
+    idempotency_key: String,
+    /// The actors that ran the call.
+    ran: Vec<u32>,
+}
+
 /// What is saved of a call.
 struct SavedCall {
     state: CallState,
@@ -51,6 +60,7 @@ struct SavedCall {
     decided: Option<bool>,
     /// The number of times that the call was asked about again.
     asked_again: usize,
+    idempotency_key: Option<String>,
 }
 
 /// A reader that reconnects after each interruption, at the position that it has reached.
@@ -174,10 +184,8 @@ impl Facts {
                 |pair: &[Transition]| pair[0].state.may_become(pair[1].state) && pair[0].at <= pair[1].at;
             assert!(history.windows(2).all(follows), "{history:?}");
             assert_eq!(history.last().unwrap().state, call.state().name());
-            let Some(SavedCall { state, history: before, decided, asked_again }) = self.saved.get(&call.id)
-            else {
-                continue;
-            };
+            let Some(saved) = self.saved.get(&call.id) else { continue };
+            let SavedCall { state, history: before, decided, asked_again, idempotency_key: _ } = saved;
             assert!(history.starts_with(before), "{before:?} has become {history:?}");
             assert!(!state.is_final() || state == call.state(), "{state:?} has become {:?}", call.state());
             let now = call.approval_decision.as_ref().map(|decided| decided.approved);
@@ -209,6 +217,7 @@ impl Facts {
             history: call.history().to_vec(),
             decided,
             asked_again: call.asked_before.len(),
+            idempotency_key: call.idempotency_key.clone(),
         };
         self.saved.insert(call.id.clone(), saved);
     }
@@ -252,13 +261,19 @@ impl Facts {
             assert!(run.step_calls().iter().all(is_decided), "{} runs before its step is decided", call.id);
         }
         assert!(is_open(call), "{} runs before it is decided", call.id);
-        let saved = self.saved.get(&call.id).map(|saved| &saved.state);
-        assert_eq!(saved, Some(&CallState::Executing), "{} runs before that is saved", call.id);
-        let ran = self.ran.entry(call.id.clone()).or_default();
-        assert!(!ran.contains(&actor), "{} runs twice without a crash", call.id);
-        ran.push(actor);
+        let saved = &self.saved[&call.id];
+        assert_eq!(saved.state, CallState::Executing, "{} runs before that is saved", call.id);
+        let key = saved.idempotency_key.as_ref().expect("a call that runs has a key, which is saved");
+        assert_eq!(call.idempotency_key.as_ref(), Some(key));
+        let effect = self.effects.entry(call.id.clone()).or_insert_with(|| {
+            assert!(self.keys.insert(key.clone()), "{} has the key of another effect", call.id);
+            Effect { idempotency_key: key.clone(), ran: Vec::new() }
+        });
+        assert_eq!(effect.idempotency_key, *key, "{} is repeated with another key", call.id);
+        assert!(!effect.ran.contains(&actor), "{} runs twice without a crash", call.id);
+        effect.ran.push(actor);
         let most = if is_repeatable(call) { 3 } else { 1 };
-        assert!(ran.len() <= most, "{} runs too often", call.id);
+        assert!(effect.ran.len() <= most, "{} runs too often", call.id);
     }
 
     /// A person decides about a call, perhaps for always.
@@ -271,9 +286,9 @@ impl Facts {
         }
     }
 
-    /// A person lets a call run again, as often as a person likes.
+    /// A person lets a call run again, as often as a person likes. That is another effect.
     pub fn person_retries(&mut self, call: &ToolCallId) {
-        self.ran.remove(call);
+        self.effects.remove(call);
     }
 
     /// Checks that outcomes and the permissions of browsers to run calls are saved before readers are shown them.
