@@ -13,22 +13,34 @@ import { chatOf, keyOf, summarized } from './model.mjs';
 /** @typedef {import('../harness/page.mjs').Part} Part */
 
 /** A repeatable call runs once and is repeated twice at most. */
-const RUNS = { once: 1, again: 3 };
+const RUNS = { once: 1, again: 3, book: 3 };
 const SETTLED = ['output-available', 'output-error', 'output-denied'];
 
 /** @param {CrashWorld} world @returns {string[]} what is wrong with what the tools have left behind */
-export function faultsOfEffects({ journal, hasLostCommits }) {
+export function faultsOfEffects({ journal, booked, hasLostCommits, isMixed }) {
   const faults = [];
   const again = hasLostCommits ? 1 : 0;
-  for (const event of /** @type {const} */ (['once', 'again'])) {
-    /** @type {Map<unknown, number>} */
-    const runs = new Map();
-    for (const line of journal)
-      if (line.event === event) runs.set(line.about, (runs.get(line.about) ?? 0) + 1);
+  for (const event of /** @type {const} */ (['once', 'again', 'book'])) {
+    const runs = counted(journal.filter((line) => line.event === event).map(({ about }) => about));
     for (const [key, times] of runs)
       if (times > RUNS[event] + again) faults.push(`${key} (${event}) ran ${times} times`);
   }
+  if (isMixed) return faults;
+  for (const [key, times] of counted(booked))
+    if (times > 1 + again) faults.push(`${key} had its effect ${times} times`);
   return faults;
+}
+
+/**
+ * @template T
+ * @param {T[]} things
+ * @returns {Map<T, number>} how often each is among them
+ */
+function counted(things) {
+  /** @type {Map<T, number>} */
+  const counts = new Map();
+  for (const thing of things) counts.set(thing, (counts.get(thing) ?? 0) + 1);
+  return counts;
 }
 
 /** A call of a run that is over is settled. */
@@ -169,11 +181,12 @@ function faultsOfHistory({ world, chat, answering, remade, turn }) {
  */
 function faultsOfRuns({ world }, parts) {
   const ran = new Set(world.journal.flatMap(({ event, about }) => (event in RUNS ? [about] : [])));
+  const booked = new Set(world.booked);
   return [...parts.values()].flatMap((part) => {
     const key = keyOf(part.input);
-    if (!/once|again/.test(part.toolName ?? '') || key === undefined) return [];
-    if (part.state === 'output-available' && !ran.has(key))
-      return [`${key} is said to have run, and has not`];
+    if (!/once|again|book/.test(part.toolName ?? '') || key === undefined) return [];
+    const hasRun = part.toolName === 'hand__book' && !world.isMixed ? booked.has(key) : ran.has(key);
+    if (part.state === 'output-available' && !hasRun) return [`${key} is said to have run, and has not`];
     return part.state === 'output-denied' && ran.has(key) ? [`${key} was denied, and ran`] : [];
   });
 }

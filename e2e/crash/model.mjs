@@ -174,6 +174,7 @@ function someCall(random, key, mayBeLong) {
     () => ({ name: 'pick_color', input: { key }, id }),
     () => ({ name: 'hand__once', input: { key, takes, ask }, id }),
     () => ({ name: 'hand__again', input: { key, takes, ask }, id }),
+    () => ({ name: 'hand__book', input: { key, takes, ask }, id }),
     () => ({ name: 'hand__alone', input: { key, takes }, id }),
     () => ({ name: 'hand__ask', input: { key }, id }),
   ];

@@ -5,7 +5,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { FakeOpenAi, API_KEY } from '../harness/fake-openai.mjs';
 import { Link } from '../harness/link.mjs';
-import { byHand, journal } from '../harness/mcp.mjs';
+import { booked, byHand, journal } from '../harness/mcp.mjs';
 import { freePort } from '../harness/ports.mjs';
 import { Machine } from '../harness/preload.mjs';
 import { Server } from '../harness/server.mjs';
@@ -25,6 +25,8 @@ decision = "ask"
 input = { ask = "yes" }
 decision = "ask"
 [tools."hand__again"]
+repeatable = true
+[tools."hand__book"]
 repeatable = true
 [tools."hand__alone"]
 resource = "the one"
@@ -89,6 +91,8 @@ export class CrashWorld {
   /** @type {import('../harness/services.mjs').Redis | undefined} */
   redis;
   machines = false;
+  /** Whether some instances are of another version, which may know no idempotency keys. */
+  isMixed = false;
   /** Whether the database has forgotten what it had confirmed. */
   hasLostCommits = false;
   /** When runs of an instance may have been cut off, by its place. */
@@ -129,6 +133,7 @@ export class CrashWorld {
     world.postgres = postgres;
     world.redis = redis;
     world.machines = machines;
+    world.isMixed = setup.otherBinary !== undefined;
     world.model.hasLongCalls = standby;
     const api = {
       OPENAI_BASE_URL: world.api.url,
@@ -158,7 +163,8 @@ export class CrashWorld {
         const server = new Server(await freePort(), { ...api, ...settings, ...stores }, machine?.through);
         if (place % 2 === 0 && setup.otherBinary !== undefined) server.binary = setup.otherBinary;
         world.instances.push({ place, server, links, ...(machine && { machine }) });
-        server.configure(byHand(server, { tools: ['once', 'again', 'alone', 'ask'] }) + CONFIG);
+        const tools = ['once', 'again', 'book', 'alone', 'ask'];
+        server.configure(byHand(server, { tools, env: { LEDGER: world.ledger } }) + CONFIG);
         await server.start();
       }
       return world;
@@ -228,6 +234,16 @@ export class CrashWorld {
   door(/** @type {Random} */ random) {
     const there = this.servers.filter((server) => server.alive);
     return there.length === 0 ? undefined : random.pick(there);
+  }
+
+  /** The folder of the ledger that the tools of all instances share. */
+  get ledger() {
+    return this.servers[0]?.folder ?? '';
+  }
+
+  /** What the effects of all instances' calls are about. */
+  get booked() {
+    return booked({ folder: this.ledger });
   }
 
   /** What the tools of all instances have left behind. */

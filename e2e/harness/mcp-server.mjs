@@ -2,14 +2,27 @@
 // An MCP server over stdio, written out by hand so that it can do what a good one does not: die in a call,
 // never answer, wait for a test. Its arguments are a folder and, optionally, the names of the tools that it
 // has; in the folder it writes down what happens to it (`journal.jsonl`) and looks for the files by which a
-// test lets it go on.
+// test lets it go on. The ledger is a folder with a file for each effect; LEDGER names the folder that has it
+// if several servers share one.
 
-import { appendFileSync, existsSync, writeFileSync } from 'node:fs';
+import {
+  appendFileSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import path from 'node:path';
 import process from 'node:process';
 import readline from 'node:readline';
 
 const [folder = '.', ...chosen] = process.argv.slice(2);
+const ledger = path.join(process.env.LEDGER ?? folder, 'ledger');
 const PAUSE = 5;
 /** The smallest PNG. */
 const DOT =
@@ -21,8 +34,8 @@ const DOT =
  */
 /** @typedef {Record<string, any>} Input */
 /**
- * @typedef {{ readOnly: boolean, run: (input: Input, call: { id: number | string, token: unknown }) =>
- * unknown }} Tool
+ * @typedef {{ readOnly: boolean, run: (input: Input, call: { id: number | string, token: unknown, key?: string })
+ * => unknown }} Tool
  */
 
 /** @param {string} text */
@@ -64,6 +77,32 @@ const leavesTrace = async (event, { key = '', takes = 0 }) => {
   return words(`ran ${key}`);
 };
 
+/**
+ * Has an effect, unless it was had with this key before. The file is complete and on the disk before it has its
+ * name, and only one process can give it that name.
+ *
+ * @param {string} key
+ * @param {string} about
+ * @returns {boolean} whether the effect is new
+ */
+function books(key, about) {
+  mkdirSync(ledger, { recursive: true });
+  const draft = path.join(folder, `draft-${process.pid}-${++requests}`);
+  const file = openSync(draft, 'wx');
+  writeSync(file, about);
+  fsyncSync(file);
+  closeSync(file);
+  try {
+    linkSync(draft, path.join(ledger, key));
+    return true;
+  } catch (error) {
+    if (/** @type {NodeJS.ErrnoException} */ (error).code !== 'EEXIST') throw error;
+    return false;
+  } finally {
+    rmSync(draft);
+  }
+}
+
 /** @type {Record<string, Tool>} */
 const TOOLS = {
   look: { readOnly: true, run: ({ key = '' }) => words(`saw ${key}`) },
@@ -77,6 +116,17 @@ const TOOLS = {
   // Writes down that it ran, then takes its time. Which of the two may run again is a matter of the settings.
   once: { readOnly: true, run: (input) => leavesTrace('once', input) },
   again: { readOnly: true, run: (input) => leavesTrace('again', input) },
+  // Has its effect once for each idempotency key, and takes its time if the effect is new.
+  book: {
+    readOnly: true,
+    run: async ({ key: about = '', takes = 0 }, { key }) => {
+      note('book', about);
+      if (key === undefined) return { ...words('the call has no idempotency key'), isError: true };
+      if (!books(key, about)) return words(`${about} was booked before`);
+      await new Promise((resolve) => setTimeout(resolve, takes));
+      return words(`booked ${about}`);
+    },
+  },
   // Begins, takes its time, ends.
   alone: {
     readOnly: true,
@@ -201,7 +251,8 @@ const listed = () =>
 async function call({ id = 0, params = {} }) {
   const tool = TOOLS[params.name];
   if (tool === undefined) return send({ id, error: { code: -32602, message: `no tool ${params.name}` } });
-  const result = await tool.run(params.arguments ?? {}, { id, token: params._meta?.progressToken });
+  const { progressToken: token, 'io.fermata/idempotencyKey': key } = params._meta ?? {};
+  const result = await tool.run(params.arguments ?? {}, { id, token, key });
   return send({ id, result });
 }
 

@@ -3,7 +3,7 @@
 // written by hand that does what a test tells it.
 
 import { spawn } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { freePort } from './ports.mjs';
 import { until } from './until.mjs';
@@ -101,6 +101,18 @@ export function journal({ folder }) {
   return lines
     .filter((line) => line !== '')
     .map((line) => /** @type {{ event: string, about?: unknown }} */ (JSON.parse(line)));
+}
+
+/**
+ * What the calls of `book` are about whose effects are in the ledger, one for each effect.
+ *
+ * @param {{ folder: string }} place
+ * @returns {string[]}
+ */
+export function booked({ folder }) {
+  const ledger = path.join(folder, 'ledger');
+  const keys = existsSync(ledger) ? readdirSync(ledger) : [];
+  return keys.map((key) => readFileSync(path.join(ledger, key), 'utf8'));
 }
 
 /**
