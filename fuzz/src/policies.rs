@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use fermata_tools::{Decimal, Folder, HostPattern, Matcher, Pattern, Side, TextRegex};
+use fermata_tools::{Decimal, Folder, HostPattern, Matcher, Pattern, Program, Side, TextRegex};
 use serde_json::Value;
 
 const FOLDER: &str = "/srv/safe";
@@ -52,6 +52,7 @@ fn matches_of_a_rule(rule: &str, value: &Value) {
     let mut matchers = vec![Matcher::Glob(Pattern::new(rule)), Matcher::Literal(rule.to_owned())];
     matchers.extend(Folder::new(rule).ok().map(Matcher::Under));
     matchers.extend(HostPattern::new(rule).ok().map(Matcher::Host));
+    matchers.extend(Program::new(rule, Vec::new()).ok().map(Matcher::Program));
     matchers.extend(TextRegex::new(rule).ok().map(Matcher::Regex));
     matchers.extend(Decimal::parse(rule).map(|min| Matcher::Between { min: Some(min), max: None }));
     for matcher in matchers {

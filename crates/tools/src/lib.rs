@@ -47,7 +47,7 @@ pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError,
 pub use hosts::HostName;
 pub use input_schema::InputSchema;
 pub use lock_queue::{Guard, LockQueue, Waiter};
-pub use matcher::{Decimal, Folder, HostPattern, Matcher, Side, TextRegex};
+pub use matcher::{Decimal, Folder, HostPattern, Matcher, Program, Side, TextRegex};
 pub use output::{Audience, Output};
 pub use owner::{Owner, Principal};
 pub use pattern::Pattern;

@@ -8,7 +8,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-pub use self::{host::HostPattern, number::Decimal, path::Folder};
+pub use self::{command::Program, host::HostPattern, number::Decimal, path::Folder};
 use crate::{
     Decision, Pattern,
     field::text,
@@ -16,6 +16,7 @@ use crate::{
     reading::{fold, readings},
 };
 
+mod command;
 mod host;
 mod number;
 mod path;
@@ -42,6 +43,8 @@ pub enum Matcher {
     Under(Folder),
     /// The value is a URL with this host.
     Host(HostPattern),
+    /// The value is a command line of a POSIX shell that runs this program and nothing else.
+    Program(Program),
     /// The value is a number in this range, bounds included.
     Between {
         /// The lower bound.
@@ -113,6 +116,7 @@ impl Matcher {
             }
             Self::Under(folder) => value.as_str().is_some_and(|path| folder.holds(path, side)),
             Self::Host(host) => value.as_str().is_some_and(|url| host.matches(url, side)),
+            Self::Program(program) => value.as_str().is_some_and(|line| program.is_run_by(line, side)),
             Self::Between { min, max } => number(value, side).is_some_and(|number| {
                 min.as_ref().is_none_or(|min| *min <= number) && max.as_ref().is_none_or(|max| number <= *max)
             }),
@@ -132,6 +136,7 @@ impl Matcher {
             Self::Glob(_) | Self::Literal(_) | Self::Regex(_) => true,
             Self::Under(_) => value.as_str().is_some_and(path::is_plain),
             Self::Host(_) => value.as_str().is_some_and(|url| plain_host(url).is_some()),
+            Self::Program(_) => value.as_str().is_some_and(command::is_plain),
             Self::Between { .. } => value.is_number(),
             Self::OneOf(matchers) | Self::All(matchers) => {
                 matchers.iter().all(|matcher| matcher.can_interpret(value))
@@ -170,6 +175,7 @@ impl fmt::Display for Matcher {
             Self::Literal(literal) => f.write_str(literal),
             Self::Under(folder) => write!(f, "{{ under = {:?} }}", folder.to_string()),
             Self::Host(host) => write!(f, "{{ host = {:?} }}", host.to_string()),
+            Self::Program(program) => write!(f, "{{ {program} }}"),
             Self::Between { min, max } => {
                 let mut bounds = Vec::new();
                 for (name, bound) in [("min", min), ("max", max)] {

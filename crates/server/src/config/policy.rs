@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
-use fermata_tools::{Decimal, Decision, Folder, HostPattern, Matcher, Pattern, Rule, RunBy, TextRegex};
+use fermata_tools::{
+    Decimal, Decision, Folder, HostPattern, Matcher, Pattern, Program, Rule, RunBy, TextRegex,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
     Deserialize, Deserializer,
@@ -74,6 +76,11 @@ struct MatcherTable {
     under: Option<String>,
     /// The field is a URL with this host; `*.example.com` is every host below example.com.
     host: Option<String>,
+    /// The field is a command line of a POSIX shell that is one plain command of this program, compared with its first word exactly. Lines
+    /// with operators, substitutions, redirections, patterns or assignments match only rules that deny or ask.
+    program: Option<String>,
+    /// The first arguments of `program`.
+    args: Option<Vec<String>>,
     /// At least one of these matches.
     one_of: Option<Vec<Field>>,
     /// The field is a number, and at least this.
@@ -89,7 +96,7 @@ struct MatcherTable {
 }
 
 /// The keys of a [`MatcherTable`]. Fields of an input that have these names are written in quotes.
-const MATCHERS: [&str; 7] = ["under", "host", "one_of", "min", "max", "regex", "not"];
+const MATCHERS: [&str; 9] = ["under", "host", "program", "args", "one_of", "min", "max", "regex", "not"];
 
 /// A bound.
 #[derive(Deserialize)]
@@ -104,10 +111,8 @@ enum Number {
 impl WrittenRule {
     /// Returns warnings about conditions that probably allow more than they are meant to, each with its place.
     pub fn warnings(&self) -> Vec<String> {
-        if self.rule.decision != Decision::Allow {
-            return Vec::new();
-        }
-        let risky = self.rule.input.iter().filter_map(|(path, matcher)| Some((path, risk(path, matcher)?)));
+        let Rule { input, decision, .. } = &self.rule;
+        let risky = input.iter().filter_map(|(path, matcher)| Some((path, risk(path, matcher, *decision)?)));
         risky.map(|(path, risk)| format!("{}: {path}: {risk}", self.written.place)).collect()
     }
 }
@@ -118,12 +123,16 @@ impl fmt::Debug for WrittenRule {
     }
 }
 
-/// Returns the reason for which a condition is too weak to allow calls by it, if there is one.
-fn risk(path: &str, matcher: &Matcher) -> Option<String> {
+/// Returns the reason for which a condition is too weak for what the rule decides, if there is one.
+fn risk(path: &str, matcher: &Matcher, decision: Decision) -> Option<String> {
     match matcher {
         Matcher::Glob(glob) => {
             let glob = glob.to_string();
             if !glob.contains(['*', '?']) {
+                None
+            } else if looks_like_command(path) {
+                risk_of_command(&glob, decision)
+            } else if decision != Decision::Allow {
                 None
             } else if looks_like_url(path, &glob) {
                 Some(format!(
@@ -139,17 +148,60 @@ fn risk(path: &str, matcher: &Matcher) -> Option<String> {
             }
         }
         Matcher::OneOf(matchers) | Matcher::All(matchers) => {
-            matchers.iter().find_map(|matcher| risk(path, matcher))
+            matchers.iter().find_map(|matcher| risk(path, matcher, decision))
         }
-        Matcher::Not(_) => Some(
+        Matcher::Not(_) if decision == Decision::Allow => Some(
             "it allows everything but what it names, and something may be forgotten; name what is allowed instead".into(),
         ),
+        // What such a rule leaves out is allowed.
+        Matcher::Not(matcher) => risk(path, matcher, Decision::Allow),
         Matcher::Literal(_)
         | Matcher::Under(_)
         | Matcher::Host(_)
+        | Matcher::Program(_)
         | Matcher::Between { .. }
         | Matcher::Regex(_) => None,
     }
+}
+
+/// Returns the reason for which a glob is too weak for a command line.
+fn risk_of_command(glob: &str, decision: Decision) -> Option<String> {
+    // A glob of nothing but stars is about every line, and is meant so.
+    if !glob.contains('*') || glob.trim_matches('*').is_empty() {
+        return None;
+    }
+    let matcher = match program_in(glob) {
+        Some(program) => format!("{{ {program} }}"),
+        None => "a matcher such as { program = \"git\" }".to_owned(),
+    };
+    Some(match decision {
+        Decision::Allow => {
+            let line = glob.replacen('*', "x; rm -rf /", 1).replace('*', "").replace('?', "x");
+            format!(
+                "the glob {glob:?} also allows other commands, such as {line}; use {matcher}, which is about one plain command"
+            )
+        }
+        Decision::Ask | Decision::Deny => format!(
+            "the glob {glob:?} misses other spellings of a command, such as r''m for rm; use {matcher}, which also matches every line that is \
+             not one plain command"
+        ),
+    })
+}
+
+/// Returns the program that a glob over a command line begins with, and its first arguments.
+fn program_in(glob: &str) -> Option<Program> {
+    let before = glob.split(['*', '?']).next().unwrap_or_default();
+    let mut words: Vec<String> = before.split_whitespace().map(str::to_owned).collect();
+    // A word that goes on in the wildcard is probably whole if it has nothing but letters, as in `git status*`.
+    words.pop_if(|word| !before.ends_with(' ') && !word.chars().all(char::is_alphabetic));
+    let (name, args) = words.split_first()?;
+    Program::new(name, args.to_vec()).ok()
+}
+
+fn looks_like_command(path: &str) -> bool {
+    let name = path.rsplit('.').next().unwrap_or(path).to_ascii_lowercase();
+    ends_with_word(path, &["command", "commandline", "cmd", "cmdline", "shell", "bash"])
+        || matches!(name.as_str(), "script" | "scripts" | "sh")
 }
 
 fn looks_like_url(path: &str, glob: &str) -> bool {
@@ -230,7 +282,8 @@ pub(super) fn join_paths<'i>(rule: &mut DeTable<'i>) -> Result<(), Fault> {
 }
 
 fn has_matcher(table: &DeTable<'_>) -> bool {
-    table.keys().any(|key| MATCHERS.contains(&key.get_ref().as_ref()))
+    // `args` says nothing without `program`.
+    table.keys().map(|key| key.get_ref().as_ref()).any(|key| key != "args" && MATCHERS.contains(&key))
 }
 
 /// Returns the first key that is not even similar to the name of a matcher.
@@ -321,13 +374,23 @@ impl<'de> Visitor<'de> for FieldVisitor {
 
 impl MatcherTable {
     fn matcher(self) -> Result<Matcher, String> {
-        let Self { under, host, one_of, min, max, regex, not } = self;
+        let Self { under, host, program, args, one_of, min, max, regex, not } = self;
         let mut matchers = Vec::new();
         if let Some(folder) = under {
             matchers.push(Matcher::Under(Folder::new(&folder).map_err(|fault| format!("under: {fault}"))?));
         }
         if let Some(host) = host {
             matchers.push(Matcher::Host(HostPattern::new(&host).map_err(|fault| format!("host: {fault}"))?));
+        }
+        match (program, args) {
+            (Some(program), args) => {
+                let program = Program::new(&program, args.unwrap_or_default());
+                matchers.push(Matcher::Program(program.map_err(|fault| format!("program: {fault}"))?));
+            }
+            (None, Some(_)) => {
+                return Err("args: there is no program that gets them; name one with program".into());
+            }
+            (None, None) => {}
         }
         if let Some(regex) = regex {
             matchers.push(Matcher::Regex(TextRegex::new(&regex).map_err(|fault| format!("regex: {fault}"))?));

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Decimal, Folder, HostPattern, Matcher, Side, TextRegex};
+use super::{Decimal, Folder, HostPattern, Matcher, Program, Side, TextRegex};
 use crate::Pattern;
 
 /// Generates texts that are often almost a path, a URL or a number.
@@ -76,6 +76,9 @@ fn matcher() -> impl Strategy<Value = Matcher> {
             .prop_map(|text| HostPattern::new(&text).map_or_else(|_| Matcher::Literal(text), Matcher::Host)),
         odd_text()
             .prop_map(|text| TextRegex::new(&text).map_or_else(|_| Matcher::Literal(text), Matcher::Regex)),
+        (odd_text(), prop::collection::vec(odd_text(), 0..2)).prop_map(|(text, args)| {
+            Program::new(&text, args).map_or_else(|_| Matcher::Literal(text), Matcher::Program)
+        }),
         (odd_text(), odd_text())
             .prop_map(|(min, max)| Matcher::Between { min: Decimal::parse(&min), max: Decimal::parse(&max) }),
     ];

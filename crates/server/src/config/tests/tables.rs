@@ -78,12 +78,13 @@ fn rules_are_kept_in_their_order_with_their_lines() {
 
 #[test]
 fn fields_of_a_rule_are_paths_however_they_are_written() {
-    let input = json!({"to": {"name": "bob", "n": 16, "half": 0.5, "ok": true}});
+    let input = json!({"to": {"name": "bob", "n": 16, "half": 0.5, "ok": true, "args": "x"}});
     for (fields, matches) in [
         ("input = { \"to.name\" = \"b*\" }", true),
         ("input = { to.name = \"b*\" }", true),
         ("input.to.name = \"b*\"", true),
         ("input.to.n.min = 16", true),
+        ("input.to.args = \"x\"", true),
         ("input = { to.n = { min = 10, max = 15.5 } }", false),
         ("[policy.input.\"to.name\"]\nnot = \"b*\"", false),
         ("input = { \"to.name\" = { one_of = [\"ann\", { regex = \"^b.b$\" }] } }", true),
@@ -106,7 +107,7 @@ fn fields_of_a_rule_are_paths_however_they_are_written() {
 fn matchers_are_read_from_tables_and_are_no_names_of_fields() {
     let input = json!({
         "path": "/srv/safe/x", "paths": ["/srv/safe/x", "/etc/passwd"], "n": 1e3,
-        "url": "https://docs.example.com/a", "host": "a", "server": {"host": "b"},
+        "url": "https://docs.example.com/a", "host": "a", "server": {"host": "b"}, "command": "git log -3",
     });
     for (decision, fields, matches) in [
         ("allow", "path = { under = \"/srv/safe\" }", true),
@@ -116,6 +117,10 @@ fn matchers_are_read_from_tables_and_are_no_names_of_fields() {
         ("allow", "path = { under = \"/srv\", not = { under = \"/srv/safe\" } }", false),
         ("allow", "url = { host = \"*.example.com\" }", true),
         ("allow", "url.host = \"evil.com\"", false),
+        ("allow", "command = { program = \"git\" }", true),
+        ("allow", "command = { program = \"git\", args = [\"log\"] }", true),
+        ("allow", "command = { program = \"git\", args = [\"status\"] }", false),
+        ("deny", "command = { one_of = [{ program = \"rm\" }, { program = \"git\" }] }", true),
         ("deny", "n = 1000", true),
         ("deny", "n = { min = 1, max = 1_000.0 }", true),
         ("deny", "n = { one_of = [1, 1000] }", true),
@@ -135,7 +140,7 @@ fn a_matcher_that_cannot_be_used_is_told_with_its_line() {
         ("path = { undre = \"/srv\" }", "unknown key undre; did you mean under?"),
         (
             "to = { name = \"b*\" }",
-            "unknown key name; a matcher is one of under, host, one_of, min, max, regex, not, and a field in a field is written with dots, as \"to.name\"",
+            "unknown key name; a matcher is one of under, host, program, args, one_of, min, max, regex, not, and a field in a field is written with dots, as \"to.name\"",
         ),
         ("path = { under = \"srv\" }", "under: \"srv\" is not the absolute path of a folder"),
         ("path = { under = 5 }", "under: must be a string"),
@@ -149,6 +154,9 @@ fn a_matcher_that_cannot_be_used_is_told_with_its_line() {
         ("n = { min = \"1\" }", "min: must be a number"),
         ("n = { min = 2, max = 1 }", "min is above max"),
         ("name = { not = {} }", "not: says nothing"),
+        ("command = { program = \"git status\" }", "program: \"git status\" is not the name of a program"),
+        ("command = { args = [\"status\"] }", "args: there is no program"),
+        ("command = { program = \"git\", args = \"status\" }", "fermata.toml"),
         ("name = [\"a\"]", "name: must be a glob in quotes, a number, true, false, or a matcher"),
     ] {
         let error = error(&[], &format!("[[policy]]\ndecision = \"deny\"\ninput = {{ {fields} }}\n"));
@@ -177,6 +185,26 @@ fn a_check_warns_of_what_allows_more_than_it_seems_to() {
         ("allow\"\ninput = { target_url = \"*example.com\" }", Some("host =")),
         ("allow\"\ninput = { path = { one_of = [\"/a\", \"/b/*\"] } }", Some("under")),
         ("allow\"\ninput = { path = { not = { under = \"/etc\" } } }", Some("name what is allowed")),
+        ("allow\"\ninput = { command = \"git *\" }", Some("use { program = \"git\" }")),
+        (
+            "allow\"\ninput = { args.cmd = \"git log *\" }",
+            Some("such as git log x; rm -rf /; use { program = \"git\", args = [\"log\"] }"),
+        ),
+        (
+            "allow\"\ninput = { shellCommand = { one_of = [\"ls\", \"cat /tmp/*\"] } }",
+            Some("program = \"cat\""),
+        ),
+        ("allow\"\ninput = { script = \"*; exit\" }", Some("such as x; rm -rf /; exit; use a matcher")),
+        (
+            "deny\"\ninput = { command = \"rm *\" }",
+            Some("misses other spellings of a command, such as r''m for rm; use { program = \"rm\" }"),
+        ),
+        ("ask\"\ninput = { command = { not = \"git *\" } }", Some("also allows")),
+        ("allow\"\ninput = { command = \"git status*\" }", Some("args = [\"status\"]")),
+        ("allow\"\ninput = { command = \"git status\" }", None),
+        ("allow\"\ninput = { command = \"*\" }", None),
+        ("allow\"\ninput = { command = { program = \"git\" } }", None),
+        ("allow\"\ninput = { transcript = \"git *\" }", None),
         ("deny\"\ninput = { path = \"/srv/safe/*\" }", None),
         ("allow\"\ninput = { path = \"/srv/safe/a\" }", None),
         ("allow\"\ninput = { path = { under = \"/srv/safe\" } }", None),
