@@ -3,14 +3,16 @@
 //! This module knows neither a chat nor a loop, and does not decide which calls run. Whoever runs the execution keeps the lock until the
 //! tool has wound up.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::{JsonText, measure};
-use fermata_tools::{CallContext, ErrorPolicy, ErrorType, Execution, ResourceKey, ToolError, ToolRef};
+use fermata_tools::{
+    CallContext, Checker, ErrorPolicy, ErrorType, Execution, ResourceKey, ToolError, ToolRef,
+};
 use serde_json::Value;
 
 /// The rules that one loop has for the calls of its server tools.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CallExecutor {
     /// The time limit of a call whose tool has none of its own.
     pub tool_timeout: Duration,
@@ -20,6 +22,10 @@ pub(crate) struct CallExecutor {
     pub output_bytes: Option<usize>,
     /// The number of JSON values that an output may have; `None` stands for no limit.
     pub output_nodes: Option<usize>,
+    /// The checker of structured outputs.
+    pub checker: Arc<Checker>,
+    /// The time limit of the check of an output.
+    pub check_timeout: Duration,
     /// Says after which failures a call is tried again.
     pub error_policy: ErrorPolicy,
     /// The dotted path of the part of an output that is empty if nothing was found; `None`: as the tool says.
@@ -47,6 +53,8 @@ impl CallExecutor {
             timeout: spec.timeout.unwrap_or(self.tool_timeout),
             retries: spec.retries().saturating_sub(times_run_before),
             error_policy: self.error_policy.clone(),
+            checker: self.checker.clone(),
+            check_timeout: self.check_timeout,
             empty_at: self.empty_at.clone().or_else(|| tool.empty_at().map(str::to_owned)),
         })
     }
@@ -101,8 +109,6 @@ impl CallExecutor {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use async_trait::async_trait;
     use fermata_protocol::{ChatId, ToolCallId};
     use fermata_tools::{Decision, NamedBy, Owner, RunBy, Tool, ToolSpec, Toolbox};
@@ -141,6 +147,8 @@ mod tests {
             lock_timeout: Duration::from_secs(9),
             output_bytes: Some(4),
             output_nodes: Some(2),
+            checker: Arc::default(),
+            check_timeout: Duration::from_secs(5),
             error_policy: ErrorPolicy::default(),
             empty_at: None,
         }

@@ -1,4 +1,4 @@
-//! Checks of inputs against schemas. A cheap check is made at once, an expensive one on a blocking thread, each within a fixed cost.
+//! Checks of inputs and outputs against schemas. A cheap check is made at once, an expensive one on a blocking thread, each within a fixed cost.
 //!
 //! Schemas may come from pages and inputs from models, so neither may block a thread that others need. The cost of a check is counted
 //! while it runs ([`crate::schema`]). Validators are built when they are first needed, and shared by all tools with an equal schema. Only
@@ -18,6 +18,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
 use crate::{
+    OutputSchema,
     registered_tool::RegisteredTool,
     schema::{self, Meter, Metered, MeteredJson, Prices, SchemaCost, SchemaFault},
 };
@@ -67,7 +68,7 @@ pub struct Check {
 #[derive(Clone)]
 pub struct AnswerSchema(pub(crate) Schema);
 
-/// A description of how an input violates its schema, for the model and the person.
+/// A description of how a value violates its schema, for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InputError(pub String);
@@ -77,6 +78,8 @@ pub struct InputError(pub String);
 pub(crate) enum Schema {
     /// The schema of a tool's input.
     Tool(Arc<RegisteredTool>),
+    /// The schema of a tool's output.
+    Output(OutputSchema),
     /// The schema of a question to the person. Formats such as `email` are checked, too.
     Elicitation(Arc<Value>),
 }
@@ -241,6 +244,7 @@ fn build(schema: &Schema, cost: &SchemaCost) -> Result<Arc<Built>, InputError> {
     let options = jsonschema::options_for::<MeteredJson>().with_pattern_options(patterns);
     let (options, schema) = match schema {
         Schema::Tool(tool) => (options, &*tool.spec.input_schema),
+        Schema::Output(schema) => (options, schema.value()),
         Schema::Elicitation(schema) => (options.should_validate_formats(true), &**schema),
     };
     let built = catch_unwind(AssertUnwindSafe(|| options.build(schema)));
@@ -323,6 +327,13 @@ impl std::fmt::Debug for Check {
     }
 }
 
+impl Check {
+    /// Returns the check of a tool's structured output.
+    pub fn of_output(schema: OutputSchema, output: Value) -> Self {
+        Self { schema: Schema::Output(schema), value: output.into() }
+    }
+}
+
 // === impl AnswerSchema ===
 
 impl AnswerSchema {
@@ -349,6 +360,7 @@ impl Schema {
     fn cost(&self) -> Result<SchemaCost, SchemaFault> {
         match self {
             Self::Tool(tool) => tool.cost().clone(),
+            Self::Output(schema) => Ok(schema.cost().clone()),
             Self::Elicitation(schema) => schema::cost(schema),
         }
     }
@@ -356,6 +368,7 @@ impl Schema {
     fn key(&self) -> Key {
         match self {
             Self::Tool(tool) => *tool.key.get_or_init(|| key(b"tool ", &tool.spec.input_schema)),
+            Self::Output(schema) => schema.key(|schema| key(b"output ", schema)),
             Self::Elicitation(schema) => key(b"question ", schema),
         }
     }

@@ -12,7 +12,8 @@ use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    CallContext, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, Tool, ToolError, is_empty_output,
+    CallContext, Check, Checker, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, Tool, ToolError,
+    is_empty_output,
 };
 
 /// The time that a tool has to return after it was cancelled, before its future is dropped.
@@ -35,6 +36,10 @@ pub struct Execution {
     pub retries: u32,
     /// The policy that says which failures are retried.
     pub error_policy: ErrorPolicy,
+    /// The checker of structured outputs.
+    pub checker: Arc<Checker>,
+    /// The time limit of the check of an output, which is a part of the attempt.
+    pub check_timeout: Duration,
     /// The dotted path of the part of an output that is empty if nothing was found, which may be retried, too.
     pub empty_at: Option<String>,
 }
@@ -104,11 +109,26 @@ impl Execution {
         }
     }
 
+    /// Calls the tool and checks its output.
+    async fn checked_output(&self, context: CallContext) -> Result<Value, ToolError> {
+        let output = self.tool.call(self.input.clone(), context).await?;
+        if let (Some(schema), Some(structured)) = (self.tool.output_schema(), output.get("structuredContent"))
+        {
+            let check = Check::of_output(schema.clone(), structured.clone());
+            let results = self.checker.check_all(vec![check], self.check_timeout).await;
+            if let Some(error) = results.into_iter().find_map(Result::err) {
+                let text = format!("The tool ran, but its result does not fit its output schema: {error}.");
+                return Err(ToolError::new(ErrorType::InvalidFormat, text));
+            }
+        }
+        Ok(output)
+    }
+
     /// Runs the call once and reports the attempt's outcome as soon as it is known. Completes when the tool has stopped working.
     async fn attempt(&self, report: impl FnOnce(Result<Value, ToolError>)) {
         let (context, paused) = self.context.attempt();
         let (cancelled, own_context) = (context.cancelled.clone(), context.clone());
-        let mut work = pin!(AssertUnwindSafe(self.tool.call(self.input.clone(), context)).catch_unwind());
+        let mut work = pin!(AssertUnwindSafe(self.checked_output(context)).catch_unwind());
         let failure = tokio::select! {
             biased;
             outcome = &mut work => {

@@ -10,8 +10,8 @@ use serde_json::Value;
 use sha2::Digest;
 
 use crate::{
-    CallContext, Confirm, Decision, ErrorStrategy, ErrorType, InputSchema, MAX_RETRIES, Resource, RunBy,
-    Scope, ToolError,
+    CallContext, Confirm, Decision, ErrorStrategy, ErrorType, InputSchema, MAX_RETRIES, OutputSchema,
+    Resource, RunBy, Scope, ToolError,
 };
 
 /// The description of a tool.
@@ -75,6 +75,12 @@ pub struct Fallback {
 pub trait Tool: Send + Sync {
     /// Returns the tool's description. It is called once.
     fn spec(&self) -> ToolSpec;
+
+    /// Returns the schema of `structuredContent` in an output; `None` if the tool has none. A call whose output has a `structuredContent`
+    /// that does not fit has failed, with the type [`ErrorType::InvalidFormat`].
+    fn output_schema(&self) -> Option<&OutputSchema> {
+        None
+    }
 
     /// Returns the dotted path of the part of an output that is empty if nothing was found, such as `notes`; `None` if the tool cannot say
     /// so. Such an output has the type [`ErrorType::EmptyResult`]: it is a success, and the model gets the advice for that type with it.

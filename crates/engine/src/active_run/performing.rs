@@ -214,6 +214,8 @@ impl ActiveRun {
             lock_timeout: limits.lock_timeout,
             output_bytes: Some(limits.output_bytes),
             output_nodes: Some(limits.output_nodes),
+            checker: self.services.checker.clone(),
+            check_timeout: limits.check_timeout,
             error_policy: self.policies.rules.error_policy.clone(),
             empty_at: None,
         }

@@ -69,7 +69,7 @@ pub struct Params {
     /// The chat in the context of the tools' calls. Default: `runner`.
     pub chat: ChatId,
     toolbox: Toolbox,
-    /// Checks the inputs of calls.
+    /// Checks the inputs and outputs of calls.
     pub(super) checker: Arc<Checker>,
 }
 

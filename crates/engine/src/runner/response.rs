@@ -153,6 +153,8 @@ impl ToolResponse {
             lock_timeout: params.lock_timeout,
             output_bytes: params.output_bytes,
             output_nodes: params.output_nodes,
+            checker: params.checker.clone(),
+            check_timeout: params.tool_timeout,
             error_policy: params.error_policy.clone(),
             empty_at: None,
         };

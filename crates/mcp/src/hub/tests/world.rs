@@ -351,6 +351,8 @@ impl Chat {
             timeout: Duration::from_secs(10),
             retries: 0,
             error_policy: ErrorPolicy::default(),
+            checker: Arc::default(),
+            check_timeout: Duration::from_secs(5),
             empty_at: None,
         };
         let outcome = tokio::spawn(execution.outcome());
