@@ -3,7 +3,7 @@
 //! Whatever was not saved is lost, but readers may have seen it. So the positions that it had in the log are never used again.
 
 use fermata_protocol::RunId;
-use fermata_tools::{Call, CallState, RunBy};
+use fermata_tools::{Call, CallState};
 use jiff::Timestamp;
 
 use super::{Deciding, Ending, Phase, Run, is_at_work};
@@ -19,7 +19,7 @@ pub(crate) struct RememberedRun {
     pub id: RunId,
     /// The position of the last chunk that readers may have seen.
     pub position: Position,
-    /// The calls of the server that have begun to run.
+    /// The calls of the server and of MCP servers that have begun to run.
     pub begun: Vec<Call>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct RememberedRun {
 impl Run {
     /// Returns what would be lost with the store.
     pub fn remembered(&self) -> RememberedRun {
-        let has_begun = |call: &&Call| call.run_by == Some(RunBy::Server) && call.times_run() > 0;
+        let has_begun = |call: &&Call| call.runs_on_server() && call.times_run() > 0;
         RememberedRun {
             id: self.id.clone(),
             position: self.state.position,

@@ -99,17 +99,21 @@ fn a_call_keeps_its_idempotency_key_in_each_repetition() {
 }
 
 #[test]
-fn a_call_whose_start_the_store_has_forgotten_keeps_its_idempotency_key() {
-    let mut play = Play::new();
-    play.calls(&[("note", "{}"), ("again", "{}")]);
-    let forgotten = (play.run.state.clone(), play.run.calls.clone());
-    play.answer(vec![decision("call_1", true)]);
-    let remembered = play.run.remembered();
-    let key = play.run.calls[1].idempotency_key.clone();
-    assert!(key.is_some());
-    (play.run.state, play.run.calls) = forgotten;
-    play.run.note_remembered(&remembered, play.now);
-    assert_eq!(play.run.calls[1].idempotency_key, key);
+fn a_call_whose_start_the_store_has_forgotten_has_begun_and_keeps_its_idempotency_key() {
+    for run_by in [RunBy::Server, RunBy::Mcp] {
+        let mut play = Play::new();
+        play.calls(&[("note", "{}"), ("again", "{}")]);
+        play.run.calls[1].run_by = Some(run_by);
+        let forgotten = (play.run.state.clone(), play.run.calls.clone());
+        play.answer(vec![decision("call_1", true)]);
+        let remembered = play.run.remembered();
+        let key = play.run.calls[1].idempotency_key.clone();
+        assert!(key.is_some());
+        (play.run.state, play.run.calls) = forgotten;
+        play.run.note_remembered(&remembered, play.now);
+        assert_eq!(play.run.calls[1].times_run(), 1);
+        assert_eq!(play.run.calls[1].idempotency_key, key);
+    }
 }
 
 #[test]
