@@ -18,7 +18,7 @@ const MAX_TOOLS: usize = 500;
 const MAX_NAME: usize = 1_000;
 /// The length to which a description is cut, in bytes.
 const MAX_DESCRIPTION: usize = 16_000;
-/// The maximum size of an input schema, as JSON in bytes.
+/// The maximum size of a schema, as JSON in bytes.
 const MAX_SCHEMA: usize = 256_000;
 
 /// The tools that a server has listed, within the limits.
@@ -82,8 +82,7 @@ pub(crate) async fn list_tools(server: &str, peer: &Peer<RoleClient>) -> Result<
 impl ToolListing {
     fn add(&mut self, page: Vec<Tool>) {
         for tool in page {
-            let schema = serde_json::to_string(&tool.input_schema).map_or(usize::MAX, |schema| schema.len());
-            if tool.name.len() > MAX_NAME || schema > MAX_SCHEMA {
+            if tool.name.len() > MAX_NAME || size(&tool.input_schema) > MAX_SCHEMA {
                 self.too_large += 1;
             } else if self.tools.len() == MAX_TOOLS {
                 self.is_cut = true;
@@ -93,6 +92,10 @@ impl ToolListing {
             }
         }
     }
+}
+
+fn size(schema: &Map<String, Value>) -> usize {
+    serde_json::to_string(schema).map_or(usize::MAX, |schema| schema.len())
 }
 
 /// Returns the tool with only the fields that are used. Tools are kept in memory as long as their server is configured.
@@ -105,6 +108,8 @@ fn stripped(tool: Tool) -> Tool {
     }
     let mut stripped = Tool::new(tool.name, description, tool.input_schema);
     stripped.title = title;
+    // The tool can be used without the check of its outputs.
+    stripped.output_schema = tool.output_schema.filter(|schema| size(schema) <= MAX_SCHEMA);
     match tool.annotations {
         Some(annotations) => {
             let mut hints = ToolAnnotations::new();
@@ -186,9 +191,10 @@ mod tests {
 
     #[test]
     fn only_the_used_fields_of_a_tool_are_kept() {
-        let full = json!({"name": "a", "title": "A", "inputSchema": {}, "outputSchema": {"type": "object"},
+        let full = json!({"name": "a", "title": "A", "inputSchema": {}, "outputSchema": {"type": "object"}, "icons": [],
             "annotations": {"title": "x", "readOnlyHint": true, "idempotentHint": true, "openWorldHint": true}, "_meta": {"x": "y"}});
-        let kept = json!({"name": "a", "title": "A", "description": "A", "inputSchema": {}, "annotations": {"readOnlyHint": true, "idempotentHint": true}});
+        let kept = json!({"name": "a", "title": "A", "description": "A", "inputSchema": {}, "outputSchema": {"type": "object"},
+            "annotations": {"readOnlyHint": true, "idempotentHint": true}});
         assert_eq!(json!(stripped(serde_json::from_value(full).unwrap())), kept);
     }
 }

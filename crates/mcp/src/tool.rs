@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use fermata_protocol::JsonText;
 use fermata_tools::{
-    CallContext, Decision, Elicitation, ElicitationReply, ErrorType, InputSchema, RunBy, Tool, ToolError,
-    ToolSpec,
+    CallContext, Decision, Elicitation, ElicitationReply, ErrorType, InputSchema, OutputSchema, RunBy, Tool,
+    ToolError, ToolSpec,
 };
 use futures::FutureExt;
 use rmcp::{
@@ -49,6 +49,7 @@ pub(crate) struct McpTool {
     /// The tool's name on the server.
     name: String,
     spec: ToolSpec,
+    output_schema: Option<OutputSchema>,
 }
 
 /// A request that waits for its response. It sends the server a cancellation when it is dropped, unless `id` has been taken.
@@ -81,7 +82,15 @@ impl McpTool {
             repeatable: is_trusted && is_idempotent(listed),
             annotations: listed.annotations.as_ref().and_then(|said| serde_json::to_value(said).ok()),
         };
-        Self { servers, server, name: listed.name.clone().into_owned(), spec }
+        let output_schema = listed.output_schema.as_ref().and_then(|schema| {
+            let schema = OutputSchema::new(Value::Object(schema.as_ref().clone()));
+            schema
+                .inspect_err(|reason| {
+                    tracing::warn!(server, tool = %listed.name, reason, "the outputs of an MCP tool are not checked");
+                })
+                .ok()
+        });
+        Self { servers, server, name: listed.name.clone().into_owned(), spec, output_schema }
     }
 
     /// Makes the call over one connection. If the server asks the person something, the call is made again with the replies.
@@ -327,6 +336,10 @@ fn is_idempotent(listed: &rmcp::model::Tool) -> bool {
 impl Tool for McpTool {
     fn spec(&self) -> ToolSpec {
         self.spec.clone()
+    }
+
+    fn output_schema(&self) -> Option<&OutputSchema> {
+        self.output_schema.as_ref()
     }
 
     async fn call(&self, input: JsonText, context: CallContext) -> Result<Value, ToolError> {

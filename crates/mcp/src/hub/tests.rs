@@ -7,7 +7,7 @@ use futures::FutureExt;
 use serde_json::json;
 use tokio::time::{Instant, advance};
 
-use self::world::{Attempt, World, at, context, text};
+use self::world::{Attempt, Chat, World, at, context, text};
 
 mod elicitations;
 mod sessions;
@@ -27,6 +27,16 @@ async fn tools_are_listed_again_when_they_have_changed() {
     assert_eq!(text(&world.call("s__new").await.unwrap()), "done");
     let error = old.call(json!({}).into(), context()).await.unwrap_err();
     assert_eq!(error.text, "The MCP server s no longer has the tool old.");
+}
+
+#[tokio::test]
+async fn a_result_that_does_not_fit_its_schema_is_an_invalid_format() {
+    let mut world = World::new(["measure"], []);
+    world.ready().await;
+    let call = Chat::named("chat").begin(&mut world, "s__measure", "a").await;
+    let error = call.outcome.await.unwrap().unwrap_err();
+    assert_eq!(error.error_type, ErrorType::InvalidFormat);
+    assert!(error.text.contains("does not fit its output schema") && error.text.contains("/n"), "{error}");
 }
 
 #[tokio::test]

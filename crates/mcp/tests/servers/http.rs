@@ -31,6 +31,8 @@ struct Seen {
     calls: usize,
     /// The `_meta` of the calls.
     meta: Vec<Value>,
+    /// The header with the key of the calls.
+    keys: Vec<Option<String>>,
     /// The only session id that the server accepts.
     session: usize,
 }
@@ -90,6 +92,9 @@ async fn answer(State(seen): State<Shared>, headers: HeaderMap, Json(body): Json
     if body["method"] != "initialize" && headers.get("mcp-session-id").is_none_or(|given| *given != *session)
     {
         return StatusCode::NOT_FOUND.into_response();
+    }
+    if body["method"] == "tools/call" {
+        seen.keys.push(headers.get("idempotency-key").map(|key| key.to_str().unwrap().to_owned()));
     }
     let result = match body["method"].as_str() {
         Some("initialize") => {
@@ -225,7 +230,7 @@ async fn a_call_is_made_again_after_its_session_has_expired() {
 }
 
 #[tokio::test]
-async fn each_attempt_of_a_call_has_the_key_of_its_effect_in_its_metadata() {
+async fn each_attempt_of_a_call_has_the_key_of_its_effect_in_its_metadata_and_its_header() {
     let (world, server) = world().await;
     let person = Person::new("chat", []);
     world.call_as("counting__answer", json!({}), &person).await.unwrap();
@@ -236,6 +241,8 @@ async fn each_attempt_of_a_call_has_the_key_of_its_effect_in_its_metadata() {
     let keys: Vec<&Value> = seen.meta.iter().map(|meta| &meta["io.fermata/idempotencyKey"]).collect();
     assert_eq!(keys[..2], [person.context.idempotency_key(); 2]);
     assert!(keys[2].is_string() && keys[2] != keys[0], "{keys:?}");
+    let in_headers: Vec<Option<&str>> = seen.keys.iter().map(Option::as_deref).collect();
+    assert_eq!(in_headers, keys.iter().map(|key| key.as_str()).collect::<Vec<_>>());
     assert!(seen.meta.iter().all(|meta| !meta["progressToken"].is_null()), "{:?}", seen.meta);
 }
 

@@ -142,7 +142,15 @@ impl ServerHandler for ScriptedServer {
     ) -> Result<ListToolsResult, ErrorData> {
         let tools = self.tools.lock().unwrap().clone();
         let schema = JsonObject::from_iter([("type".to_owned(), "object".into())]);
-        let tool = |name| rmcp::model::Tool::new(name, "", schema.clone());
+        let tool = |name| {
+            let mut tool = rmcp::model::Tool::new(name, "", schema.clone());
+            if name == "measure" {
+                let output =
+                    json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+                tool.output_schema = output.as_object().cloned().map(Arc::new);
+            }
+            tool
+        };
         Ok(ListToolsResult::with_all_items(tools.into_iter().map(tool).collect()))
     }
 
@@ -199,6 +207,7 @@ impl ServerHandler for ScriptedServer {
                 return Ok(InputRequiredResult::new(Some(requests), None).into());
             }
             "never has enough" => return Ok(InputRequiredResult::from_request_state("again").into()),
+            "measure" => return Ok(CallToolResult::structured(json!({"n": "many"})).into()),
             "refuse" => return Err(ErrorData::invalid_params("no such place", None)),
             _ => "done".into(),
         };
