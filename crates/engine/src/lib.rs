@@ -29,6 +29,7 @@ mod position;
 mod post;
 pub mod preview;
 mod prompt;
+mod provider_metadata;
 pub mod questions;
 mod record;
 mod request;

@@ -58,6 +58,8 @@ pub enum ModelMessage {
         text: String,
         /// The tool calls of the answer.
         calls: Vec<ModelCall>,
+        /// The metadata that the provider wants back with the answer.
+        provider_metadata: Option<JsonText>,
     },
     /// The result of one call.
     Tool {
@@ -95,6 +97,8 @@ pub struct ModelCall {
     pub tool: String,
     /// The input, which is an object.
     pub input: JsonText,
+    /// The metadata that the provider wants back with the call.
+    pub provider_metadata: Option<JsonText>,
 }
 
 /// A tool that is offered to the model.
@@ -144,6 +148,13 @@ pub enum ModelEvent {
         url: String,
         /// The title of the source.
         title: Option<String>,
+    },
+    /// The provider wants this back with the answer, or with a call, whenever the conversation goes on. Only the provider's module reads it.
+    ProviderMetadata {
+        /// The key of the call; `None` if the metadata is that of the answer.
+        key: Option<usize>,
+        /// The metadata, in a form that the provider's module chooses.
+        metadata: JsonText,
     },
     /// The step is complete. A stream that ends without this event was broken off.
     Finished {

@@ -10,7 +10,9 @@ use fermata_protocol::{
 };
 use fermata_tools::Cancelled;
 
-use crate::{Ids, SubmitError, consent::ConsentWords, prompt::has_model_content, run::WaitingRun};
+use crate::{
+    Ids, SubmitError, consent::ConsentWords, prompt::has_model_content, provider_metadata, run::WaitingRun,
+};
 
 /// The plan for a post.
 #[derive(Debug, PartialEq)]
@@ -286,6 +288,8 @@ fn imported(posted: PostedMessage, known: &mut HashSet<MessageId>, ids: &dyn Ids
     while !known.insert(message.id.clone()) {
         message.id = MessageId::new(ids.next("msg_"));
     }
+    // No client was ever sent it.
+    message.parts.retain(|part| !provider_metadata::is_kept_in(part));
     for part in &mut message.parts {
         match part {
             UiPart::Tool(call) => {

@@ -20,6 +20,7 @@ use crate::{
     memories::Recollection,
     model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
     plan::{self, MAKE_PLAN, UPDATE_PLAN},
+    provider_metadata::StepMetadata,
     questions::{self, ASK_USER},
     run::{Run, RunSettings},
     services::PolicySnapshot,
@@ -190,6 +191,7 @@ impl History {
     fn add_step(&mut self, parts: &[UiPart], context: &PromptContext<'_>) {
         let mut calls = Vec::new();
         let mut results = Vec::new();
+        let mut metadata = StepMetadata::of(parts);
         for part in parts.iter().filter_map(UiPart::as_tool) {
             // A call that is left in this state was never made: its arguments never became complete, and it has no result.
             if matches!(part.state, ToolState::InputStreaming { .. }) {
@@ -201,7 +203,8 @@ impl History {
                 Some(input) if input.is_object() => input.clone(),
                 Some(_) | None => json!({}).into(),
             };
-            calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input });
+            let provider_metadata = metadata.calls.remove(&part.tool_call_id);
+            calls.push(ModelCall { id: call_id.clone(), tool: tool.clone(), input, provider_metadata });
             results.push(ModelMessage::Tool { call_id, tool, content });
         }
         let text = text_of(parts);
@@ -212,16 +215,25 @@ impl History {
         match self.messages.last_mut() {
             // What the model says goes on without a result or a word of the user between, as after a call that a person has made again. Some
             // providers refuse two answers in a row.
-            Some(ModelMessage::Assistant { reasoning: before, text: said, calls: made }) => {
+            Some(ModelMessage::Assistant {
+                reasoning: before,
+                text: said,
+                calls: made,
+                provider_metadata: metadata_before,
+            }) => {
                 before.push_str(&reasoning);
                 if !said.is_empty() && !text.is_empty() {
                     said.push_str("\n\n");
                 }
                 said.push_str(&text);
                 made.extend(calls);
+                if metadata.answer.is_some() {
+                    *metadata_before = metadata.answer;
+                }
             }
             Some(ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Tool { .. }) | None => {
-                self.messages.push(ModelMessage::Assistant { reasoning, text, calls });
+                let provider_metadata = metadata.answer;
+                self.messages.push(ModelMessage::Assistant { reasoning, text, calls, provider_metadata });
             }
         }
         self.messages.extend(results);

@@ -8,7 +8,7 @@
 
 mod collected_call;
 
-use fermata_protocol::FinishReason;
+use fermata_protocol::{FinishReason, JsonText};
 use fermata_tools::{ErrorType, ToolError};
 
 pub(crate) use self::collected_call::{CollectedCall, InvalidArguments};
@@ -42,6 +42,7 @@ pub(crate) struct StepCollector {
     calls: Vec<CollectedCall>,
     files: Vec<ModelContent>,
     sources: Vec<UrlSource>,
+    provider_metadata: Option<JsonText>,
 }
 
 /// The two kinds of parts that grow.
@@ -89,6 +90,7 @@ pub(crate) struct CollectedStep {
     pub calls: Vec<CollectedCall>,
     pub files: Vec<ModelContent>,
     pub sources: Vec<UrlSource>,
+    pub provider_metadata: Option<JsonText>,
     pub usage: Option<Usage>,
     pub finish_reason: FinishReason,
 }
@@ -157,15 +159,23 @@ impl StepCollector {
                 self.sources.push(source.clone());
                 changes.push(StepChange::Source(source));
             }
+            ModelEvent::ProviderMetadata { key: None, metadata } => self.provider_metadata = Some(metadata),
+            ModelEvent::ProviderMetadata { key: Some(key), metadata } => {
+                if let Some(call) = self.calls.iter_mut().rfind(|call| call.key == key) {
+                    call.provider_metadata = Some(metadata);
+                }
+            }
             ModelEvent::Finished { reason, usage } => {
                 changes.extend(self.end_part().map(StepChange::PartEnded));
-                let Self { text, reasoning, calls, files, sources, .. } = std::mem::take(self);
+                let Self { text, reasoning, calls, files, sources, provider_metadata, .. } =
+                    std::mem::take(self);
                 changes.push(StepChange::Completed(CollectedStep {
                     text,
                     reasoning,
                     calls,
                     files,
                     sources,
+                    provider_metadata,
                     usage,
                     finish_reason: reason,
                 }));
@@ -212,7 +222,14 @@ impl StepCollector {
             ));
         }
         let (arguments, max_nodes) = (String::new(), limits.argument_nodes);
-        self.calls.push(CollectedCall { key, tool: tool.clone(), arguments, max_nodes, error_text });
+        self.calls.push(CollectedCall {
+            key,
+            tool: tool.clone(),
+            arguments,
+            max_nodes,
+            error_text,
+            provider_metadata: None,
+        });
         StepChange::CallStarted { tool }
     }
 
@@ -269,12 +286,12 @@ fn output_bytes(event: &ModelEvent) -> usize {
         ModelEvent::CallDelta { arguments, .. } => arguments.len(),
         ModelEvent::File { media_type, url } => PART_BYTES + media_type.len() + url.len(),
         ModelEvent::Source { url, title } => PART_BYTES + url.len() + title.as_ref().map_or(0, String::len),
+        ModelEvent::ProviderMetadata { metadata, .. } => PART_BYTES + metadata.as_str().len(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fermata_protocol::JsonText;
     use serde_json::json;
 
     use super::*;

@@ -248,7 +248,8 @@ async fn text_of(choice: &ModelChoice, request: ModelRequest) -> Result<String, 
             | ModelEvent::CallStart { .. }
             | ModelEvent::CallDelta { .. }
             | ModelEvent::File { .. }
-            | ModelEvent::Source { .. } => {}
+            | ModelEvent::Source { .. }
+            | ModelEvent::ProviderMetadata { .. } => {}
         }
         if text.len() > ANSWER_BYTES {
             break;

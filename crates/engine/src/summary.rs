@@ -252,7 +252,12 @@ fn request(instructions: String, input: Map<String, Value>, most_tokens: u64) ->
 /// Returns the question again, after an answer that is no summary.
 pub(crate) fn ask_again(mut request: ModelRequest, answer: String) -> ModelRequest {
     let text = clipped(&answer, OUTPUT_BYTES);
-    request.messages.push(ModelMessage::Assistant { reasoning: String::new(), text, calls: Vec::new() });
+    request.messages.push(ModelMessage::Assistant {
+        reasoning: String::new(),
+        text,
+        calls: Vec::new(),
+        provider_metadata: None,
+    });
     request.messages.push(ModelMessage::User(vec![ModelContent::Text(ASK_AGAIN.to_owned())]));
     request
 }

@@ -38,7 +38,7 @@ pub fn of_message(message: &ModelMessage) -> u64 {
         ModelMessage::System(text) => of_text(text),
         ModelMessage::User(content) | ModelMessage::Tool { content, .. } => of_content(content),
         // Most providers are not sent the reasoning of earlier turns.
-        ModelMessage::Assistant { reasoning: _, text, calls } => {
+        ModelMessage::Assistant { reasoning: _, text, calls, provider_metadata: _ } => {
             let calls = calls.iter().map(|call| FRAME + of_text(&call.tool) + of_text(call.input.as_str()));
             of_text(text) + calls.sum::<u64>()
         }
@@ -91,9 +91,18 @@ mod tests {
 
     #[test]
     fn calls_count_with_their_inputs() {
-        let call = ModelCall { id: "c".into(), tool: "search".into(), input: json!({"query": "tea"}).into() };
-        let message =
-            ModelMessage::Assistant { reasoning: "hm".into(), text: "four".into(), calls: vec![call] };
+        let call = ModelCall {
+            id: "c".into(),
+            tool: "search".into(),
+            input: json!({"query": "tea"}).into(),
+            provider_metadata: None,
+        };
+        let message = ModelMessage::Assistant {
+            reasoning: "hm".into(),
+            text: "four".into(),
+            calls: vec![call],
+            provider_metadata: None,
+        };
         assert_eq!(of_message(&message), FRAME + 1 + FRAME + 2 + 4);
     }
 }

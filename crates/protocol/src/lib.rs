@@ -26,7 +26,7 @@ pub use json_text::JsonText;
 pub use memory::MemoryKind;
 pub use message::{Approval, DataPart, FilePart, Role, ToolName, ToolPart, ToolState, UiMessage, UiPart};
 pub use plan::{Plan, PlanMode, PlanState, PlanStep, PlanStepState};
-pub use profile::{Profile, denial_text};
+pub use profile::{PROVIDER_METADATA, Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
     Always, AlwaysRequest, Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings,

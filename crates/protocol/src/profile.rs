@@ -50,6 +50,9 @@ pub(crate) fn denial_text_of(error_text: &str) -> Cow<'_, str> {
     if error_text.is_empty() { denial_text(None).into() } else { error_text.into() }
 }
 
+/// The kind of the `custom` chunk and part with what a provider wants back of a step. They are stored, and no client is sent them.
+pub const PROVIDER_METADATA: &str = "fermata.provider-metadata";
+
 /// The type of the data chunk and data part that show an approval request to version 5.
 pub(crate) const DATA_TOOL_APPROVAL: &str = "data-tool-approval";
 

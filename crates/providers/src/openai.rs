@@ -21,6 +21,7 @@ mod google_schema;
 mod learning;
 mod lenient;
 mod model_stream;
+mod provider_metadata;
 mod request;
 mod shape;
 mod sse;
@@ -256,6 +257,7 @@ impl Model for OpenAi {
                     transport: self.transport.clone(),
                     body,
                     last_reasoning_field: self.last_reasoning_field.clone(),
+                    origin: self.dialect.get().origin.clone(),
                     url: url.clone(),
                     secrets: self.secrets.clone(),
                     error_policy: request.error_policy.clone(),

@@ -121,7 +121,7 @@ fn write_message(f: &mut fmt::Formatter<'_>, message: &ModelMessage) -> fmt::Res
     match message {
         ModelMessage::System(text) => writeln!(f, "{text}"),
         ModelMessage::User(content) => writeln!(f, "user: {}", text_of(content)),
-        ModelMessage::Assistant { reasoning: _, text, calls } => {
+        ModelMessage::Assistant { reasoning: _, text, calls, provider_metadata: _ } => {
             if !text.is_empty() {
                 writeln!(f, "assistant: {text}")?;
             }

@@ -11,6 +11,7 @@ use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
     context::context_usage,
     model::{ModelEvent, Usage},
+    provider_metadata,
     step_collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
         StepLimits, UrlSource, cut_off,
@@ -263,6 +264,15 @@ impl Deciding<'_> {
         let reason = step.finish_reason;
         let calls: Vec<_> =
             std::mem::take(&mut self.run.open_step).calls.into_iter().zip(step.calls).collect();
+        // A step in which the model said nothing has to stay empty.
+        if !step.text.is_empty() || !calls.is_empty() {
+            let of_calls = calls.iter().filter_map(|(index, call)| {
+                Some((&self.run.call(*index).id, call.provider_metadata.as_ref()?))
+            });
+            if let Some(chunk) = provider_metadata::chunk(step.provider_metadata.as_ref(), of_calls) {
+                self.publish(chunk);
+            }
+        }
         if let Some(error) = cut_off(reason) {
             for (index, call) in calls {
                 self.call_mut(index).input = call.into_received();

@@ -44,11 +44,17 @@ mod tests {
     }
 
     fn calls(ids: &[&str]) -> ModelMessage {
-        let call = |id: &&str| ModelCall { id: (*id).into(), tool: "t".into(), input: json!({}).into() };
+        let call = |id: &&str| ModelCall {
+            id: (*id).into(),
+            tool: "t".into(),
+            input: json!({}).into(),
+            provider_metadata: None,
+        };
         ModelMessage::Assistant {
             reasoning: String::new(),
             text: String::new(),
             calls: ids.iter().map(call).collect(),
+            provider_metadata: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! A step of the loop: one answer of the model.
 
-use fermata_protocol::FinishReason;
+use fermata_protocol::{FinishReason, JsonText};
 
 use crate::{
     model::{ModelCall, ModelContent, ModelMessage, Usage},
@@ -22,6 +22,8 @@ pub struct Step {
     pub files: Vec<ModelContent>,
     /// Pages on which the model based its answer.
     pub sources: Vec<UrlSource>,
+    /// The metadata that the provider wants back with the answer.
+    pub provider_metadata: Option<JsonText>,
     /// The tokens of the step, if the provider counted them.
     pub usage: Option<Usage>,
     /// The reason why the answer ended.
@@ -37,6 +39,7 @@ impl Step {
             reasoning: self.reasoning.clone(),
             text: self.text.clone(),
             calls: self.calls.clone(),
+            provider_metadata: self.provider_metadata.clone(),
         }
     }
 

@@ -34,8 +34,16 @@ pub(super) async fn request_step(
 ) -> Result<ReceivedStep, RunnerError> {
     let answer = tokio::time::timeout(params.model_call_timeout, collect(params, hooks));
     let collected = answer.await.unwrap_or(Err(ModelError::Timeout.into()))?;
-    let CollectedStep { text, reasoning, calls: collected_calls, files, sources, usage, finish_reason } =
-        collected;
+    let CollectedStep {
+        text,
+        reasoning,
+        calls: collected_calls,
+        files,
+        sources,
+        provider_metadata,
+        usage,
+        finish_reason,
+    } = collected;
     if finish_reason == FinishReason::Error {
         return Err(ModelError::Provider("the model says that it failed".into()).into());
     }
@@ -48,7 +56,7 @@ pub(super) async fn request_step(
     let mut last_id = 0;
     let (mut calls, mut invalid) = (Vec::new(), InvalidCalls::new());
     for collected in collected_calls {
-        let name = collected.tool.clone();
+        let (name, of_call) = (collected.tool.clone(), collected.provider_metadata.clone());
         let input = match cut_off(finish_reason) {
             Some(error) => Err((collected.into_received(), error)),
             None => match collected.into_input(finish_reason) {
@@ -68,17 +76,18 @@ pub(super) async fn request_step(
             }
         };
         let tool = tool_name(&name);
-        match input {
-            Ok(input) => calls.push(ModelCall { id, tool, input }),
+        let (input, error) = match input {
+            Ok(input) => (input, None),
             Err((received, error)) => {
-                let input = if received.is_object() { received } else { json!({}).into() };
-                let call = ModelCall { id, tool, input };
-                invalid.push((call.clone(), error));
-                calls.push(call);
+                (if received.is_object() { received } else { json!({}).into() }, Some(error))
             }
-        }
+        };
+        let call = ModelCall { id, tool, input, provider_metadata: of_call };
+        invalid.extend(error.map(|error| (call.clone(), error)));
+        calls.push(call);
     }
-    let step = Step { iteration, reasoning, text, calls, files, sources, usage, finish_reason };
+    let step =
+        Step { iteration, reasoning, text, calls, files, sources, provider_metadata, usage, finish_reason };
     Ok(ReceivedStep { step, invalid })
 }
 

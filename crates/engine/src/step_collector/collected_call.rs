@@ -21,6 +21,7 @@ pub(crate) struct CollectedCall {
     pub(super) max_nodes: usize,
     /// The reason why the call cannot run and no more of its arguments is kept.
     pub(super) error_text: Option<String>,
+    pub provider_metadata: Option<JsonText>,
 }
 
 /// Arguments that are no input.
@@ -118,6 +119,7 @@ mod tests {
             arguments: arguments.into(),
             max_nodes: 1000,
             error_text: None,
+            provider_metadata: None,
         }
     }
 

@@ -120,7 +120,12 @@ async fn a_step_has_everything_that_the_model_sent() {
     assert_eq!((step.reasoning.as_str(), step.text.as_str()), ("hm", "let me look"));
     assert_eq!(
         step.calls,
-        [ModelCall { id: "call_1".into(), tool: "look".into(), input: json!({"n": 3}).into() }]
+        [ModelCall {
+            id: "call_1".into(),
+            tool: "look".into(),
+            input: json!({"n": 3}).into(),
+            provider_metadata: None,
+        }]
     );
     assert_eq!(step.sources, [UrlSource { url: "https://a.example".into(), title: None }]);
     assert_eq!(step.files.len(), 1);
@@ -166,11 +171,17 @@ async fn a_stream_of_steps_is_over_after_an_error() {
 #[tokio::test(start_paused = true)]
 async fn a_call_gets_an_id_that_the_conversation_does_not_have() {
     let model = ScriptedModel::new([calls(&[("look", ""), ("look", "")]), text("found")]);
-    let call = |id: &str| ModelCall { id: id.into(), tool: "look".into(), input: json!({}).into() };
+    let call = |id: &str| ModelCall {
+        id: id.into(),
+        tool: "look".into(),
+        input: json!({}).into(),
+        provider_metadata: None,
+    };
     let earlier = ModelMessage::Assistant {
         reasoning: String::new(),
         text: String::new(),
         calls: vec![call("call_1"), call("call_3")],
+        provider_metadata: None,
     };
     let look = TestTool::done("look").shared();
     let params = params(&model, &[&look]).messages([
@@ -626,8 +637,18 @@ async fn pushing_a_message_makes_the_loop_go_on_after_a_step_without_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn calls_that_were_pushed_run_before_the_next_step() {
-    let call = ModelCall { id: "mine".into(), tool: "look".into(), input: json!({"n": 1}).into() };
-    let pushed = ModelMessage::Assistant { reasoning: String::new(), text: String::new(), calls: vec![call] };
+    let call = ModelCall {
+        id: "mine".into(),
+        tool: "look".into(),
+        input: json!({"n": 1}).into(),
+        provider_metadata: None,
+    };
+    let pushed = ModelMessage::Assistant {
+        reasoning: String::new(),
+        text: String::new(),
+        calls: vec![call],
+        provider_metadata: None,
+    };
     let look = TestTool::done("look").shared();
 
     let model = ScriptedModel::new([text("one"), text("two")]);

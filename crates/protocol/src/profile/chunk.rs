@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::{DATA_TOOL_APPROVAL, Profile, approval_data, denial_text_of, since};
+use super::{DATA_TOOL_APPROVAL, PROVIDER_METADATA, Profile, approval_data, denial_text_of, since};
 use crate::{DataChunk, FinishReason, UiChunk};
 
 /// The error in place of a finish reason that the client does not know.
@@ -15,6 +15,9 @@ const INTERRUPTED: &str = "The answer was interrupted. Load the chat again in a 
 /// Returns the chunk as this profile may see it, or `None` if it must not be sent.
 pub(super) fn client_view(profile: Profile, chunk: &UiChunk) -> Option<Cow<'_, UiChunk>> {
     if is_unknown(profile, chunk) {
+        return None;
+    }
+    if matches!(chunk, UiChunk::Custom { kind, .. } if kind == PROVIDER_METADATA) {
         return None;
     }
     if profile.major() == 5

@@ -7,7 +7,7 @@ use std::mem;
 
 use serde_json::{Map, Value};
 
-use super::{DATA_TOOL_APPROVAL, Profile, approval_data, since};
+use super::{DATA_TOOL_APPROVAL, PROVIDER_METADATA, Profile, approval_data, since};
 use crate::{
     Approval, DataPart, JsonText, ToolPart, ToolState, UiPart, denial_text,
     message::steps::{model_output_end, steps},
@@ -58,6 +58,9 @@ fn part_view(profile: Profile, part: &UiPart) -> Option<UiPart> {
         }
         UiPart::Unknown(fields) => {
             let since = match fields.get("type").and_then(Value::as_str) {
+                Some("custom") if fields.get("kind").is_some_and(|kind| kind == PROVIDER_METADATA) => {
+                    return None;
+                }
                 Some("custom") => Some(since::CUSTOM),
                 Some("reasoning-file") => Some(since::REASONING_FILE),
                 Some("steering-message") => Some(since::STEERING_MESSAGE),

@@ -92,6 +92,7 @@ fn chunks_with_content() {
             json!({"type": "reasoning-end", "id": "r"}),
             json!({"type": "reasoning-file", "url": "data:,", "mediaType": "image/png"}),
             json!({"type": "custom", "kind": "a.b"}),
+            json!({"type": "custom", "kind": "fermata.provider-metadata", "providerMetadata": {"fermata": {}}}),
             json!({"type": "source-url", "sourceId": "s", "url": "https://x.test", "title": "X"}),
             json!({"type": "source-document", "sourceId": "s", "mediaType": "text/plain", "title": "D", "filename": "d"}),
             json!({"type": "file", "url": "data:,", "mediaType": "text/plain", "providerMetadata": {"p": {}}}),
@@ -110,6 +111,7 @@ fn chunks_with_content() {
             7     {"type":"reasoning-file","url":"data:,","mediaType":"image/png"}
             5 6   -
             7     {"type":"custom","kind":"a.b"}
+            5 6 7 -
             5 6 7 {"type":"source-url","sourceId":"s","url":"https://x.test","title":"X"}
             5 6 7 {"type":"source-document","sourceId":"s","mediaType":"text/plain","title":"D","filename":"d"}
             5     {"type":"file","url":"data:,","mediaType":"text/plain"}

@@ -298,6 +298,7 @@ fn calls() -> Vec<Transcript> {
 fn of_version_7() -> Vec<Transcript> {
     let only = vec![
         json!({"type": "custom", "kind": "openai.compaction", "providerMetadata": {"p": {"id": 1}}}),
+        json!({"type": "custom", "kind": "fermata.provider-metadata", "providerMetadata": {"fermata": {"answer": "1"}}}),
         json!({"type": "reasoning-file", "url": "data:image/png;base64,", "mediaType": "image/png"}),
         json!({"type": "steering-message", "id": "s", "parts": [{"type": "text", "text": "and?"}]}),
     ];

@@ -110,7 +110,7 @@ fn size(request: &ModelRequest) -> usize {
     let messages = request.messages.iter().map(|message| match message {
         ModelMessage::System(text) => text.len(),
         ModelMessage::User(pieces) | ModelMessage::Tool { content: pieces, .. } => content(pieces),
-        ModelMessage::Assistant { reasoning, text, calls } => {
+        ModelMessage::Assistant { reasoning, text, calls, provider_metadata: _ } => {
             let calls = calls.iter().map(|call| call.tool.len() + call.input.to_string().len());
             reasoning.len() + text.len() + calls.sum::<usize>()
         }

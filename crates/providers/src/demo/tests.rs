@@ -28,7 +28,12 @@ fn tool(name: &str, input_schema: Value) -> ModelTool {
 
 fn asked(said: &str, tools: Vec<ModelTool>) -> ModelRequest {
     let user = |text: &str| ModelMessage::User(vec![ModelContent::Text(text.into())]);
-    let answer = ModelMessage::Assistant { reasoning: String::new(), text: "Noon.".into(), calls: vec![] };
+    let answer = ModelMessage::Assistant {
+        reasoning: String::new(),
+        text: "Noon.".into(),
+        calls: vec![],
+        provider_metadata: None,
+    };
     let messages = vec![ModelMessage::System("Be kind.".into()), user("what time is it"), answer, user(said)];
     ModelRequest { messages, tools, ..ModelRequest::default() }
 }
@@ -40,14 +45,19 @@ fn answered(said: &str, answers: &[(&str, Value, &str)]) -> ModelRequest {
         id: place.to_string(),
         tool: (*tool).into(),
         input: input.clone().into(),
+        provider_metadata: None,
     });
     let results = answers.iter().enumerate().map(|(place, (tool, _, result))| ModelMessage::Tool {
         call_id: place.to_string(),
         tool: (*tool).into(),
         content: vec![ModelContent::Text((*result).into())],
     });
-    let calls =
-        ModelMessage::Assistant { reasoning: String::new(), text: String::new(), calls: calls.collect() };
+    let calls = ModelMessage::Assistant {
+        reasoning: String::new(),
+        text: String::new(),
+        calls: calls.collect(),
+        provider_metadata: None,
+    };
     request.messages.push(calls);
     request.messages.extend(results);
     request
@@ -201,7 +211,7 @@ fn played_to_the_end(said: &str, tools: &[ModelTool], result: impl Fn(&str) -> S
             match event.unwrap() {
                 ModelEvent::CallStart { tool, .. } => {
                     let id = format!("{}_{}", steps.len(), calls.len());
-                    calls.push(ModelCall { id, tool, input: Value::Null.into() });
+                    calls.push(ModelCall { id, tool, input: Value::Null.into(), provider_metadata: None });
                 }
                 ModelEvent::CallDelta { arguments, .. } => {
                     calls.last_mut().unwrap().input = serde_json::from_str(&arguments).unwrap();
@@ -222,6 +232,7 @@ fn played_to_the_end(said: &str, tools: &[ModelTool], result: impl Fn(&str) -> S
             reasoning: String::new(),
             text: String::new(),
             calls,
+            provider_metadata: None,
         });
         request.messages.extend(results);
         assert!(steps.len() < 10, "{steps:?}");

@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::{
     chunk::CallPiece,
     failure::Failure,
+    provider_metadata::{Attached, EXTRA_CONTENT, PROVIDER_SPECIFIC_FIELDS},
     surrogate_halves::{SurrogateHalves, without_halves},
 };
 
@@ -44,6 +45,7 @@ struct Call {
     id: String,
     tool: String,
     arguments: String,
+    attached: Attached,
     /// The arguments if the last pieces had all of them so far, as long as that cannot be told from pieces that add up.
     cumulative: Option<String>,
     halves: SurrogateHalves,
@@ -64,6 +66,7 @@ struct Piece {
     id: Option<String>,
     tool: Option<String>,
     arguments: String,
+    attached: Attached,
 }
 
 /// A scanner that notices when the object of a JSON text is closed.
@@ -110,8 +113,8 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends the calls. Halves of characters whose other half is missing are replaced.
-    pub(super) fn flush(&mut self, events: &mut impl Extend<ModelEvent>) {
+    /// Ends the calls of an answer, to which this was attached. Halves of characters whose other half is missing are replaced.
+    pub(super) fn flush(&mut self, attached: &Attached, events: &mut impl Extend<ModelEvent>) {
         for key in 0..self.calls.len() {
             let call = &mut self.calls[key];
             if let Some(rest) = call.halves.flush() {
@@ -135,6 +138,9 @@ impl Calls {
             }
             call.begin(key, events);
             call.pass_rest_on(key, events);
+            if let Some(metadata) = call.attached.keep_of_call(&call.id, attached) {
+                events.extend([ModelEvent::ProviderMetadata { key: Some(key), metadata }]);
+            }
         }
     }
 
@@ -166,6 +172,7 @@ impl Calls {
         if let Some(tool) = tool {
             call.add_name(&tool, self.chunk);
         }
+        call.attached.extend(piece.attached);
         call.append(piece.arguments);
         key
     }
@@ -349,6 +356,9 @@ fn json_in_string(text: &str) -> Option<String> {
 impl From<CallPiece> for Piece {
     fn from(piece: CallPiece) -> Self {
         let index = piece.index.and_then(|index| index.as_u64().or_else(|| index.as_str()?.parse().ok()));
+        let mut attached = Attached::default();
+        attached.add(EXTRA_CONTENT, piece.extra_content);
+        attached.add(PROVIDER_SPECIFIC_FIELDS, piece.provider_specific_fields);
         let function = piece.function.unwrap_or_default();
         let (id, tool) = (piece.id.0, without_halves(function.name.0));
         Self {
@@ -356,6 +366,7 @@ impl From<CallPiece> for Piece {
             id: if id.is_empty() { None } else { Some(id) },
             tool: if tool.is_empty() { None } else { Some(tool) },
             arguments: function.arguments.0,
+            attached,
         }
     }
 }

@@ -64,6 +64,10 @@ pub(super) struct Delta {
     pub(super) reasoning: Text,
     /// OpenRouter's pieces of reasoning, some of which come in `reasoning` as well.
     pub(super) reasoning_details: Rare,
+    /// This and the next two go back as they came ([`super::provider_metadata`]).
+    pub(super) thinking_blocks: Rare,
+    pub(super) extra_content: Rare,
+    pub(super) provider_specific_fields: Rare,
     pub(super) refusal: Text,
     #[serde(deserialize_with = "read_list")]
     pub(super) tool_calls: Vec<CallPiece>,
@@ -82,6 +86,8 @@ pub(super) struct CallPiece {
     pub(super) id: Text,
     #[serde(deserialize_with = "read_object")]
     pub(super) function: Option<FunctionPiece>,
+    pub(super) extra_content: Rare,
+    pub(super) provider_specific_fields: Rare,
 }
 
 /// The tool and the arguments in a piece of a call.

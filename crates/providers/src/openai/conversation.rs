@@ -4,8 +4,9 @@
 //! messages of the user in a row, for an image. Each such refusal would end the chat, so the conversation is written in the form that the
 //! [`Dialect`] asks for. What the record of the chat says stays as it is.
 //!
-//! Invariants: a call and its result have the same id, and no other call of the request has it; a call that was sent before is sent with
-//! the same id again, as long as the conversation only grows; there is at most one system message, and it comes first.
+//! Invariants: a call and its result have the same id, and no other call of the request has it, unless the provider itself gave it to both; a
+//! call that was sent before is sent with the same id again, as long as the conversation only grows; there is at most one system message,
+//! and it comes first.
 
 use std::{
     borrow::Cow,
@@ -16,10 +17,13 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use fermata_engine::model::{ModelCall, ModelContent, ModelMessage};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::dialect::{Dialect, ReasoningField, Roles, ToolIds};
+use super::{
+    dialect::{Dialect, ReasoningField, Roles, ToolIds},
+    provider_metadata::{Attached, EXTRA_CONTENT, Kept},
+};
 
 /// The value that Google accepts instead of a signature that was not stored.
 pub(super) const NO_SIGNATURE: &str = "skip_thought_signature_validator";
@@ -50,6 +54,8 @@ pub(super) enum Message<'a> {
         reasoning: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall<'a>>,
+        #[serde(flatten)]
+        attached: Attached,
     },
     Tool {
         tool_call_id: Cow<'a, str>,
@@ -95,8 +101,8 @@ pub(super) struct File<'a> {
 pub(super) struct ToolCall<'a> {
     id: Cow<'a, str>,
     function: CalledFunction<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra_content: Option<Value>,
+    #[serde(flatten)]
+    attached: Attached,
 }
 
 #[derive(Serialize)]
@@ -132,12 +138,14 @@ pub(super) fn fit_conversation<'a>(
             ModelMessage::User(content) => {
                 mapped.push(Message::User { content: user_content(content, dialect) })
             }
-            ModelMessage::Assistant { reasoning, text, calls } => {
+            ModelMessage::Assistant { reasoning, text, calls, provider_metadata } => {
                 let has_reasoning = is_in_turn_with_calls && !reasoning.is_empty();
                 let reasoning = if has_reasoning { Some(reasoning.as_str()) } else { None };
                 // Strict providers refuse a message without text and calls, and blank text.
                 if !text.trim().is_empty() || !calls.is_empty() {
-                    mapped.push(assistant(reasoning, text, calls, &mut ids, dialect, field));
+                    let attached = Kept::read(provider_metadata.as_ref(), dialect).map(|kept| kept.fields);
+                    let attached = attached.unwrap_or_default();
+                    mapped.push(assistant(reasoning, text, calls, attached, &mut ids, dialect, field));
                 }
             }
             ModelMessage::Tool { call_id, tool, content } => {
@@ -176,13 +184,17 @@ fn alternate(messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
                     reasoning_content: old_before,
                     reasoning: new_before,
                     tool_calls: calls_before,
+                    attached: attached_before,
                 }),
-                Message::Assistant { content, reasoning_content, reasoning, tool_calls },
+                Message::Assistant { content, reasoning_content, reasoning, tool_calls, attached },
             ) if calls_before.is_empty() => {
                 append(text_before, content);
                 append(old_before, reasoning_content);
                 append(new_before, reasoning);
                 *calls_before = tool_calls;
+                if !attached.is_empty() {
+                    *attached_before = attached;
+                }
             }
             (Some(Message::Tool { .. }), message @ Message::User { .. }) => {
                 let content = Some(AFTER_RESULT.into());
@@ -191,6 +203,7 @@ fn alternate(messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
                     reasoning_content: None,
                     reasoning: None,
                     tool_calls: Vec::new(),
+                    attached: Attached::default(),
                 });
                 ordered.push(message);
             }
@@ -292,20 +305,32 @@ fn assistant<'a>(
     reasoning: Option<&'a str>,
     text: &'a str,
     calls: &'a [ModelCall],
+    attached: Attached,
     ids: &mut CallIds<'a>,
     dialect: &Dialect,
     field: ReasoningField,
 ) -> Message<'a> {
-    let call = |call: &'a ModelCall| ToolCall {
-        id: ids.of(&call.id),
-        function: CalledFunction { name: &call.tool, arguments: call.input.as_str() },
-        extra_content: None,
+    let mut given = HashSet::new();
+    let call = |call: &'a ModelCall| {
+        let kept = Kept::read(call.provider_metadata.as_ref(), dialect);
+        let (id, attached) = kept.map(|kept| (kept.id, kept.fields)).unwrap_or_default();
+        if let Some(id) = id.filter(|id| given.insert(id.clone())) {
+            ids.given.insert(&call.id, id);
+        }
+        ToolCall {
+            id: ids.of(&call.id),
+            function: CalledFunction { name: &call.tool, arguments: call.input.as_str() },
+            attached,
+        }
     };
     let mut tool_calls: Vec<ToolCall<'_>> = calls.iter().map(call).collect();
     if dialect.signs_calls
+        && dialect.field(EXTRA_CONTENT).is_some()
         && let Some(first) = tool_calls.first_mut()
+        && !first.attached.has(EXTRA_CONTENT)
     {
-        first.extra_content = Some(json!({"google": {"thought_signature": NO_SIGNATURE}}));
+        let signature = json!({"google": {"thought_signature": NO_SIGNATURE}});
+        first.attached.add(EXTRA_CONTENT, Some(signature.into()));
     }
     let reasoning = reasoning.map(Cow::Borrowed);
     let (reasoning_content, reasoning) = match field {
@@ -314,7 +339,7 @@ fn assistant<'a>(
         ReasoningField::Nowhere => (None, None),
     };
     let content = if text.trim().is_empty() { None } else { Some(text.into()) };
-    Message::Assistant { content, reasoning_content, reasoning, tool_calls }
+    Message::Assistant { content, reasoning_content, reasoning, tool_calls, attached }
 }
 
 fn user_content<'a>(content: &'a [ModelContent], dialect: &Dialect) -> Content<'a> {
@@ -443,11 +468,11 @@ impl<'a> Content<'a> {
 impl<'a> CallIds<'a> {
     /// Returns the id that a call has on the wire.
     fn of(&mut self, id: &'a str) -> Cow<'a, str> {
-        if self.form == ToolIds::Any {
-            return id.into();
-        }
         if let Some(given) = self.given.get(id) {
             return given.clone().into();
+        }
+        if self.form == ToolIds::Any {
+            return id.into();
         }
         // An id of the right form stays, unless an earlier call has it.
         let mut given = id.to_owned();

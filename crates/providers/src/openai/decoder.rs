@@ -15,6 +15,9 @@ use super::{
     chunk::{CallPiece, Chunk, Delta},
     dialect::{LastReasoningField, ReasoningField},
     failure::Failure,
+    provider_metadata::{
+        Attached, EXTRA_CONTENT, PROVIDER_SPECIFIC_FIELDS, REASONING_DETAILS, THINKING_BLOCKS,
+    },
     shape::TextField,
     surrogate_halves::{SurrogateHalves, without_halves},
     think_tags::{Divided, ThinkTags},
@@ -31,6 +34,7 @@ pub(super) struct Decoder {
     tags: ThinkTags,
     reasoning: SurrogateHalves,
     calls: Calls,
+    attached: Attached,
     /// The URLs of the sources that were passed on.
     sources: HashSet<String>,
     usage: Option<Usage>,
@@ -53,6 +57,7 @@ impl Decoder {
             tags: ThinkTags::default(),
             reasoning: SurrogateHalves::default(),
             calls: Calls::default(),
+            attached: Attached::default(),
             sources: HashSet::new(),
             usage: None,
             reasoning_field: None,
@@ -109,6 +114,14 @@ impl Decoder {
             if !reasoning.is_empty() {
                 self.push_reasoning(reasoning, field);
             }
+        }
+        for (name, piece) in [
+            (REASONING_DETAILS, delta.reasoning_details),
+            (THINKING_BLOCKS, delta.thinking_blocks),
+            (EXTRA_CONTENT, delta.extra_content),
+            (PROVIDER_SPECIFIC_FIELDS, delta.provider_specific_fields),
+        ] {
+            self.attached.add(name, piece);
         }
         for piece in [delta.content.text, delta.refusal.0] {
             if !piece.is_empty() {
@@ -218,7 +231,9 @@ impl Decoder {
         self.push_divided(divided);
         self.flush_reasoning();
         self.flush_text();
-        self.calls.flush(&mut self.events);
+        self.calls.flush(&self.attached, &mut self.events);
+        let metadata = self.attached.keep();
+        self.events.extend(metadata.map(|metadata| ModelEvent::ProviderMetadata { key: None, metadata }));
         let reason = reason.unwrap_or(if self.calls.is_empty() {
             FinishReason::Other
         } else {

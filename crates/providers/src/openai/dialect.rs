@@ -16,9 +16,11 @@ use serde::{Deserialize, Serialize};
 /// The variant of the API that a model is asked in.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Dialect {
+    /// The model and the host. They get back only the metadata that they sent.
+    pub origin: Origin,
     /// The field in which reasoning is expected until an answer has shown it. After a restart in the middle of a turn, no answer has.
     pub reasoning_field: ReasoningField,
-    /// `true` if a call that is sent back needs a thought signature. Gemini 3 refuses a call without one.
+    /// `true` if the first call of an answer needs a thought signature. Gemini 3 refuses a call without one, and takes a placeholder.
     pub signs_calls: bool,
     pub schemas: Schemas,
     pub tool_ids: ToolIds,
@@ -33,6 +35,13 @@ pub(super) struct Dialect {
     pub omit: BTreeSet<String>,
     /// The names that fields of a request have here.
     pub rename: BTreeMap<String, String>,
+}
+
+/// The model and the host that make an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Origin {
+    pub host: String,
+    pub model: String,
 }
 
 /// The settings of a model's dialect. Where they say nothing, the known facts about the provider count.
@@ -187,6 +196,7 @@ impl Dialect {
         let is = |domain: &&str| {
             name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
+        let origin = Origin { host: name.to_owned(), model: model.to_owned() };
         let host = HOSTS.iter().find(|host| host.domains.iter().any(is)).unwrap_or(&COMMON);
         let model = model.to_ascii_lowercase();
         let is_mistral = MISTRALS.iter().any(|part| model.contains(part));
@@ -195,6 +205,7 @@ impl Dialect {
             host.rename.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
         rename.extend(settings.rename.clone());
         Self {
+            origin,
             reasoning_field: host.reasoning_field,
             signs_calls: host.signs_calls,
             schemas: host.schemas,

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use regex::Regex;
 use serde_json::Value;
 
-use super::dialect::Dialect;
+use super::{dialect::Dialect, provider_metadata::ALL};
 
 fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a pattern that is tested")
@@ -110,6 +110,9 @@ impl Lesson {
         if let Some(named) = fields.find(|field| names(refusal, field)) {
             return Some(Self::Omit(named.clone()));
         }
+        if let Some(named) = ALL.iter().find(|field| names(refusal, field) && has_attached(body, field)) {
+            return Some(Self::Omit((*named).to_owned()));
+        }
         let is_about_files = FILES.is_match(refusal) && !ONE_FILE.is_match(&without_part_names(refusal));
         (is_about_files && has_files(body)).then_some(Self::TextOnly)
     }
@@ -154,6 +157,15 @@ fn names(text: &str, field: &str) -> bool {
 /// Returns a text without the names of parts of a message, which have words in them.
 fn without_part_names(text: &str) -> String {
     text.replace("image_url", "image").replace("file_data", "file")
+}
+
+/// Returns whether a message of the body, or a call in one, has a field that came from the provider.
+fn has_attached(body: &Value, field: &str) -> bool {
+    let mut messages = body["messages"].as_array().into_iter().flatten();
+    messages.any(|message| {
+        let mut calls = message["tool_calls"].as_array().into_iter().flatten();
+        message.get(field).is_some() || calls.any(|call| call.get(field).is_some())
+    })
 }
 
 /// Returns whether a message of the body has a part that is no text.
@@ -201,6 +213,22 @@ mod tests {
             ("messages: unexpected role", None),
         ] {
             assert_eq!(Lesson::of(refusal, &body()), lesson, "{refusal}");
+        }
+    }
+
+    #[test]
+    fn what_the_provider_attached_is_left_out_if_it_is_refused() {
+        let call = json!({"id": "a", "extra_content": {"google": {}}});
+        let messages = json!([{"role": "assistant", "reasoning_details": [], "tool_calls": [call]}]);
+        let body = json!({"model": "m", "messages": messages});
+        for (refusal, field) in [
+            ("messages[0].tool_calls[0]: unknown field `extra_content`", Some("extra_content")),
+            ("property 'reasoning_details' is unsupported", Some("reasoning_details")),
+            ("unknown field `thinking_blocks`", None),
+            ("Function call is missing a thought_signature in functionCall parts.", None),
+        ] {
+            let lesson = field.map(|field: &str| Lesson::Omit(field.to_owned()));
+            assert_eq!(Lesson::of(refusal, &body), lesson, "{refusal}");
         }
     }
 

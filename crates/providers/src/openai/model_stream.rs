@@ -10,7 +10,12 @@ use fermata_tools::{ErrorPolicy, ErrorStrategy};
 use secrecy::SecretString;
 use serde_json::value::RawValue;
 
-use super::{answer::Answer, dialect::LastReasoningField, transport::Transport};
+use super::{
+    answer::Answer,
+    dialect::{LastReasoningField, Origin},
+    provider_metadata::mark,
+    transport::Transport,
+};
 
 /// The events of one call of the model. Dropping it closes the connection.
 pub(super) struct ModelStream {
@@ -28,6 +33,8 @@ pub(super) struct Request {
     /// The URL of the API for errors, without its query.
     pub(super) url: String,
     pub(super) last_reasoning_field: LastReasoningField,
+    /// Noted with what the provider wants back.
+    pub(super) origin: Origin,
     /// The texts that are removed from every error.
     pub(super) secrets: Vec<SecretString>,
     /// The request is sent again only after failures that have [`ErrorStrategy::Retry`] here.
@@ -71,7 +78,10 @@ impl ModelStream {
                     }
                 }
                 State::Reading { answer, has_begun } => match answer.next().await {
-                    Some(Ok(event)) => {
+                    Some(Ok(mut event)) => {
+                        if let ModelEvent::ProviderMetadata { metadata, .. } = &mut event {
+                            mark(metadata, &self.request.origin);
+                        }
                         *has_begun |= event != ModelEvent::Alive;
                         return Some(Ok(event));
                     }

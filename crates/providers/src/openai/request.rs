@@ -77,7 +77,11 @@ pub(super) fn length(request: &ModelRequest) -> usize {
     let messages = request.messages.iter().map(|message| match message {
         ModelMessage::System(text) => text.len(),
         ModelMessage::User(content) | ModelMessage::Tool { content, .. } => of_content(content),
-        ModelMessage::Assistant { reasoning, text, .. } => reasoning.len() + text.len(),
+        ModelMessage::Assistant { reasoning, text, calls, provider_metadata } => {
+            let of_calls = calls.iter().map(|call| &call.provider_metadata);
+            let metadata = of_calls.chain([provider_metadata]).flatten().map(|text| text.as_str().len());
+            reasoning.len() + text.len() + metadata.sum::<usize>()
+        }
     });
     messages.sum()
 }

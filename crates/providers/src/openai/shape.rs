@@ -7,10 +7,8 @@
 
 use std::sync::LazyLock;
 
+use super::chunk::{Chunk, Delta, Rare};
 use memchr::memmem::Finder;
-use serde_json::Value;
-
-use super::chunk::{Chunk, Delta};
 
 // The finders are made once, because making one takes longer than searching an event with it.
 static CONTENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"content\""));
@@ -100,16 +98,20 @@ fn only_text(chunk: &Chunk) -> Option<(TextField, &str)> {
         reasoning_content,
         reasoning,
         reasoning_details,
+        thinking_blocks,
+        extra_content,
+        provider_specific_fields,
         refusal,
         tool_calls,
         function_call,
         images,
         annotations,
     } = choice.delta.as_ref()?;
-    let has_details =
-        reasoning_details.as_deref().and_then(Value::as_array).is_some_and(|all| !all.is_empty());
+    let is_attached = |field: &Rare| field.as_deref().is_some_and(|value| !value.is_null());
     let has_more = !content.thinking.is_empty()
-        || has_details && reasoning.0.is_empty()
+        || [reasoning_details, thinking_blocks, extra_content, provider_specific_fields]
+            .into_iter()
+            .any(is_attached)
         || !refusal.0.is_empty()
         || !tool_calls.is_empty()
         || function_call.is_some()

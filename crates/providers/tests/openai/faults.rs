@@ -369,7 +369,8 @@ async fn reasoning_that_comes_in_details_alone_is_reasoning() {
         let body = [&details(reasoning, "hm"), &text("Hello"), &finish("stop"), "data: [DONE]\n\n"].concat();
         let server = Server::start(vec![Reply::Stream(body)]).await;
         let told = lines(&ask(&server.model()).await.unwrap());
-        assert_eq!(told, "reasoning \"hm\"\ntext \"Hello\"\nfinished Stop\n");
+        let back = r#"{"fields":{"reasoning_details":[{"type":"reasoning.text","text":"hm"}]},"host":"127.0.0.1","model":"m-1"}"#;
+        assert_eq!(told, format!("reasoning \"hm\"\ntext \"Hello\"\nback {back}\nfinished Stop\n"));
     }
 }
 

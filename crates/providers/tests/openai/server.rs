@@ -232,6 +232,8 @@ pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
             format!("finished {reason:?} {input}+{output}={total}")
         }
         Ok(ModelEvent::Finished { reason, usage: None }) => format!("finished {reason:?}"),
+        Ok(ModelEvent::ProviderMetadata { key: None, metadata }) => format!("back {metadata}"),
+        Ok(ModelEvent::ProviderMetadata { key: Some(key), metadata }) => format!("back {key} {metadata}"),
         Ok(other @ (ModelEvent::File { .. } | ModelEvent::Source { .. })) => format!("{other:?}"),
         Err(error) => {
             // The URL is another one each time.

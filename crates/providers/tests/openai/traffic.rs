@@ -64,10 +64,45 @@ async fn openrouter_reasoning_and_comments() {
         expect![[r#"
             reasoning "Greet back."
             text "Hello!"
+            back {"fields":{"reasoning_details":[{"type":"reasoning.text","text":"Greet back.","format":"unknown","index":0}]},"host":"127.0.0.1","model":"m-1"}
             finished Stop 8+12=20
         "#]],
     )
     .await;
+}
+
+#[tokio::test]
+async fn openrouter_signed_reasoning() {
+    check(include_str!("../traffic/openrouter-signed-reasoning.sse"), expect![[r#"
+        reasoning "The city is Bern."
+        call 0 get_weather
+        call 0 + {"city":"Bern"}
+        back {"fields":{"reasoning_details":[{"type":"reasoning.text","text":"The city is Bern.","format":"anthropic-claude-v1","index":0,"signature":"ErUBCkYIBxgC"}]},"host":"127.0.0.1","model":"m-1"}
+        finished ToolCalls 420+61=481
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn openrouter_reasoning_that_is_encrypted_for_a_call() {
+    check(include_str!("../traffic/openrouter-encrypted-reasoning.sse"), expect![[r#"
+        call 0 get_weather
+        call 0 + {"city":"Bern"}
+        back 0 {"id":"tool_0_get_weather","fields":{},"host":"127.0.0.1","model":"m-1"}
+        back {"fields":{"reasoning_details":[{"type":"reasoning.encrypted","data":"EjQKMgEMOdbHJChL","id":"tool_0_get_weather","format":"google-gemini-v1","index":0}]},"host":"127.0.0.1","model":"m-1"}
+        finished ToolCalls 85+126=211
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn litellm_signatures_of_reasoning_and_of_a_call() {
+    check(include_str!("../traffic/litellm-signatures.sse"), expect![[r#"
+        reasoning "Bern."
+        call 0 get_weather
+        call 0 + {"city": "Bern"}
+        back 0 {"fields":{"provider_specific_fields":{"thought_signature":"JChLEjQKMgEM"}},"host":"127.0.0.1","model":"m-1"}
+        back {"fields":{"thinking_blocks":[{"type":"thinking","thinking":"Bern.","signature":"EjQKMgEMOdbH"}]},"host":"127.0.0.1","model":"m-1"}
+        finished ToolCalls
+    "#]]).await;
 }
 
 #[tokio::test]
@@ -123,6 +158,8 @@ async fn gemini_calls_without_index() {
             call 0 + {"city":"Bern"}
             call 1 get_weather
             call 1 + {"city":"Basel"}
+            back 0 {"fields":{"extra_content":{"google":{"thought_signature":"EjQKMgEMOdbHJChL"}}},"host":"127.0.0.1","model":"m-1"}
+            back {"fields":{"extra_content":{"google":{"thought_signature":"EjQKMgEMOdbHJChL"}}},"host":"127.0.0.1","model":"m-1"}
             finished Stop 85+24=211
         "#]],
     )

@@ -13,7 +13,7 @@ fn check(chunks: Value, expected: Expect) {
     for chunk in chunks.as_array().unwrap() {
         calls.decode(serde_json::from_value(chunk.clone()).unwrap(), &mut events).unwrap();
     }
-    calls.flush(&mut events);
+    calls.flush(&Attached::default(), &mut events);
     let lines: String = events
         .iter()
         .map(|event| match event {
@@ -245,7 +245,7 @@ fn read(pieces: &[Value]) -> Vec<(String, String)> {
     for piece in pieces {
         calls.decode(serde_json::from_value(json!([piece])).unwrap(), &mut events).unwrap();
     }
-    calls.flush(&mut events);
+    calls.flush(&Attached::default(), &mut events);
     let mut read: Vec<(usize, String, String)> = Vec::new();
     for event in events {
         match event {

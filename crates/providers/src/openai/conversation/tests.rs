@@ -1,10 +1,12 @@
 //! The conversation of a request as it is on the wire.
 
+use fermata_protocol::JsonText;
 use proptest::prelude::*;
 use reqwest::Url;
+use serde_json::Value;
 
 use super::*;
-use crate::openai::dialect::DialectSettings;
+use crate::openai::{dialect::DialectSettings, provider_metadata::mark};
 
 fn dialect(base: &str) -> Dialect {
     Dialect::of(&Url::parse(base).unwrap(), "m", &DialectSettings::default())
@@ -37,9 +39,14 @@ fn user(text: &str) -> ModelMessage {
 }
 
 fn assistant_said(reasoning: &str, text: &str, calls: &[&str]) -> ModelMessage {
-    let call = |id: &&str| ModelCall { id: (*id).into(), tool: "f".into(), input: json!({"x": 1}).into() };
+    let call = |id: &&str| ModelCall {
+        id: (*id).into(),
+        tool: "f".into(),
+        input: json!({"x": 1}).into(),
+        provider_metadata: None,
+    };
     let calls = calls.iter().map(call).collect();
-    ModelMessage::Assistant { reasoning: reasoning.into(), text: text.into(), calls }
+    ModelMessage::Assistant { reasoning: reasoning.into(), text: text.into(), calls, provider_metadata: None }
 }
 
 fn done(id: &str) -> ModelMessage {
@@ -255,6 +262,75 @@ fn geminis_first_call_of_a_step_carries_a_signature() {
     let calls = &messages[1]["tool_calls"];
     assert_eq!(calls[0]["extra_content"]["google"]["thought_signature"], NO_SIGNATURE);
     assert!(calls[1].get("extra_content").is_none());
+}
+
+/// What the provider has attached, as the engine keeps it.
+fn kept(dialect: &Dialect, id: Option<&str>, fields: Value) -> Option<JsonText> {
+    let mut kept: JsonText = json!({"fields": fields, "id": id}).into();
+    mark(&mut kept, &dialect.origin);
+    Some(kept)
+}
+
+/// An answer with two calls, to which this was attached.
+fn with_attached(answer: Option<JsonText>, first: Option<JsonText>) -> ModelMessage {
+    let mut message = assistant_said("", "", &["1", "2"]);
+    let ModelMessage::Assistant { calls, provider_metadata, .. } = &mut message else { unreachable!() };
+    *provider_metadata = answer;
+    calls[0].provider_metadata = first;
+    message
+}
+
+#[test]
+fn what_the_provider_attached_goes_back_to_its_place() {
+    let google = dialect("https://generativelanguage.googleapis.com/v1beta/openai");
+    let signature = |name: &str| json!({ name: {"thought_signature": "S"} });
+    let details = json!([{"type": "reasoning.encrypted", "data": "D", "index": 0}]);
+    for (dialect, field, value) in [
+        (&google, "extra_content", signature("google")),
+        (&common(), "extra_content", signature("vertex")),
+        (&mistral(), "provider_specific_fields", json!({"thought_signature": "S"})),
+    ] {
+        let answer = kept(dialect, None, json!({"reasoning_details": details}));
+        let first = kept(dialect, None, json!({ field: value }));
+        let messages = [user("a"), with_attached(answer, first), done("1"), done("2")];
+        let messages = fitted(&messages, dialect, ReasoningField::Nowhere);
+        assert_eq!(messages[1]["reasoning_details"], details);
+        let calls = &messages[1]["tool_calls"];
+        assert_eq!(calls[0][field], value);
+        assert!(calls[1].get(field).is_none());
+    }
+}
+
+#[test]
+fn what_another_model_attached_stays_here() {
+    let google = dialect("https://generativelanguage.googleapis.com/v1beta/openai");
+    let signature = json!({"extra_content": {"google": {"thought_signature": "S"}}});
+    let first = kept(&common(), Some("tool_1"), signature);
+    let answer = kept(&common(), None, json!({"reasoning_details": [{"text": "a"}]}));
+    let messages = [user("a"), with_attached(answer, first), done("1"), done("2")];
+    let messages = fitted(&messages, &google, ReasoningField::Nowhere);
+    assert!(messages[1].get("reasoning_details").is_none());
+    let call = &messages[1]["tool_calls"][0];
+    assert_eq!(call["extra_content"]["google"]["thought_signature"], NO_SIGNATURE);
+    assert_eq!(call["id"], "1");
+}
+
+#[test]
+fn a_call_that_reasoning_names_has_the_id_by_which_it_is_named() {
+    let first = || kept(&common(), Some("tool_0_f"), json!({}));
+    let mut messages = vec![user("a"), with_attached(None, first()), done("1"), done("2")];
+    // Some providers count the calls of each answer from 0.
+    let mut again = with_attached(None, first());
+    let ModelMessage::Assistant { calls, .. } = &mut again else { unreachable!() };
+    (calls[0].id, calls[1].id) = ("3".into(), "4".into());
+    calls[1].provider_metadata = first();
+    messages.extend([again, done("3"), done("4")]);
+    let messages = fitted(&messages, &common(), ReasoningField::Nowhere);
+    let ids = |message: usize| [0, 1].map(|call| messages[message]["tool_calls"][call]["id"].clone());
+    assert_eq!(ids(1), ["tool_0_f", "2"]);
+    assert_eq!(ids(4), ["tool_0_f", "4"]);
+    let results = [2, 3, 5, 6].map(|message: usize| messages[message]["tool_call_id"].clone());
+    assert_eq!(results, ["tool_0_f", "2", "tool_0_f", "4"]);
 }
 
 fn roles(messages: &Value) -> String {
