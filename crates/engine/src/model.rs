@@ -149,6 +149,8 @@ pub enum ModelEvent {
         /// The title of the source.
         title: Option<String>,
     },
+    /// A part of the answer's text is based on a page, which [`ModelEvent::Source`] has named.
+    Citation(Citation),
     /// The provider wants this back with the answer, or with a call, whenever the conversation goes on. Only the provider's module reads it.
     ProviderMetadata {
         /// The key of the call; `None` if the metadata is that of the answer.
@@ -163,6 +165,21 @@ pub enum ModelEvent {
         /// The tokens of the step, if the provider counted them.
         usage: Option<Usage>,
     },
+}
+
+/// The page on which a part of an answer's text is based.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Citation {
+    /// The URL of the page.
+    pub url: String,
+    /// The title of the page.
+    pub title: Option<String>,
+    /// The part's beginning, in characters from that of the answer's text.
+    pub start: Option<u64>,
+    /// The part's end, in the same way; the character at the end is no part of it.
+    pub end: Option<u64>,
+    /// The passage of the page.
+    pub passage: Option<String>,
 }
 
 /// Tokens of one step, or of several together.

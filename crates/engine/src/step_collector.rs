@@ -3,7 +3,7 @@
 //! Both loops use it: a chat's run shows every change at once, and a [`Runner`](crate::Runner) returns the step when it is complete.
 //! This module knows no tools, no chat and no stream, and does no I/O.
 //!
-//! Invariants: at most one text or reasoning part is open at a time, and it is closed before anything else begins; a step keeps no more
+//! Invariants: at most one text or reasoning part is open at a time, and it is closed before anything but a source begins; a step keeps no more
 //! than its limits allow; a call of a step that was cut off never gets an input to run with.
 
 mod collected_call;
@@ -12,7 +12,7 @@ use fermata_protocol::{FinishReason, JsonText};
 use fermata_tools::{ErrorType, ToolError};
 
 pub(crate) use self::collected_call::{CollectedCall, InvalidArguments};
-use crate::model::{ModelContent, ModelError, ModelEvent, Usage};
+use crate::model::{Citation, ModelContent, ModelError, ModelEvent, Usage};
 
 /// Bytes for which a call, a file or a source counts besides its text, because each costs memory even if it is empty.
 const PART_BYTES: usize = 64;
@@ -34,6 +34,8 @@ pub(crate) struct StepLimits {
 #[derive(Debug, Default)]
 pub(crate) struct StepCollector {
     open_part: Option<PartKind>,
+    /// The characters of text before the open part.
+    text_before: u64,
     /// Bytes of the model's output in this step.
     output_bytes: usize,
     has_too_many_calls: bool,
@@ -78,6 +80,8 @@ pub(crate) enum StepChange {
         url: String,
     },
     Source(UrlSource),
+    /// The open text is based on a page. The places are those in this text.
+    Citation(Citation),
     /// The model has ended its answer, or the provider has.
     Completed(CollectedStep),
 }
@@ -154,10 +158,15 @@ impl StepCollector {
                 changes.push(StepChange::File { media_type, url });
             }
             ModelEvent::Source { url, title } => {
-                changes.extend(self.end_part().map(StepChange::PartEnded));
+                // A text goes on, and ends with what cites the source.
                 let source = UrlSource { url, title };
                 self.sources.push(source.clone());
                 changes.push(StepChange::Source(source));
+            }
+            ModelEvent::Citation(citation) => {
+                if self.open_part == Some(PartKind::Text) {
+                    changes.push(StepChange::Citation(self.in_open_text(citation)));
+                }
             }
             ModelEvent::ProviderMetadata { key: None, metadata } => self.provider_metadata = Some(metadata),
             ModelEvent::ProviderMetadata { key: Some(key), metadata } => {
@@ -198,6 +207,7 @@ impl StepCollector {
         if self.open_part != Some(kind) {
             changes.extend(self.end_part().map(StepChange::PartEnded));
             self.open_part = Some(kind);
+            self.text_before = self.text.chars().count() as u64;
             changes.push(StepChange::PartStarted(kind));
         }
         match kind {
@@ -205,6 +215,16 @@ impl StepCollector {
             PartKind::Reasoning => self.reasoning.push_str(&delta),
         }
         changes.push(StepChange::PartGrew(kind, delta));
+    }
+
+    /// Returns the citation with places in the open text. One whose places are not all in there has none.
+    fn in_open_text(&self, citation: Citation) -> Citation {
+        let place = |place: Option<u64>| place?.checked_sub(self.text_before);
+        let (start, end) = match (place(citation.start), place(citation.end)) {
+            (Some(start), Some(end)) if start <= end => (Some(start), Some(end)),
+            _ => (None, None),
+        };
+        Citation { start, end, ..citation }
     }
 
     fn start_call(&mut self, key: usize, tool: String, limits: StepLimits) -> StepChange {
@@ -286,6 +306,10 @@ fn output_bytes(event: &ModelEvent) -> usize {
         ModelEvent::CallDelta { arguments, .. } => arguments.len(),
         ModelEvent::File { media_type, url } => PART_BYTES + media_type.len() + url.len(),
         ModelEvent::Source { url, title } => PART_BYTES + url.len() + title.as_ref().map_or(0, String::len),
+        ModelEvent::Citation(Citation { url, title, passage, .. }) => {
+            let texts = [title, passage].into_iter().flatten().map(String::len);
+            PART_BYTES + url.len() + texts.sum::<usize>()
+        }
         ModelEvent::ProviderMetadata { metadata, .. } => PART_BYTES + metadata.as_str().len(),
     }
 }
@@ -341,6 +365,37 @@ mod tests {
             ]
         );
         assert_eq!((step.reasoning.as_str(), step.text.as_str()), ("hm", "ab"));
+    }
+
+    #[test]
+    fn a_citation_has_its_place_in_the_text_that_is_open() {
+        let cites = |start, end| {
+            let url = "https://a.example".to_owned();
+            ModelEvent::Citation(Citation { url, start, end, ..Citation::default() })
+        };
+        let source = ModelEvent::Source { url: "https://a.example".into(), title: None };
+        let events = vec![
+            cites(Some(0), Some(1)),
+            text("äb"),
+            source,
+            cites(Some(0), Some(2)),
+            call_start(0, "look"),
+            text("cde"),
+            cites(Some(3), Some(5)),
+            cites(Some(0), Some(2)),
+            cites(Some(3), None),
+        ];
+        let (changes, _) = collect(events, FinishReason::Stop);
+        let places: Vec<_> = changes
+            .iter()
+            .filter_map(|change| match change {
+                StepChange::Citation(citation) => Some((citation.start, citation.end)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(places, [(Some(0), Some(2)), (Some(1), Some(3)), (None, None), (None, None)]);
+        let ends = changes.iter().filter(|change| matches!(change, StepChange::PartEnded(_)));
+        assert_eq!(ends.count(), 2, "a source ends no text");
     }
 
     #[test]

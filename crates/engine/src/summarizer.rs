@@ -249,6 +249,7 @@ async fn text_of(choice: &ModelChoice, request: ModelRequest) -> Result<String, 
             | ModelEvent::CallDelta { .. }
             | ModelEvent::File { .. }
             | ModelEvent::Source { .. }
+            | ModelEvent::Citation(_)
             | ModelEvent::ProviderMetadata { .. } => {}
         }
         if text.len() > ANSWER_BYTES {

@@ -90,7 +90,7 @@ impl Deciding<'_> {
     /// Keeps the beginning of the step, because the run ends.
     pub(super) fn keep_left_over(&mut self) {
         if let Some((kind, id)) = self.run.left_over.take().and_then(|left| left.open_part) {
-            self.publish(super::streaming::part_end(kind, id));
+            self.publish(super::streaming::part_end(kind, id, Vec::new()));
         }
     }
 }

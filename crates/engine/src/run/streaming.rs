@@ -2,15 +2,17 @@
 //!
 //! The [`StepCollector`] assembles the step, and this module turns its changes into chunks.
 
+use std::collections::HashMap;
+
 use fermata_protocol::{DataChunk, JsonText, Show, SummaryReason, ToolCallId, UiChunk};
 use fermata_tools::{Call, InputError, RunBy, ToolRef};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
     context::context_usage,
-    model::{ModelEvent, Usage},
+    model::{Citation, ModelEvent, Usage},
     provider_metadata,
     step_collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
@@ -24,6 +26,10 @@ pub(super) struct OpenStep {
     collector: StepCollector,
     /// The id of the text or reasoning part that is open.
     part_id: String,
+    /// The pages that the open text cites, as the AI SDK writes them.
+    citations: Vec<Value>,
+    /// The ids of the sources, by their URLs.
+    source_ids: HashMap<String, String>,
     /// The index in [`Run::calls`] of each call of the collector.
     calls: Vec<usize>,
     /// The calls of a step that the model has ended, while their inputs are being checked and nothing is decided about them.
@@ -220,10 +226,28 @@ impl Deciding<'_> {
             }
             StepChange::Source(UrlSource { url, title }) => {
                 let source_id = self.run.next_part_id("source");
+                self.run.open_step.source_ids.insert(url.clone(), source_id.clone());
                 self.publish(UiChunk::SourceUrl { source_id, url, title, provider_metadata: None });
             }
+            StepChange::Citation(citation) => self.note_citation(citation),
             StepChange::Completed(step) => self.complete_answer(step),
         }
+    }
+
+    fn note_citation(&mut self, citation: Citation) {
+        let Citation { url, title, start, end, passage } = citation;
+        let id = self.run.open_step.source_ids.get(&url);
+        let mut source = json!({"type": "source", "sourceType": "url", "id": id.unwrap_or(&url), "url": url});
+        let mut cited = Map::new();
+        if let Some(title) = title {
+            source["title"] = title.into();
+        }
+        cited.insert("source".into(), source);
+        for (field, place) in [("startIndex", start), ("endIndex", end)] {
+            cited.extend(place.map(|place| (field.to_owned(), place.into())));
+        }
+        cited.extend(passage.map(|passage| ("citedText".to_owned(), passage.into())));
+        self.run.open_step.citations.push(cited.into());
     }
 
     fn start_call(&mut self, tool: String) {
@@ -381,7 +405,8 @@ impl Deciding<'_> {
 
     fn show_part_end(&mut self, kind: PartKind) {
         let id = std::mem::take(&mut self.run.open_step.part_id);
-        self.publish(part_end(kind, id));
+        let citations = std::mem::take(&mut self.run.open_step.citations);
+        self.publish(part_end(kind, id, citations));
     }
 
     /// Ends what is open of a step when the run ends. The arguments of calls that are incomplete or unchecked are kept.
@@ -405,10 +430,13 @@ impl Deciding<'_> {
     }
 }
 
-/// Returns the chunk that ends a part.
-pub(super) fn part_end(kind: PartKind, id: String) -> UiChunk {
+/// Returns the chunk that ends a part, with the citations of a text.
+pub(super) fn part_end(kind: PartKind, id: String, citations: Vec<Value>) -> UiChunk {
     match kind {
-        PartKind::Text => UiChunk::TextEnd { id, citations: None, provider_metadata: None },
+        PartKind::Text => {
+            let citations = if citations.is_empty() { None } else { Some(citations.into()) };
+            UiChunk::TextEnd { id, citations, provider_metadata: None }
+        }
         PartKind::Reasoning => UiChunk::ReasoningEnd { id, provider_metadata: None },
     }
 }

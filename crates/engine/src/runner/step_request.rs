@@ -124,7 +124,8 @@ async fn collect(params: &Params, hooks: &dyn Hooks) -> Result<CollectedStep, Ru
                 | StepChange::CallStarted { .. }
                 | StepChange::ArgumentsGrew { .. }
                 | StepChange::File { .. }
-                | StepChange::Source(_) => {}
+                | StepChange::Source(_)
+                | StepChange::Citation(_) => {}
             }
         }
     }

@@ -26,6 +26,7 @@ mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../shared/mod.rs"]
 mod shared;
+mod sources;
 mod summaries;
 mod tools;
 mod world;

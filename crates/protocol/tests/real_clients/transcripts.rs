@@ -162,7 +162,10 @@ fn texts() -> Vec<Transcript> {
                 json!({"type": "text-start", "id": "r", "providerMetadata": {"p": {}}}),
                 json!({"type": "text-delta", "id": "r", "delta": ""}),
                 json!({"type": "text-delta", "id": "r", "delta": "data: [DONE]\n\n"}),
-                json!({"type": "text-end", "id": "r", "citations": []}),
+                json!({"type": "text-end", "id": "r", "citations": [{
+                    "source": {"type": "source", "sourceType": "url", "id": "s", "url": "https://x.test", "title": "X"},
+                    "startIndex": 0, "endIndex": 1, "citedText": "x",
+                }]}),
             ]),
             step(says("r", "again")),
         ]

@@ -36,6 +36,9 @@ pub(super) struct Chunk {
     pub(super) detail: Rare,
     pub(super) errors: Rare,
     pub(super) base_resp: Rare,
+    /// The pages that Perplexity has found, and their URLs alone, which xAI sends as well.
+    pub(super) search_results: Rare,
+    pub(super) citations: Rare,
     /// Groq puts the usage in here.
     pub(super) x_groq: Rare,
 }

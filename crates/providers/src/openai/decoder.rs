@@ -6,7 +6,7 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use fermata_engine::model::{ModelEvent, Usage};
+use fermata_engine::model::{Citation, ModelEvent, Usage};
 use fermata_protocol::FinishReason;
 use serde_json::Value;
 
@@ -26,6 +26,12 @@ use super::{
 /// The limit on the bytes of a delta that is made of several. A person reads it as one, and the page draws it at once.
 pub(super) const LONGEST_DELTA: usize = 4096;
 
+/// The limit on the citations of an answer. Each is compared with all of them.
+const MAX_CITATIONS: usize = 1_000;
+
+/// The greatest number that JavaScript counts up to.
+const SAFE: u64 = (1 << 53) - 1;
+
 /// Decodes one answer.
 pub(super) struct Decoder {
     /// The events that were decoded and not yet passed on. One chunk may hold several.
@@ -37,6 +43,8 @@ pub(super) struct Decoder {
     attached: Attached,
     /// The URLs of the sources that were passed on.
     sources: HashSet<String>,
+    /// The citations, which are passed on when the text has ended, because some come before it.
+    citations: Vec<Citation>,
     usage: Option<Usage>,
     /// The field in which the reasoning of this answer comes.
     reasoning_field: Option<ReasoningField>,
@@ -59,6 +67,7 @@ impl Decoder {
             calls: Calls::default(),
             attached: Attached::default(),
             sources: HashSet::new(),
+            citations: Vec::new(),
             usage: None,
             reasoning_field: None,
             last_reasoning_field,
@@ -76,11 +85,23 @@ impl Decoder {
         if let Some(usage) = chunk.usage() {
             self.usage = Some(usage);
         }
+        if let Some(results) = chunk.search_results {
+            self.push_sources(&results);
+        }
+        if let Some(urls) = chunk.citations {
+            self.push_sources(&urls);
+        }
         let Some(choice) = chunk.choice else {
             return Ok(None);
         };
-        if let Some(delta) = choice.delta.or(choice.message.map(|message| *message)) {
-            self.decode_delta(delta)?;
+        match (choice.delta, choice.message.map(|message| *message)) {
+            (Some(mut delta), message) => {
+                // Some servers send the whole message so far with each delta.
+                delta.annotations = delta.annotations.or(message.and_then(|message| message.annotations));
+                self.decode_delta(delta)?;
+            }
+            (None, Some(message)) => self.decode_delta(message)?,
+            (None, None) => {}
         }
         Ok(match choice.finish_reason.0.as_str() {
             "" | "null" => None,
@@ -138,7 +159,7 @@ impl Decoder {
             }
         }
         if let Some(annotations) = delta.annotations {
-            self.push_sources(&annotations);
+            self.push_annotations(&annotations);
         }
         let mut pieces = delta.tool_calls;
         // The form that calls had once. llama-cpp-python sends both.
@@ -151,6 +172,7 @@ impl Decoder {
         if !pieces.is_empty() {
             self.flush_reasoning();
             self.flush_text();
+            self.flush_citations();
             self.calls.decode(pieces, &mut self.events)?;
         }
         Ok(())
@@ -198,25 +220,45 @@ impl Decoder {
         self.events.extend(self.text.flush().map(ModelEvent::Text));
     }
 
+    fn flush_citations(&mut self) {
+        self.events.extend(self.citations.drain(..).map(ModelEvent::Citation));
+    }
+
     fn flush_reasoning(&mut self) {
         self.events.extend(self.reasoning.flush().map(ModelEvent::Reasoning));
     }
 
-    /// Passes on the web sources that search models annotate. Some repeat the list in every chunk.
-    fn push_sources(&mut self, annotations: &Value) {
+    /// Passes on the pages that search models cite. Some repeat the list in every chunk.
+    fn push_annotations(&mut self, annotations: &Value) {
         for annotation in annotations.as_array().into_iter().flatten() {
-            let Some(citation) = annotation.get("url_citation") else {
-                continue;
-            };
-            let url = citation.get("url").and_then(Value::as_str).unwrap_or_default();
-            let is_web = url.starts_with("https://") || url.starts_with("http://");
-            if is_web && self.sources.insert(url.to_owned()) {
-                let title = citation.get("title").and_then(Value::as_str).unwrap_or_default();
-                self.events.push(ModelEvent::Source {
-                    url: without_halves(url.to_owned()),
-                    title: if title.is_empty() { None } else { Some(without_halves(title.to_owned())) },
-                });
+            let cited = annotation.get("url_citation");
+            // Some gateways write it as OpenAI's other API does.
+            let cited = cited.or_else(|| {
+                if annotation.get("type")?.as_str()? == "url_citation" { Some(annotation) } else { None }
+            });
+            let Some(cited) = cited else { continue };
+            let Some((url, title)) = page(cited) else { continue };
+            self.push_source(url.clone(), title.clone());
+            let place = |name: &str| cited.get(name).and_then(Value::as_u64).filter(|place| *place <= SAFE);
+            let passage = text_field(cited, "content");
+            let citation =
+                Citation { url, title, start: place("start_index"), end: place("end_index"), passage };
+            if self.citations.len() < MAX_CITATIONS && !self.citations.contains(&citation) {
+                self.citations.push(citation);
             }
+        }
+    }
+
+    /// Passes on pages that the model has found, each an object or a URL alone.
+    fn push_sources(&mut self, pages: &Value) {
+        for (url, title) in pages.as_array().into_iter().flatten().filter_map(page) {
+            self.push_source(url, title);
+        }
+    }
+
+    fn push_source(&mut self, url: String, title: Option<String>) {
+        if self.sources.insert(url.clone()) {
+            self.events.push(ModelEvent::Source { url, title });
         }
     }
 
@@ -231,6 +273,7 @@ impl Decoder {
         self.push_divided(divided);
         self.flush_reasoning();
         self.flush_text();
+        self.flush_citations();
         self.calls.flush(&self.attached, &mut self.events);
         let metadata = self.attached.keep();
         self.events.extend(metadata.map(|metadata| ModelEvent::ProviderMetadata { key: None, metadata }));
@@ -241,6 +284,22 @@ impl Decoder {
         });
         self.events.push(ModelEvent::Finished { reason, usage: self.usage });
     }
+}
+
+/// Returns the URL and the title of a web page, which is an object or its URL alone.
+fn page(page: &Value) -> Option<(String, Option<String>)> {
+    let url = match page.as_str() {
+        Some(url) => without_halves(url.to_owned()),
+        None => text_field(page, "url")?,
+    };
+    let is_web = url.starts_with("https://") || url.starts_with("http://");
+    is_web.then(|| (url, text_field(page, "title")))
+}
+
+/// Returns a text of an object that is not empty.
+fn text_field(object: &Value, name: &str) -> Option<String> {
+    let text = object.get(name)?.as_str()?;
+    if text.is_empty() { None } else { Some(without_halves(text.to_owned())) }
 }
 
 /// Returns the text in pieces of reasoning. Others of them are encrypted.
@@ -383,13 +442,57 @@ mod tests {
             ),
             delta(json!({"annotations": [source]})),
             delta(json!({"annotations": [source, {"url_citation": {"url": "javascript:x"}}]})),
+            // As OpenAI's other API writes it.
+            delta(json!({"annotations": [{
+                "type": "url_citation", "url": "https://a.b/", "start_index": 1, "end_index": 3, "content": "c",
+            }]})),
         ];
+        let cited = |title: Option<&str>, place: Option<(u64, u64)>, passage: Option<&str>| {
+            ModelEvent::Citation(Citation {
+                url: "https://a.b/".into(),
+                title: title.map(Into::into),
+                start: place.map(|(start, _)| start),
+                end: place.map(|(_, end)| end),
+                passage: passage.map(Into::into),
+            })
+        };
         let expected = vec![
             ModelEvent::File { media_type: "image/png".into(), url: "data:image/png;base64,AA==".into() },
             ModelEvent::Source { url: "https://a.b/".into(), title: Some("A".into()) },
+            cited(Some("A"), None, None),
+            cited(None, Some((1, 3)), Some("c")),
             finished(FinishReason::Other),
         ];
         assert_eq!(events(chunks), expected);
+    }
+
+    #[test]
+    fn sources_are_found_wherever_providers_put_them() {
+        let source = |title: Option<&str>| ModelEvent::Source {
+            url: "https://a.b/".into(),
+            title: title.map(Into::into),
+        };
+        let annotation = json!({"type": "url_citation", "url_citation": {"url": "https://a.b/"}});
+        let (text, url) = (delta(json!({"content": "a"})), json!(["https://a.b/", "ftp://x", 7, null]));
+        let with = |mut chunk: Value, field: &str, value: Value| {
+            chunk[field] = value;
+            chunk
+        };
+        let results = json!([{"url": "https://a.b/", "title": "A", "date": "2026-01-01"}, {"title": "x"}]);
+        let whole = json!({"choices": [{"message": {"content": "a", "annotations": [annotation]}}]});
+        let mut both = text.clone();
+        both["choices"][0]["message"] = json!({"content": "a", "annotations": [annotation]});
+        for (chunks, expected) in [
+            (vec![with(text.clone(), "citations", url.clone())], source(None)),
+            (vec![with(with(text.clone(), "citations", url), "search_results", results)], source(Some("A"))),
+            (vec![whole], source(None)),
+            (vec![both], source(None)),
+        ] {
+            let events = events(chunks);
+            let sources: Vec<_> =
+                events.iter().filter(|event| matches!(event, ModelEvent::Source { .. })).collect();
+            assert_eq!(sources, [&expected], "{events:?}");
+        }
     }
 
     #[test]

@@ -90,7 +90,8 @@ impl TextField {
 fn only_text(chunk: &Chunk) -> Option<(TextField, &str)> {
     let choice = chunk.choice.as_ref()?;
     let is_delta = choice.message.is_none() && choice.finish_reason.0.is_empty();
-    if !is_delta || chunk.usage().is_some() || chunk.error().is_some() {
+    let has_sources = chunk.search_results.is_some() || chunk.citations.is_some();
+    if !is_delta || has_sources || chunk.usage().is_some() || chunk.error().is_some() {
         return None;
     }
     let Delta {

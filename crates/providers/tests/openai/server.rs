@@ -234,7 +234,9 @@ pub fn lines(events: &[Result<ModelEvent, ModelError>]) -> String {
         Ok(ModelEvent::Finished { reason, usage: None }) => format!("finished {reason:?}"),
         Ok(ModelEvent::ProviderMetadata { key: None, metadata }) => format!("back {metadata}"),
         Ok(ModelEvent::ProviderMetadata { key: Some(key), metadata }) => format!("back {key} {metadata}"),
-        Ok(other @ (ModelEvent::File { .. } | ModelEvent::Source { .. })) => format!("{other:?}"),
+        Ok(other @ (ModelEvent::File { .. } | ModelEvent::Source { .. } | ModelEvent::Citation(_))) => {
+            format!("{other:?}")
+        }
         Err(error) => {
             // The URL is another one each time.
             let text = error.to_string();

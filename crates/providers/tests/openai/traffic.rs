@@ -237,3 +237,27 @@ async fn llama_cpp_python_with_crlf_and_without_done() {
     )
     .await;
 }
+
+#[tokio::test]
+async fn openai_search_with_citations() {
+    check(include_str!("../traffic/openai-search.sse"), expect![[r#"
+        text "Bern is sunny ([weather.example](https://weather.example/bern))."
+        Source { url: "https://weather.example/bern", title: Some("Weather in Bern") }
+        Citation(Citation { url: "https://weather.example/bern", title: Some("Weather in Bern"), start: Some(14), end: Some(61), passage: None })
+        finished Stop 12+40=52
+    "#]]).await;
+}
+
+#[tokio::test]
+async fn perplexity_sources_beside_the_answer() {
+    check(
+        include_str!("../traffic/perplexity-sources.sse"),
+        expect![[r#"
+        Source { url: "https://weather.example/bern", title: Some("Weather in Bern") }
+        Source { url: "https://city.example/", title: Some("Bern") }
+        text "Bern is sunny.[1]"
+        finished Stop 7+4=11
+    "#]],
+    )
+    .await;
+}
