@@ -19,7 +19,7 @@ use base64::{
 use serde_json::{Map, Value};
 
 use self::limit::{bytes_of_text, limited};
-use crate::model::ModelContent;
+use crate::{media_types::is_text, model::ModelContent};
 
 /// The text in place of content that has none.
 const NO_OUTPUT: &str = "(no output)";
@@ -364,14 +364,6 @@ fn essence(media_type: &str) -> &str {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
     let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"/!#$&-^_.+*".contains(&b);
     if essence.contains('/') && essence.bytes().all(is_allowed) { essence } else { UNKNOWN_MEDIA_TYPE }
-}
-
-fn is_text(media_type: &str) -> bool {
-    let media_type = media_type.to_ascii_lowercase();
-    let has_text_syntax = ["json", "xml", "yaml"].iter().any(|syntax| {
-        media_type.strip_suffix(syntax).is_some_and(|rest| rest.ends_with('+') || rest == "application/")
-    });
-    has_text_syntax || media_type.starts_with("text/") || media_type == "application/javascript"
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod errors;
 pub mod file_urls;
 mod ids;
 mod mailbox;
+pub mod media_types;
 pub mod memories;
 pub mod model;
 mod model_metrics;

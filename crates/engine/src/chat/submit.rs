@@ -3,8 +3,8 @@
 use std::{num::NonZero, sync::Arc};
 
 use fermata_protocol::{
-    AnswerTarget, ChatBody, MessageId, PlanMode, PostedMessage, Profile, Role, RunId, ToolCallId, ToolChoice,
-    Trigger, UiMessage, UiPart,
+    AnswerTarget, ChatBody, FilePart, MessageId, PlanMode, PostedMessage, Profile, Role, RunId, ToolCallId,
+    ToolChoice, Trigger, UiMessage, UiPart,
 };
 use fermata_tools::{
     AuditAction, AuditEvent, CallState, ErrorType, Owner, PostedLimits, StateName, Toolbox, ToolboxError,
@@ -19,6 +19,7 @@ use crate::{
     active_run::{ActiveRun, NewRun, RunParts},
     assistants::ClientSystem,
     call_settings::check_options,
+    media_types::{TAKEN, is_taken},
     post::{Keep, KnownMessages, Plan, named_messages, plan, plan_first},
     record::Record,
     run::{
@@ -395,17 +396,28 @@ impl ChatActor {
     }
 }
 
-/// A file that a model would not be handed is refused while its sender is there to read why. Older messages of an imported history
+/// A file that no model takes, or that it would not be handed, is refused while its sender is there to read why. Older messages of an imported history
 /// are taken as they are; the model is told where their files are.
 async fn check_files(posted: Option<&UiMessage>, services: &Services) -> Result<(), SubmitError> {
     let file_urls = &services.settings.file_urls;
     let parts = posted.into_iter().flat_map(|message| message.parts.iter().enumerate());
-    let checks = parts.filter_map(|(at, part)| match part {
-        UiPart::File(file) => {
-            Some(async move { (at, file_urls.check_name(&file.url, &*services.resolver).await) })
-        }
+    let files = parts.filter_map(|(at, part)| match part {
+        UiPart::File(file) => Some((at, file)),
         _ => None,
     });
+    let files: Vec<(usize, &FilePart)> = files.collect();
+    for (at, FilePart { media_type, url, filename, .. }) in &files {
+        if !is_taken(media_type, url) {
+            let name = filename.as_deref().unwrap_or("without a name");
+            let kind = if media_type.is_empty() { "no media type" } else { media_type };
+            return Err(SubmitError::Invalid(format!(
+                "The file {name} ({kind}) in parts[{at}] of the last message cannot be shown to the model. Models take {TAKEN}."
+            )));
+        }
+    }
+    let checks = files
+        .into_iter()
+        .map(async |(at, file)| (at, file_urls.check_name(&file.url, &*services.resolver).await));
     for (at, checked) in join_all(checks).await {
         if let Err(refusal) = checked {
             return Err(SubmitError::Invalid(format!(

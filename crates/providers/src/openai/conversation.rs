@@ -14,7 +14,10 @@ use std::{
 };
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use fermata_engine::model::{ModelCall, ModelContent, ModelMessage};
+use fermata_engine::{
+    media_types::{is_common, is_taken, is_text_file},
+    model::{ModelCall, ModelContent, ModelMessage},
+};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::json;
@@ -252,7 +255,7 @@ fn result<'a>(
                 // A request with a file that no API supports would be refused, and so would every later request of the chat, although
                 // no user has chosen that file.
                 let is_shown =
-                    DataUrl::parse(url).is_none() || is_supported(&media_type.to_ascii_lowercase());
+                    DataUrl::parse(url).is_none() || is_common(media_type) || is_text_file(media_type, url);
                 files.push(if is_shown {
                     file_part(media_type, url, filename.as_deref(), dialect)
                 } else {
@@ -276,15 +279,6 @@ fn join<'a>(texts: &[&'a str]) -> Cow<'a, str> {
         [text] => Cow::Borrowed(text),
         texts => texts.join("\n").into(),
     }
-}
-
-/// Returns whether chat completions support files of this media type.
-fn is_supported(media_type: &str) -> bool {
-    const IMAGES_AND_DOCUMENTS: [&str; 6] =
-        ["image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp", "application/pdf"];
-    IMAGES_AND_DOCUMENTS.contains(&media_type)
-        || media_type.starts_with("text/")
-        || audio_format(media_type).is_some()
 }
 
 /// Returns for each message whether tools were called in its turn, which lasts from one user message to the next. Providers of reasoning
@@ -377,7 +371,7 @@ fn file_part<'a>(media_type: &str, url: &'a str, filename: Option<&'a str>, dial
     let media_type = media_type.to_ascii_lowercase();
     let name = filename.unwrap_or("a file");
     let data = DataUrl::parse(url);
-    if media_type.starts_with("text/")
+    if is_text_file(&media_type, url)
         && let Some(text) = data.as_ref().and_then(DataUrl::decode)
     {
         return text_part(text);
@@ -386,6 +380,9 @@ fn file_part<'a>(media_type: &str, url: &'a str, filename: Option<&'a str>, dial
         return Part::ImageUrl { image_url: ImageUrl { url } };
     }
     let Some(data) = data else { return text_part(format!("[{name} ({media_type}): {url}]")) };
+    if !is_taken(&media_type, url) {
+        return text_part(format!("[{name} ({media_type}) cannot be shown: no model takes it.]"));
+    }
     if !dialect.vision {
         return text_part(format!("[{name} ({media_type}) cannot be shown: the model takes text only.]"));
     }

@@ -188,6 +188,31 @@ async fn a_tool_choice_that_does_not_exist_lists_those_that_do() {
 }
 
 #[tokio::test]
+async fn a_file_that_no_model_takes_is_refused_before_it_enters_the_chat() {
+    let app = TestApp::new([scripted::says("I see.")]).await;
+    let with = |media_type: &str, data: &str, filename: &str| {
+        let url = format!("data:{media_type};base64,{data}");
+        let file = json!({"type": "file", "mediaType": media_type, "url": url, "filename": filename});
+        let parts = json!([{"type": "text", "text": "look"}, file]);
+        json!({"id": "c", "message": {"role": "user", "parts": parts}})
+    };
+    for (media_type, filename) in
+        [("application/zip", "a.zip"), ("application/octet-stream", "b.exe"), ("video/mp4", "c.mp4")]
+    {
+        let body = with(media_type, "UEsDBAA=", filename);
+        let detail = app.post("/api/chat", body).await.problem(422, "invalid_request");
+        let expected = format!(
+            "The file {filename} ({media_type}) in parts[1] of the last message cannot be shown to the model. Models take text, images, \
+             PDF documents, and audio as WAV or MP3."
+        );
+        assert_eq!(detail, expected);
+        app.get("/api/chat/c").await.problem(404, "not_found");
+    }
+    let answer = app.post("/api/chat", with("application/json", "e30=", "d.json")).await;
+    assert_eq!(answer.status, 200);
+}
+
+#[tokio::test]
 async fn a_hold_that_is_no_time_is_refused() {
     let app = TestApp::new([]).await;
     for hold in ["soon", "-1s", "20000y"] {

@@ -132,6 +132,14 @@ fn a_text_file_is_read_out() {
     let text = |text: &str| json!({"type": "text", "text": text});
     assert_eq!(file("text/plain", "data:text/plain;base64,R3LDvMOf", None), text("Grüß"));
     assert_eq!(file("text/csv", "data:text/csv,a%2Cb%0A1,2", None), text("a,b\n1,2"));
+    assert_eq!(file("application/json", "data:application/json;base64,e30=", None), text("{}"));
+    assert_eq!(file("application/octet-stream", "data:;base64,YQ==", Some("a.md")), text("a"));
+}
+
+#[test]
+fn a_file_that_no_api_takes_does_not_end_a_chat_that_has_it_already() {
+    let zip = file("application/zip", "data:application/zip;base64,UEsDBAA=", Some("a.zip"));
+    assert_eq!(zip["text"], "[a.zip (application/zip) cannot be shown: no model takes it.]");
 }
 
 #[test]
