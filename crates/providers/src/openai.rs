@@ -27,6 +27,7 @@ mod shape;
 mod sse;
 mod surrogate_halves;
 mod think_tags;
+mod tool_names;
 mod tools;
 mod transport;
 mod wording;
@@ -61,6 +62,7 @@ use self::{
     failure::Failure,
     learning::LearnedDialect,
     model_stream::{ModelStream, Request},
+    tool_names::ToolNames,
     transport::Transport,
 };
 use crate::BuildError;
@@ -249,6 +251,7 @@ impl Model for OpenAi {
         let mut lessons = 0;
         // The port wants a failure before the first event as an error of its own.
         let (first, events) = loop {
+            let dialect = self.dialect.get();
             let body =
                 self.write(&request).await.map_err(|failure| failure.into_error(&url, &self.secrets))?;
             // It is moved with each event.
@@ -257,7 +260,8 @@ impl Model for OpenAi {
                     transport: self.transport.clone(),
                     body,
                     last_reasoning_field: self.last_reasoning_field.clone(),
-                    origin: self.dialect.get().origin.clone(),
+                    origin: dialect.origin.clone(),
+                    names: ToolNames::new(&request.tools, &dialect),
                     url: url.clone(),
                     secrets: self.secrets.clone(),
                     error_policy: request.error_policy.clone(),

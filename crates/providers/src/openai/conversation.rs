@@ -26,6 +26,7 @@ use sha2::{Digest, Sha256};
 use super::{
     dialect::{Dialect, ReasoningField, Roles, ToolIds},
     provider_metadata::{Attached, EXTRA_CONTENT, Kept},
+    tool_names::ToolNames,
 };
 
 /// The value that Google accepts instead of a signature that was not stored.
@@ -110,9 +111,16 @@ pub(super) struct ToolCall<'a> {
 
 #[derive(Serialize)]
 struct CalledFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     /// JSON text.
     arguments: &'a str,
+}
+
+/// The form of the answers of the model.
+struct AnswerForm<'a, 'd> {
+    dialect: &'d Dialect,
+    field: ReasoningField,
+    names: &'a ToolNames,
 }
 
 /// The ids of the calls of one request.
@@ -127,11 +135,13 @@ pub(super) fn fit_conversation<'a>(
     messages: &'a [ModelMessage],
     dialect: &Dialect,
     field: ReasoningField,
+    names: &'a ToolNames,
 ) -> Vec<Message<'a>> {
     let mut system = Vec::new();
     let mut mapped = Vec::with_capacity(messages.len());
     let mut result_files = Vec::new();
     let mut ids = CallIds { form: dialect.tool_ids, given: HashMap::new(), taken: HashSet::new() };
+    let form = AnswerForm { dialect, field, names };
     for (message, is_in_turn_with_calls) in messages.iter().zip(are_in_turns_with_calls(messages)) {
         if !matches!(message, ModelMessage::Tool { .. }) {
             push_result_files(&mut mapped, &mut result_files, dialect);
@@ -148,7 +158,7 @@ pub(super) fn fit_conversation<'a>(
                 if !text.trim().is_empty() || !calls.is_empty() {
                     let attached = Kept::read(provider_metadata.as_ref(), dialect).map(|kept| kept.fields);
                     let attached = attached.unwrap_or_default();
-                    mapped.push(assistant(reasoning, text, calls, attached, &mut ids, dialect, field));
+                    mapped.push(assistant(reasoning, text, calls, attached, &mut ids, &form));
                 }
             }
             ModelMessage::Tool { call_id, tool, content } => {
@@ -301,8 +311,7 @@ fn assistant<'a>(
     calls: &'a [ModelCall],
     attached: Attached,
     ids: &mut CallIds<'a>,
-    dialect: &Dialect,
-    field: ReasoningField,
+    &AnswerForm { dialect, field, names }: &AnswerForm<'a, '_>,
 ) -> Message<'a> {
     let mut given = HashSet::new();
     let call = |call: &'a ModelCall| {
@@ -313,7 +322,7 @@ fn assistant<'a>(
         }
         ToolCall {
             id: ids.of(&call.id),
-            function: CalledFunction { name: &call.tool, arguments: call.input.as_str() },
+            function: CalledFunction { name: names.on_the_wire(&call.tool), arguments: call.input.as_str() },
             attached,
         }
     };

@@ -24,6 +24,10 @@ pub(super) struct Dialect {
     pub signs_calls: bool,
     pub schemas: Schemas,
     pub tool_ids: ToolIds,
+    /// `true` if the name of a tool has to begin with a letter or `_`.
+    pub tool_names_begin_with_letter: bool,
+    /// The number of characters that the description of a tool may have.
+    pub max_description: Option<usize>,
     pub roles: Roles,
     /// `false` if the model takes text only.
     pub vision: bool,
@@ -115,6 +119,8 @@ struct Host {
     signs_calls: bool,
     schemas: Schemas,
     tool_ids: ToolIds,
+    tool_names_begin_with_letter: bool,
+    max_description: Option<usize>,
     roles: Roles,
     rename: &'static [(&'static str, &'static str)],
 }
@@ -126,18 +132,23 @@ const COMMON: Host = Host {
     signs_calls: false,
     schemas: Schemas::Json,
     tool_ids: ToolIds::Any,
+    tool_names_begin_with_letter: false,
+    max_description: None,
     roles: Roles::Any,
     rename: &[],
 };
 
-const HOSTS: [Host; 4] = [
-    Host {
-        domains: &["api.openai.com", "openai.azure.com"],
-        reasoning_field: ReasoningField::Nowhere,
-        // Its reasoning models refuse the older name, other servers the newer.
-        rename: &[("max_tokens", "max_completion_tokens")],
-        ..COMMON
-    },
+const OPENAI: Host = Host {
+    domains: &["api.openai.com"],
+    reasoning_field: ReasoningField::Nowhere,
+    // Its reasoning models refuse the older name, other servers the newer.
+    rename: &[("max_tokens", "max_completion_tokens")],
+    ..COMMON
+};
+
+const HOSTS: [Host; 5] = [
+    OPENAI,
+    Host { domains: &["openai.azure.com"], max_description: Some(1024), ..OPENAI },
     // Some of them refuse any other field for reasoning.
     Host {
         domains: &["groq.com", "cerebras.ai", "openrouter.ai"],
@@ -157,6 +168,7 @@ const HOSTS: [Host; 4] = [
         reasoning_field: ReasoningField::Nowhere,
         signs_calls: true,
         schemas: Schemas::Google,
+        tool_names_begin_with_letter: true,
         ..COMMON
     },
 ];
@@ -166,6 +178,8 @@ const MISTRALS: [&str; 8] =
     ["mistral", "mixtral", "ministral", "magistral", "devstral", "codestral", "pixtral", "voxtral"];
 /// Parts of the names of models whose chat templates check the order of roles.
 const ALTERNATING: [&str; 1] = ["gemma"];
+/// A part of the names of models that check the names of tools wherever they are served.
+const GEMINI: &str = "gemini";
 /// The number of tools that OpenAI takes, and nearly everybody who follows it.
 const MAX_TOOLS: usize = 128;
 
@@ -209,6 +223,8 @@ impl Dialect {
             reasoning_field: host.reasoning_field,
             signs_calls: host.signs_calls,
             schemas: host.schemas,
+            tool_names_begin_with_letter: host.tool_names_begin_with_letter || model.contains(GEMINI),
+            max_description: host.max_description,
             tool_ids: settings.tool_ids.unwrap_or(if is_mistral { ToolIds::Nine } else { host.tool_ids }),
             roles: settings.roles.unwrap_or(if alternates { Roles::Alternate } else { host.roles }),
             vision: settings.vision.unwrap_or(true),

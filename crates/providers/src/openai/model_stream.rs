@@ -14,6 +14,7 @@ use super::{
     answer::Answer,
     dialect::{LastReasoningField, Origin},
     provider_metadata::mark,
+    tool_names::ToolNames,
     transport::Transport,
 };
 
@@ -35,6 +36,7 @@ pub(super) struct Request {
     pub(super) last_reasoning_field: LastReasoningField,
     /// Noted with what the provider wants back.
     pub(super) origin: Origin,
+    pub(super) names: ToolNames,
     /// The texts that are removed from every error.
     pub(super) secrets: Vec<SecretString>,
     /// The request is sent again only after failures that have [`ErrorStrategy::Retry`] here.
@@ -79,8 +81,16 @@ impl ModelStream {
                 }
                 State::Reading { answer, has_begun } => match answer.next().await {
                     Some(Ok(mut event)) => {
-                        if let ModelEvent::ProviderMetadata { metadata, .. } = &mut event {
-                            mark(metadata, &self.request.origin);
+                        match &mut event {
+                            ModelEvent::ProviderMetadata { metadata, .. } => {
+                                mark(metadata, &self.request.origin);
+                            }
+                            ModelEvent::CallStart { tool, .. } => {
+                                if let Some(own) = self.request.names.own(tool) {
+                                    *tool = own.to_owned();
+                                }
+                            }
+                            _ => {}
                         }
                         *has_begun |= event != ModelEvent::Alive;
                         return Some(Ok(event));

@@ -19,6 +19,7 @@ use serde_json::{
 use super::{
     conversation::{Message, fit_conversation},
     dialect::{Dialect, ReasoningField},
+    tool_names::ToolNames,
     tools::{Tool, fit_tools},
 };
 
@@ -32,9 +33,10 @@ pub(super) fn body(
     field: ReasoningField,
     request: &ModelRequest,
 ) -> serde_json::Result<Box<RawValue>> {
+    let names = ToolNames::new(&request.tools, dialect);
     let is_sent = |field| dialect.field(field).is_some();
     let tools = if is_sent("tools") {
-        fit_tools(&request.tools, request.tool_choice.as_ref(), dialect)
+        fit_tools(&request.tools, request.tool_choice.as_ref(), dialect, &names)
     } else {
         Vec::new()
     };
@@ -47,11 +49,13 @@ pub(super) fn body(
         Some(ToolChoice::Required | ToolChoice::Tool(_)) if !dialect.forces_tools => Some("auto".into()),
         Some(ToolChoice::None) => Some("none".into()),
         Some(ToolChoice::Required) => Some("required".into()),
-        Some(ToolChoice::Tool(name)) => Some(json!({"type": "function", "function": {"name": name}})),
+        Some(ToolChoice::Tool(name)) => {
+            Some(json!({"type": "function", "function": {"name": names.on_the_wire(name)}}))
+        }
     };
     to_raw_value(&Body {
         model,
-        messages: fit_conversation(&request.messages, dialect, field),
+        messages: fit_conversation(&request.messages, dialect, field, &names),
         stream: true,
         stream_options: if is_sent("stream_options") {
             Some(StreamOptions { include_usage: true })

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use super::{
     dialect::{Dialect, Schemas},
     google_schema::google_schema,
+    tool_names::ToolNames,
 };
 
 /// Keywords that providers refuse at the top of a schema, and those that say nothing to a model.
@@ -50,9 +51,9 @@ pub(super) struct Tool<'a> {
 
 #[derive(Debug, Serialize)]
 struct OfferedFunction<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
-    description: &'a str,
+    description: Cow<'a, str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parameters: Option<Cow<'a, InputSchema>>,
 }
@@ -70,6 +71,7 @@ pub(super) fn fit_tools<'a>(
     tools: &'a [ModelTool],
     choice: Option<&ToolChoice>,
     dialect: &Dialect,
+    names: &'a ToolNames,
 ) -> Vec<Tool<'a>> {
     let (kept, _) = within_limit(tools, choice, dialect.max_tools);
     let fit = |tool: &'a ModelTool| {
@@ -82,9 +84,19 @@ pub(super) fn fit_tools<'a>(
             Schemas::Json => Some(parameters),
             Schemas::Google => google_schema(&parameters).map(|schema| Cow::Owned(schema.into())),
         };
+        let (name, description) = (names.on_the_wire(name), fit_description(description, dialect));
         Tool { function: OfferedFunction { name, description, parameters } }
     };
     kept.into_iter().map(fit).collect()
+}
+
+/// Returns a description that the provider takes. The end of a longer one is left out.
+fn fit_description<'a>(description: &'a str, dialect: &Dialect) -> Cow<'a, str> {
+    let Some(limit) = dialect.max_description else { return description.into() };
+    if description.chars().nth(limit).is_none() {
+        return description.into();
+    }
+    description.chars().take(limit - 1).chain(['…']).collect()
 }
 
 /// Returns the tools that are sent, and those that are left out because the provider takes no more.

@@ -219,3 +219,26 @@ async fn after_a_sign_of_life_the_last_failure_is_told_once_and_last() {
     assert_eq!(lines(&events), "error: the provider refused the request: no\n");
     assert_eq!(server.count(), 1);
 }
+
+// === names of tools ===
+
+#[tokio::test]
+async fn a_call_has_the_tools_own_name_if_it_was_offered_by_another() {
+    let server = Server::start(vec![Reply::Stream(
+        [
+            &delta(
+                r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"_3d__render","arguments":"{}"}}]}"#,
+            ),
+            DONE,
+        ]
+        .concat(),
+    )])
+    .await;
+    let mut request = question();
+    request.tools[0].name = "3d__render".into();
+    let model = server.model_named("gemini-3-flash-preview");
+    let events: Vec<_> = model.stream(request).await.unwrap().collect().await;
+    assert!(lines(&events).starts_with("call 0 3d__render\n"), "{events:?}");
+    let body = server.take_request().body;
+    assert_eq!(body["tools"][0]["function"]["name"], "_3d__render");
+}

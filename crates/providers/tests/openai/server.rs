@@ -78,11 +78,15 @@ impl Server {
     }
 
     pub fn model(&self) -> OpenAi {
+        self.model_named("m-1")
+    }
+
+    pub fn model_named(&self, name: &str) -> OpenAi {
         OpenAi::build(OpenAiConfig {
             base_url: Some(self.base_url.clone()),
             api_key: Some(KEY.into()),
             retry_pause: Duration::from_millis(1),
-            ..OpenAiConfig::new("m-1")
+            ..OpenAiConfig::new(name)
         })
         .unwrap()
     }

@@ -27,7 +27,7 @@ fn without_vision() -> Dialect {
 
 /// The messages as they are read again.
 fn fitted(messages: &[ModelMessage], dialect: &Dialect, field: ReasoningField) -> Value {
-    serde_json::to_value(fit_conversation(messages, dialect, field)).unwrap()
+    serde_json::to_value(fit_conversation(messages, dialect, field, &ToolNames::default())).unwrap()
 }
 
 fn mapped(messages: Vec<ModelMessage>) -> Value {

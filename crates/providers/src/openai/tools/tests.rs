@@ -160,7 +160,9 @@ fn the_form_of_schemas_is_that_of_the_dialect() {
             json!({"type": "object", "properties": {"x": {}}, "additionalProperties": false}).into();
         let tools = [closed, tool("b")];
         let names = [None, Some(ToolChoice::Tool("b".into()))];
-        names.map(|choice| serde_json::to_value(fit_tools(&tools, choice.as_ref(), &dialect)).unwrap())
+        names.map(|choice| {
+            serde_json::to_value(fit_tools(&tools, choice.as_ref(), &dialect, &ToolNames::default())).unwrap()
+        })
     };
     let function = |function: Value| json!([{"type": "function", "function": function}]);
     let closed = json!({"type": "object", "properties": {"x": {}}, "additionalProperties": false});
@@ -219,4 +221,19 @@ proptest! {
         }
         prop_assert_eq!(fit_schema(&fitted), None, "{}", fitted);
     }
+}
+
+#[test]
+fn azure_gets_the_beginning_of_a_long_description() {
+    let described = |base: &str, length: usize| {
+        let base = reqwest::Url::parse(base).unwrap();
+        let dialect = Dialect::of(&base, "m", &DialectSettings::default());
+        let tools = [ModelTool { description: "ä".repeat(length), ..tool("f") }];
+        let fitted = serde_json::to_value(fit_tools(&tools, None, &dialect, &ToolNames::default())).unwrap();
+        fitted[0]["function"]["description"].as_str().unwrap().to_owned()
+    };
+    let azure = "https://mine.openai.azure.com/openai/v1";
+    assert_eq!(described(azure, 1024), "ä".repeat(1024));
+    assert_eq!(described(azure, 1025), "ä".repeat(1023) + "…");
+    assert_eq!(described("https://api.openai.com/v1", 1025), "ä".repeat(1025));
 }
