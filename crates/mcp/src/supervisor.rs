@@ -123,13 +123,12 @@ impl Supervisor {
             let client = Client::new(self.server.clone(), link.clone());
             let live = self.connector.connect(client, &link).await?;
             let tools = self.refresh_tools(&live, &link).await?;
-            tracing::info!(
-                server = self.server.name,
-                protocol = %live.protocol(),
-                refused = live.refused.as_deref(),
-                tools,
-                "an MCP server is connected"
-            );
+            let (protocol, refused) = (live.protocol(), live.refused.as_deref());
+            if self.publish.is_some() {
+                tracing::info!(server = self.server.name, %protocol, refused, tools, "an MCP server is connected");
+            } else {
+                tracing::debug!(server = self.server.name, %protocol, "another session with an MCP server is connected");
+            }
             Ok::<_, ConnectError>(live)
         };
         let started = tokio::select! {
@@ -340,7 +339,14 @@ impl LiveConnection {
         let transport = TrackedTransport::new(transport, link, requests.clone());
         let service =
             client.serve_with_lifecycle(transport, lifecycle).await.map_err(ConnectError::handshake)?;
-        Ok(Self { service, refused: requests.discovery_refusal(), program: None, _stderr: JoinSet::new() })
+        Ok(Self {
+            service,
+            refused: requests
+                .discovery_refusal()
+                .map(|reason| format!("{}: {reason}", ProtocolVersion::V_2026_07_28)),
+            program: None,
+            _stderr: JoinSet::new(),
+        })
     }
 
     /// Returns the version of MCP that is spoken.
