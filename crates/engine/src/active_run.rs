@@ -41,19 +41,17 @@ use spans::CallSpans;
 use timers::{FURTHEST, Timers};
 
 use crate::{
-    answer_batch::{AnswerBatch, RunPin},
-    context::{Fit, Measured},
+    api::answer_batch::{AnswerBatch, RunPin},
+    context::{Fit, Measured, summary::WrittenSummary},
     memories::Recollection,
-    model::{ModelError, ModelEvent},
-    model_metrics::record_model_call,
+    model::{ModelError, ModelEvent, metrics::record_model_call},
+    ports::store::{Change, StoreError},
     record::Record,
     run::{Compaction, Effects, Ending, Event, Next, Phase, RememberedRun, Run, interrupted},
     run_log::Writer,
     services::{OpenRun, Patience, PolicySnapshot, ResourceLock, Services},
-    step_collector::stream_ended_early,
-    store::{Change, StoreError},
+    step::collector::stream_ended_early,
     summarizer::WriteError,
-    summary::WrittenSummary,
 };
 
 pub(crate) use performing::context as run_context;

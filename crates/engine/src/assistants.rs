@@ -2,6 +2,8 @@
 //!
 //! This module does not know which assistant a chat talks to, nor how a model is reached.
 
+pub mod call_settings;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     num::NonZeroU32,
@@ -14,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Model, context::Window, plan::PlanTriggers};
+use crate::{context::Window, model::Model, run_tools::plan::PlanTriggers};
 
 /// The name of the assistant of chats that have chosen none.
 pub const DEFAULT_ASSISTANT: &str = "default";
@@ -92,7 +94,7 @@ pub struct ModelChoice {
     pub context: Option<NonZeroU32>,
     /// The limits on settings, by the same names. A value over its limit is lowered to it.
     pub limits: Map<String, Value>,
-    /// The options for the provider that a post may set, besides [`PASSED`](crate::call_settings::PASSED).
+    /// The options for the provider that a post may set, besides [`PASSED`](crate::assistants::call_settings::PASSED).
     pub pass: Vec<String>,
 }
 

@@ -12,6 +12,7 @@
 //! are large and seldom awaited are boxed, here and in `active_run`.
 
 mod delivery;
+pub(crate) mod mailbox;
 mod reading;
 mod requests;
 mod submit;
@@ -25,12 +26,12 @@ pub(crate) use delivery::{ActorMessage, Delivered, Handle};
 
 use crate::{
     active_run::{ActiveRun, Happening, Resumption},
-    mailbox::Mailbox,
+    chat::mailbox::Mailbox,
+    ports::store::{InstanceId, RunRecord, StoreError},
     record::Record,
     run::RememberedRun,
     run_log::Writer,
     services::{Patience, Services},
-    store::{InstanceId, RunRecord, StoreError},
 };
 
 /// The number of attempts at a request if other instances keep changing the chat meanwhile.

@@ -30,11 +30,12 @@ use remote_call::RemoteCalls;
 use replication::{Part, Replication};
 
 use crate::{
-    PeerTransport,
-    peer_transport::TransportError,
-    request::Request,
+    api::request::Request,
+    ports::{
+        peer_transport::{PeerTransport, TransportError},
+        store::{InstanceId, LEASE},
+    },
     services::{HEARTBEAT_INTERVAL, Services},
-    store::{InstanceId, LEASE},
 };
 
 /// The pause before the mailbox of this instance is opened again.

@@ -9,6 +9,8 @@
 //! same result, and a history that has been fitted is not fitted further before it has grown. So two steps, two instances, and the time before
 //! and after a crash send the same bytes, and providers' caches stay warm.
 
+pub mod summary;
+
 use std::{collections::BTreeSet, num::NonZeroU32, time::Duration};
 
 use fermata_protocol::{ContextUsage, MessageId, Role, ToolCallId, ToolState, UiMessage, UiPart};
@@ -17,7 +19,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{model::ModelRequest, store::Change, summary::Covered, tokens};
+use crate::{
+    context::summary::Covered,
+    model::{ModelRequest, tokens},
+    ports::store::Change,
+};
 
 /// The number of steps, back from the one that is asked for, whose outputs are never cleared.
 const RECENT_STEPS: usize = 3;

@@ -20,7 +20,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-use crate::store::{ClockMark, InstanceId, Joined};
+use crate::ports::store::{ClockMark, InstanceId, Joined};
 
 /// The difference between the source and the monotonic clock up to which the source is not doubted.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);

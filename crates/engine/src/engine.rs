@@ -1,5 +1,9 @@
 //! The public API: everything that can be asked of a chat, on one screen.
 
+pub mod preview;
+pub(crate) mod version;
+mod zero_series;
+
 use std::{
     net::IpAddr,
     sync::{Arc, atomic::Ordering},
@@ -14,21 +18,28 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    AnswerError, Assistants, CallError, ChatPages, ChatView, Clock, Following, Ids, MemoryService,
-    PeerTransport, Pending, ReadError, Resolver, Rules, Settings, Store, Submission, SubmitError,
-    SummaryError, SummaryView, Unavailable,
+    api::{
+        errors::{AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable},
+        request::{self, Following, Submission},
+        view::{ChatPages, ChatView, Detail, Pending, SummaryView},
+    },
+    assistants::Assistants,
     cluster::Cluster,
-    deployment_clock::DeploymentClock,
-    request,
+    deployment_clock::{Clock, DeploymentClock},
+    memories::MemoryService,
+    ports::{
+        ids::Ids,
+        peer_transport::PeerTransport,
+        resolver::Resolver,
+        store::{ChatPage, InstanceId, Store},
+    },
     router::Router,
     run::interrupted,
     services::{
         DrainCounts, DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Outage, Policies, PolicySnapshot,
-        Repeated, ResourceLocks, Services, Shutdown,
+        Repeated, ResourceLocks, Rules, Services, Shutdown,
     },
-    store::{ChatPage, InstanceId},
-    view::Detail,
-    zero_series,
+    settings::Settings,
 };
 
 /// The number of batches in which a shutdown moves streams, and the time between two of them.

@@ -4,68 +4,54 @@
 //! every reader follows the run's log. Models and databases are reached through the ports [`Model`] and [`Store`].
 
 mod active_run;
-mod answer_batch;
+mod api;
 pub mod assistants;
-mod call_executor;
-pub mod call_settings;
 mod chat;
 mod cluster;
 pub mod consent;
-mod content;
 mod context;
 mod deployment_clock;
-mod embedder;
 mod engine;
-mod errors;
-pub mod file_urls;
-mod ids;
-mod mailbox;
-pub mod media_types;
 pub mod memories;
 pub mod model;
-mod model_metrics;
-pub mod peer_transport;
-pub mod plan;
-mod position;
+mod ports;
 mod post;
-pub mod preview;
 mod prompt;
-mod provider_metadata;
-pub mod questions;
 mod record;
-mod request;
-pub mod resolver;
 mod router;
 mod run;
 mod run_log;
+mod run_tools;
 pub mod runner;
 mod services;
 mod settings;
-mod step_collector;
-pub mod store;
+mod step;
 mod summarizer;
-pub mod summary;
-pub mod tokens;
-mod version;
-mod view;
-mod zero_series;
 
-pub use assistants::Assistants;
+pub use api::{
+    errors::{AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable},
+    request::{Following, Submission},
+    view::{ChatPages, ChatView, Pending, SummaryView},
+};
+pub use assistants::{Assistants, call_settings};
+pub use context::summary;
 pub use deployment_clock::Clock;
-pub use embedder::Embedder;
-pub use engine::{Engine, EngineParts};
-pub use errors::{AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable};
-pub use file_urls::FileUrls;
-pub use ids::Ids;
+pub use engine::{Engine, EngineParts, preview, version::version};
 pub use memories::MemoryService;
-pub use model::Model;
-pub use peer_transport::PeerTransport;
-pub use request::{Following, Submission};
-pub use resolver::{Resolver, SystemResolver};
+pub use model::{
+    Model,
+    embedder::Embedder,
+    file_urls::{self, FileUrls},
+    media_types, tokens,
+};
+pub use ports::{
+    ids::Ids,
+    peer_transport::{self, PeerTransport},
+    resolver::{self, Resolver, SystemResolver},
+    store::{self, Store},
+};
 pub use run_log::Reader;
+pub use run_tools::{plan, questions};
 pub use runner::{Runner, RunnerError};
 pub use services::{DrainCounts, Rules};
 pub use settings::{Hold, Limits, Settings};
-pub use store::Store;
-pub use version::version;
-pub use view::{ChatPages, ChatView, Pending, SummaryView};

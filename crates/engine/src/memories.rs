@@ -17,12 +17,16 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::{
-    Clock, Embedder, Ids, Store,
-    store::{
-        StoreError,
-        memories::{
-            MAX_SLOTS, Memory, MemoryAuthor, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent,
-            MemoryFilter, MemoryId, MemoryOutcome, MemorySource, NewMemory, Undone,
+    deployment_clock::Clock,
+    model::embedder::Embedder,
+    ports::{
+        ids::Ids,
+        store::{
+            Store, StoreError,
+            memories::{
+                MAX_SLOTS, Memory, MemoryAuthor, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent,
+                MemoryFilter, MemoryId, MemoryOutcome, MemorySource, NewMemory, Undone,
+            },
         },
     },
 };

@@ -3,6 +3,14 @@
 //! A provider translates a [`ModelRequest`] into the request of its API, and the API's answer into [`ModelEvent`]s. The provider retries
 //! until the first event; after it, an error ends the step. [`ModelEvent::Alive`] does not count as an event here.
 
+pub(crate) mod content;
+pub(crate) mod embedder;
+pub mod file_urls;
+pub mod media_types;
+pub(crate) mod metrics;
+pub(crate) mod provider_metadata;
+pub mod tokens;
+
 use std::ops::AddAssign;
 
 use async_trait::async_trait;

@@ -11,7 +11,8 @@ use fermata_protocol::{
 use fermata_tools::Cancelled;
 
 use crate::{
-    Ids, SubmitError, consent::ConsentWords, prompt::has_model_content, provider_metadata, run::WaitingRun,
+    api::errors::SubmitError, consent::ConsentWords, model::provider_metadata, ports::ids::Ids,
+    prompt::has_model_content, run::WaitingRun,
 };
 
 /// The plan for a post.

@@ -12,19 +12,22 @@ use fermata_tools::{Cancelled, RunBy, ToolRef, ToolSpec, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    FileUrls, Rules, Settings,
-    assistants::ClientSystem,
-    call_settings::call_settings,
-    content::{failure_text, tool_content, tool_result_text},
-    context::Fit,
+    assistants::{ClientSystem, call_settings::call_settings},
+    context::{Fit, summary::Covered},
     memories::Recollection,
-    model::{ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool},
-    plan::{self, MAKE_PLAN, UPDATE_PLAN},
-    provider_metadata::StepMetadata,
-    questions::{self, ASK_USER},
+    model::{
+        ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool,
+        content::{failure_text, tool_content, tool_result_text},
+        file_urls::FileUrls,
+        provider_metadata::StepMetadata,
+    },
     run::{Run, RunSettings},
-    services::PolicySnapshot,
-    summary::Covered,
+    run_tools::{
+        plan::{self, MAKE_PLAN, UPDATE_PLAN},
+        questions::{self, ASK_USER},
+    },
+    services::{PolicySnapshot, Rules},
+    settings::Settings,
 };
 
 /// The parts of a request that do not come from the messages.

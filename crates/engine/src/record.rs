@@ -7,11 +7,13 @@ use fermata_tools::{Grants, MemoryWrites, Owner};
 use jiff::Timestamp;
 
 use crate::{
-    context::{ModelContext, Unremembered},
+    context::{
+        ModelContext, Unremembered,
+        summary::{Covered, MemoryPlan, WrittenSummary},
+    },
     memories::count_changes,
+    ports::store::{Change, ChatRecord, StoreError, Version, memories::MemoryAuthor},
     services::{Patience, PolicySnapshot, Services},
-    store::{Change, ChatRecord, StoreError, Version, memories::MemoryAuthor},
-    summary::{Covered, MemoryPlan, WrittenSummary},
 };
 
 /// A chat, as of what this process has read or written last.

@@ -24,17 +24,21 @@ use recovery::{OnEnd, Recovery};
 use refusals::Refusals;
 
 use crate::{
-    AnswerError, ChatView, Following, SummaryView, Unavailable,
-    answer_batch::{AnswerBatch, Answered, FindAnswered},
-    chat::{ActorMessage, ChatActor, Delivered, End, Handle},
+    api::{
+        answer_batch::{AnswerBatch, Answered, FindAnswered},
+        errors::{AnswerError, RequestError, Unavailable},
+        request::{AnswerRequest, ChatRequest, Following, RemoteRequest, TakeOver},
+        view::{ChatView, SummaryView},
+    },
+    chat::{
+        ActorMessage, ChatActor, Delivered, End, Handle,
+        mailbox::{Full, Mailbox, Mailboxes},
+    },
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
-    errors::RequestError,
-    mailbox::{Full, Mailbox, Mailboxes},
-    request::{AnswerRequest, ChatRequest, RemoteRequest, TakeOver},
+    context::summary::SummaryPlan,
+    ports::store::{ChatOwner, InstanceId, StoreError},
     run::interrupted,
     services::Services,
-    store::{ChatOwner, InstanceId, StoreError},
-    summary::SummaryPlan,
 };
 
 /// The pause before the owner of a chat is looked for again.

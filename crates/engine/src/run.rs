@@ -66,16 +66,15 @@ use validation::ValidAnswers;
 pub(crate) use validation::{Rejected, Validation};
 
 use crate::{
-    Ids, Limits, Rules,
     assistants::{Assistant, ModelChoice},
     context::Window,
     memories::Recollection,
     model::Usage,
-    plan::MAKE_PLAN,
-    position::Position,
-    services::PolicySnapshot,
-    settings::RunHold,
-    store::json_bytes,
+    ports::{ids::Ids, store::json_bytes},
+    run_log::position::Position,
+    run_tools::plan::MAKE_PLAN,
+    services::{PolicySnapshot, Rules},
+    settings::{Limits, RunHold},
 };
 
 /// A run.

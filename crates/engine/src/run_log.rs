@@ -7,6 +7,7 @@
 //! Invariants: a log has one writer. It ends exactly once, also when the writer is dropped in a panic. A reader ends when its log does, unless
 //! the run continues in another log: then the reader continues there.
 
+pub(crate) mod position;
 mod reader;
 mod saved;
 #[cfg(test)]
@@ -21,7 +22,7 @@ use std::{
 
 use fermata_protocol::{EventId, Frames, Profile, RunId, UiChunk, encode};
 
-use crate::position::Position;
+use crate::run_log::position::Position;
 
 pub use reader::Reader;
 pub(crate) use reader::{Start, StreamLocator};

@@ -57,7 +57,7 @@ use self::{
     step_request::{InvalidCalls, ReceivedStep},
 };
 use crate::model::{ModelCall, ModelError, ModelMessage, Usage};
-pub use crate::step_collector::UrlSource;
+pub use crate::step::collector::UrlSource;
 
 /// A loop of model and tools, with its conversation.
 ///

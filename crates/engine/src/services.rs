@@ -32,7 +32,12 @@ pub(crate) use resource_locks::{LockRequest, ResourceLock, ResourceLocks};
 pub use shutdown::DrainCounts;
 pub(crate) use shutdown::Shutdown;
 
-use crate::{Ids, MemoryService, Resolver, Settings, Store, deployment_clock::DeploymentClock};
+use crate::{
+    deployment_clock::DeploymentClock,
+    memories::MemoryService,
+    ports::{ids::Ids, resolver::Resolver, store::Store},
+    settings::Settings,
+};
 
 /// The services that all chats of this process share.
 pub(crate) struct Services {

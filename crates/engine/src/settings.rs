@@ -8,7 +8,7 @@ use std::{
 use fermata_protocol::Profile;
 use serde::{Deserialize, Serialize};
 
-use crate::FileUrls;
+use crate::model::file_urls::FileUrls;
 
 /// The settings of an engine.
 #[derive(Clone, Debug)]

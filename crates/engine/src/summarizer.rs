@@ -12,19 +12,18 @@ use tokio::time::{Instant, timeout};
 use tracing::{Instrument, Span};
 
 use crate::{
-    assistants::ModelChoice,
-    call_settings::call_settings,
-    context::Window,
-    memories::extraction::{Extraction, words_of_user},
-    model::{ModelError, ModelEvent, ModelRequest, Usage},
-    model_metrics::record_model_call,
-    services::{PolicySnapshot, Services},
-    store::{Files, StoreError},
-    summary::{
-        Covered, MemoryPlan, SummaryPlan, SummaryQuestion, WrittenSummary, ask_again, memory_question,
-        question, read_answer,
+    assistants::{ModelChoice, call_settings::call_settings},
+    context::{
+        Window,
+        summary::{
+            Covered, MemoryPlan, SummaryPlan, SummaryQuestion, WrittenSummary, ask_again, memory_question,
+            question, read_answer,
+        },
     },
-    tokens,
+    memories::extraction::{Extraction, words_of_user},
+    model::{ModelError, ModelEvent, ModelRequest, Usage, metrics::record_model_call, tokens},
+    ports::store::{Files, StoreError},
+    services::{PolicySnapshot, Services},
 };
 
 /// The time that all questions for one summary may take.

@@ -13,13 +13,16 @@ use super::{
     performing::{context, targets},
 };
 use crate::{
-    AnswerError, Following, Reader, Submission, SubmitError,
-    answer_batch::AnswerBatch,
+    api::{
+        answer_batch::AnswerBatch,
+        errors::{AnswerError, SubmitError},
+        request::{Following, Submission},
+    },
+    ports::store::{AnswerRoute, AuditEntry, Change},
     run::{Context, Event, Overruled, Rejected, Validation, WaitingRun, claims_settled_call, client_view},
-    run_log::Start,
+    run_log::{Reader, Start},
     services::Patience,
     settings::RunHold,
-    store::{AnswerRoute, AuditEntry, Change},
 };
 
 impl ActiveRun {

@@ -9,14 +9,16 @@ use tokio::time::Instant;
 
 use super::{ActiveRun, ModelStream, StepWork, SummaryWork, spans::model_span};
 use crate::{
-    context::{Fit, Fitted, Goal, History, ModelContext, Window},
+    context::{
+        Fit, Fitted, Goal, History, ModelContext, Window,
+        summary::{SummaryPlan, WrittenSummary},
+    },
     model::{ModelContent, ModelError, ModelMessage, ModelRequest},
+    ports::store::{Files, STORED_FILE, StoreError},
     prompt::{PromptContext, prompt},
     run::{Compaction, CompactionState, Event},
     services::{Patience, Services},
-    store::{Files, STORED_FILE, StoreError},
     summarizer::{self, WriteError},
-    summary::{SummaryPlan, WrittenSummary},
 };
 
 /// The number of times that a step is asked for again because its request was too long.

@@ -8,12 +8,15 @@ use fermata_tools::DecisionChannel;
 
 use super::{ActiveRun, CallSpans, Ownership, Timers};
 use crate::{
-    AnswerError, Following, Submission, SubmitError,
+    api::{
+        errors::{AnswerError, SubmitError},
+        request::{Following, Submission},
+    },
+    ports::store::{Change, StoreError, json_bytes},
     post::Reply,
     run::{Continuation, Event, Overruled, Said},
     run_log::{Start, Writer},
     services::{OpenRun, Patience},
-    store::{Change, StoreError, json_bytes},
 };
 
 impl ActiveRun {

@@ -6,12 +6,12 @@ use futures::FutureExt;
 
 use super::{ActiveRun, Happening, Ownership, StepWork, ToolEvent};
 use crate::{
-    call_executor::CallExecutor,
     context::Window,
+    ports::store::StoreError,
     record::Record,
     run::{AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
     services::{LockRequest, Patience, PolicySnapshot, Services},
-    store::StoreError,
+    step::call_executor::CallExecutor,
 };
 
 impl ActiveRun {

@@ -8,13 +8,12 @@ use jiff::Timestamp;
 
 use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
 use crate::{
-    answer_batch::AnswerBatch,
-    position::Position,
+    api::answer_batch::AnswerBatch,
+    ports::store::{AuditEntry, Change, RunRecord, StoreError, json_bytes},
     record::Record,
     run::{Activity, Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun, drop_unfinished},
-    run_log::{Writer, read_records},
+    run_log::{Writer, position::Position, read_records},
     services::{Patience, Services},
-    store::{AuditEntry, Change, RunRecord, StoreError, json_bytes},
 };
 
 /// The outcome of resuming a run.

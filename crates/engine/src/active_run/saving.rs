@@ -6,9 +6,9 @@ use tokio::time::Instant;
 
 use super::{ActiveRun, Ownership, StepWork};
 use crate::{
+    ports::store::{AuditEntry, Change, InstanceId, StoreError, json_bytes},
     run::{Commit, Effects, Ending, Run},
     services::Patience,
-    store::{AuditEntry, Change, InstanceId, StoreError, json_bytes},
 };
 
 impl ActiveRun {

@@ -18,8 +18,8 @@ use super::ActiveRun;
 use crate::{
     deployment_clock::DeploymentClock,
     model::ModelError,
+    ports::store::StoreError,
     run::{Ending, Event, detach_chunks},
-    store::StoreError,
 };
 
 /// The time after which a run without a deadline is looked at again.

@@ -8,11 +8,12 @@ use tokio::sync::oneshot;
 
 use super::ChatActor;
 use crate::{
-    Unavailable,
-    errors::RequestError,
-    request::ChatRequest,
+    api::{
+        errors::{RequestError, Unavailable},
+        request::ChatRequest,
+    },
+    ports::store::{InstanceId, StoreError},
     services::{Patience, Services},
-    store::{InstanceId, StoreError},
 };
 
 /// A message to a chat actor.

@@ -7,17 +7,18 @@ use fermata_tools::{Grant, Owner, Toolbox};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    ChatView, Following, Pending, ReadError, Store,
     active_run::{is_detached, read_run, run_context, works_by_itself},
+    api::{
+        errors::ReadError,
+        request::{Following, Grants, Rejoin, Resume, View},
+        view::{ChatView, Detail, Outline, Pending, SHORT_CHAT, shown},
+    },
     context::context_usage,
-    position::Position,
+    ports::store::{RunRecord, Store},
     record::Record,
-    request::{Grants, Rejoin, Resume, View},
     run::{Run, detach_chunks},
-    run_log::{Writer, read_records},
+    run_log::{Writer, position::Position, read_records},
     services::Services,
-    store::RunRecord,
-    view::{Detail, Outline, SHORT_CHAT, shown},
 };
 
 impl Handle for Resume {

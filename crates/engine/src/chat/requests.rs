@@ -5,13 +5,14 @@ use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Receipt, Refusal
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    AnswerError, CallError, ReadError,
-    answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
-    errors::RequestError,
-    request::{CancelCall, Delete, EditInput, EndGrant, EndHold, Stop, TakeOver},
+    api::{
+        answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
+        errors::{AnswerError, CallError, ReadError, RequestError},
+        request::{CancelCall, Delete, EditInput, EndGrant, EndHold, Stop, TakeOver},
+    },
+    ports::store::{AuditEntry, Change, Files, StoreError},
     run::{Ending, Event, Rejected, asker_in},
     services::Patience,
-    store::{AuditEntry, Change, Files, StoreError},
 };
 
 impl Handle for FindAnswered {

@@ -15,20 +15,23 @@ use jiff::Timestamp;
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    Following, Limits, Reader, Submission, SubmitError,
     active_run::{ActiveRun, NewRun, RunParts},
-    assistants::ClientSystem,
-    call_settings::check_options,
-    media_types::{TAKEN, is_taken},
+    api::{
+        errors::SubmitError,
+        request::{Following, Submission},
+    },
+    assistants::{ClientSystem, call_settings::check_options},
+    model::media_types::{TAKEN, is_taken},
+    ports::store::{AuditEntry, Change, Files, OwnerUsage, StoreError, WantedUsage, json_bytes},
     post::{Keep, KnownMessages, Plan, named_messages, plan, plan_first},
     record::Record,
     run::{
         Event, RetriedCall, Run, RunRequest, RunSettings, claims_settled_call, client_view,
         reconcile_finished,
     },
-    run_log::{Start, Writer},
+    run_log::{Reader, Start, Writer},
     services::{OpenRun, PolicySnapshot, Services},
-    store::{AuditEntry, Change, Files, OwnerUsage, StoreError, WantedUsage, json_bytes},
+    settings::Limits,
 };
 
 impl Handle for Box<Submission> {

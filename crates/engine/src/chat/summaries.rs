@@ -7,11 +7,16 @@ use fermata_tools::{AuditAction, AuditEvent, Principal};
 
 use super::{ChatActor, ChatState, Handle};
 use crate::{
-    SummaryError, SummaryView,
-    context::SummaryJob,
-    request::{CorrectSummary, PlanSummary, SaveSummary},
-    store::{AuditEntry, Change, SummaryRecord},
-    summary::{Covered, SummaryPlan, bounded},
+    api::{
+        errors::SummaryError,
+        request::{CorrectSummary, PlanSummary, SaveSummary},
+        view::SummaryView,
+    },
+    context::{
+        SummaryJob,
+        summary::{Covered, SummaryPlan, bounded},
+    },
+    ports::store::{AuditEntry, Change, SummaryRecord},
 };
 
 /// The time after which a summary that is being written counts as abandoned. It is longer than writing one may take.

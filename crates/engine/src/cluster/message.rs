@@ -7,7 +7,7 @@ use fermata_protocol::{ChatId, Profile, RunId, UiChunk};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::{position::Position, request::Request, store::InstanceId};
+use crate::{api::request::Request, ports::store::InstanceId, run_log::position::Position};
 
 /// A number that its sender gives to a call, or to a replicated log.
 pub(crate) type Number = u64;
@@ -98,7 +98,7 @@ mod tests {
     use fermata_tools::Owner;
 
     use super::*;
-    use crate::request::Stop;
+    use crate::api::request::Stop;
 
     #[test]
     fn messages_keep_the_form_that_other_versions_read() {

@@ -17,7 +17,10 @@ use super::{
     Cluster,
     message::{Message, Number},
 };
-use crate::{peer_transport::TransportError, request::Request, store::InstanceId};
+use crate::{
+    api::request::Request,
+    ports::{peer_transport::TransportError, store::InstanceId},
+};
 
 /// The interval in which a caller looks whether the other instance is still alive.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);

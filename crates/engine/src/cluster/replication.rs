@@ -22,10 +22,9 @@ use super::{
     message::{Message, Number, ReplicatedLog},
 };
 use crate::{
-    Following, Reader,
-    position::Position,
-    run_log::{LogEnd, RunLog, Start, Writer},
-    store::InstanceId,
+    api::request::Following,
+    ports::store::InstanceId,
+    run_log::{LogEnd, Reader, RunLog, Start, Writer, position::Position},
 };
 
 /// The interval in which an idle log sends an empty part, which reveals that the last message was lost.

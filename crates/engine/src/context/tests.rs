@@ -5,10 +5,10 @@ use serde_json::Map;
 
 use super::*;
 use crate::{
-    FileUrls, Rules,
     assistants::ClientSystem,
-    model::{ModelContent, ModelMessage},
+    model::{ModelContent, ModelMessage, file_urls::FileUrls},
     prompt::{PromptContext, prompt},
+    services::Rules,
 };
 
 fn message(id: usize, role: Role, parts: Vec<UiPart>) -> UiMessage {

@@ -20,10 +20,8 @@ use fermata_tools::{Capacity, Owner};
 
 use super::MemoryService;
 use crate::{
-    Embedder,
-    model::ModelError,
-    model_metrics::record_duration,
-    store::{
+    model::{ModelError, embedder::Embedder, metrics::record_duration},
+    ports::store::{
         StoreError,
         memories::{Memory, MemoryId, MemoryVector},
     },

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{FORGET, MemoryService, REMEMBER, checked_slot, words::Words};
-use crate::store::memories::{Memory, MemoryChange, MemoryEdit, MemoryId, MemorySource, NewMemory};
+use crate::ports::store::memories::{Memory, MemoryChange, MemoryEdit, MemoryId, MemorySource, NewMemory};
 
 /// The number of changes of one answer that are made at most.
 const MAX_CHANGES: usize = 20;

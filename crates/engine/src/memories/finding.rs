@@ -6,7 +6,7 @@ use fermata_protocol::ChatId;
 use fermata_tools::Owner;
 
 use super::{MemoryNote, MemoryService, Recollection, count, embedding::Asker, words::Words};
-use crate::store::{
+use crate::ports::store::{
     StoreError,
     memories::{MAX_SLOTS, Memory, MemoryCursor, MemoryFilter, MemoryId, VectorKind},
 };

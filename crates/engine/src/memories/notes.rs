@@ -6,7 +6,7 @@ use fermata_protocol::MemoryKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::store::memories::{Memory, MemoryId};
+use crate::ports::store::memories::{Memory, MemoryId};
 
 /// What a run knows of its user. It is recalled once and saved with the run, so that each of its steps sends the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use unicode_normalization::UnicodeNormalization;
 
-use crate::tokens::is_wide;
+use crate::model::tokens::is_wide;
 
 /// English words that say nothing about what a text is about.
 const EMPTY_WORDS: &str = "a about all also am an and any are as at be because been but by can could did do does for from get had has have he \

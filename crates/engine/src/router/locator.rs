@@ -9,8 +9,13 @@ use tokio::time::{Instant, sleep};
 
 use super::Router;
 use crate::{
-    Following, ReadError, Reader, Unavailable, cluster::ReaderMessage, position::Position, request::Rejoin,
-    run_log::StreamLocator, store::StoreError,
+    api::{
+        errors::{ReadError, Unavailable},
+        request::{Following, Rejoin},
+    },
+    cluster::ReaderMessage,
+    ports::store::StoreError,
+    run_log::{Reader, StreamLocator, position::Position},
 };
 
 /// The time for which a reader looks for its run.

@@ -13,8 +13,8 @@ use super::Router;
 use crate::{
     chat::{ActorMessage, End},
     memories::UNDO,
+    ports::store::{ClockMark, StoreError},
     services::Services,
-    store::{ClockMark, StoreError},
 };
 
 /// The interval in which runs without an owner are looked for.

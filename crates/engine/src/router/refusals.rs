@@ -14,7 +14,7 @@ use fermata_tools::{AuditAction, AuditEvent, Owner};
 use tokio::time::Instant;
 
 use super::Router;
-use crate::{request::RemoteRequest, store::AuditEntry};
+use crate::{api::request::RemoteRequest, ports::store::AuditEntry};
 
 /// The time in which further requests of a user to a chat are not noted.
 const INTERVAL: Duration = Duration::from_secs(60);

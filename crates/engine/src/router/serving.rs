@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 use super::{RemoteReply, Router};
 use crate::{
+    api::request::{AnswerRequest, RemoteRequest, Request},
     chat::{ActorMessage, Delivered, Handle},
     cluster::{IncomingCall, OutgoingReply},
-    request::{AnswerRequest, RemoteRequest, Request},
 };
 
 impl Router {

@@ -16,9 +16,12 @@ use tokio::time::timeout;
 
 use super::Router;
 use crate::{
-    SummaryError, SummaryView,
-    request::{Asked, PlanSummary, SaveSummary},
-    store::StoreError,
+    api::{
+        errors::SummaryError,
+        request::{Asked, PlanSummary, SaveSummary},
+        view::SummaryView,
+    },
+    ports::store::StoreError,
     summarizer::{self, WriteError},
 };
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Checkpoint, Context, Deciding, Phase, Run, RunHold, later};
-use crate::{Hold, store::AnswerRoute};
+use crate::{ports::store::AnswerRoute, settings::Hold};
 
 /// The activity of a run, computed after each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Deciding, Phase, Run, later};
-use crate::Rules;
+use crate::services::Rules;
 
 /// The time for which a page is believed that a person edits an input. It says so again meanwhile, if the person still does; a browser lets a
 /// tab in the background do that once a minute.

@@ -23,7 +23,7 @@ use super::{
     RunState, ValidAnswers, ValidReply,
     elicit::{ElicitState, QuestionSource},
 };
-use crate::{position::Position, questions};
+use crate::{run_log::position::Position, run_tools::questions};
 
 /// The message that a run goes on in.
 pub(crate) struct Continuation {

@@ -7,7 +7,7 @@ use fermata_tools::{AuditEvent, Check, ElicitationReply, Grant, ResourceKey};
 
 use super::Ending;
 
-use crate::{position::Position, store::AnswerRoute};
+use crate::{ports::store::AnswerRoute, run_log::position::Position};
 
 /// The effects of an event. They are performed in the order of the fields, here and within each group. So everything that a reader has
 /// seen is saved if it had to be, and a browser that is fast finds the call pending.

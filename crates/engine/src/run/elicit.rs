@@ -16,8 +16,8 @@ use super::{
     is_at_work, later,
 };
 use crate::{
-    Pending,
-    questions::{self, CALL_FAILED, FailureChoice},
+    api::view::Pending,
+    run_tools::questions::{self, CALL_FAILED, FailureChoice},
 };
 
 /// The kind of the data part that shows a question.

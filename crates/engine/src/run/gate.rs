@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::{Activity, Context, Deciding, Phase, Run, call_status::ShownCall, later, streaming::MadeCall};
 use crate::{
-    questions::{self, ASK_USER},
-    step_collector::InvalidArguments,
+    run_tools::questions::{self, ASK_USER},
+    step::collector::InvalidArguments,
 };
 
 /// The reason of an approval request that `chain` causes.

@@ -6,7 +6,7 @@
 use fermata_protocol::{UiChunk, UiMessage, UiPart};
 
 use super::{Deciding, Phase, Run, RunState};
-use crate::{position::Position, step_collector::PartKind};
+use crate::{run_log::position::Position, step::collector::PartKind};
 
 /// The beginning of a step, as it was shown before the process ended.
 #[derive(Debug, Default)]

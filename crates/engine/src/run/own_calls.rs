@@ -11,7 +11,7 @@ use super::{
     Context, Deciding, Next, Phase, Run,
     streaming::{MadeCall, OwnCall, OwnCallCause},
 };
-use crate::step_collector::InvalidArguments;
+use crate::step::collector::InvalidArguments;
 
 /// The call with which a run begins, because a person makes a failed one again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

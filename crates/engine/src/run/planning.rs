@@ -1,6 +1,6 @@
 //! The plan of the run: when the model has to make one, and its calls, which the run settles itself.
 //!
-//! The plan follows from the calls (see [`crate::plan`]), so nothing of it is saved with the run. Only clients that ask for it are sent
+//! The plan follows from the calls (see [`crate::run_tools::plan`]), so nothing of it is saved with the run. Only clients that ask for it are sent
 //! `data-plan` ([`Show::Plan`]).
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use fermata_tools::{Call, CallState, ErrorType, RunBy, ToolError};
 use serde_json::json;
 
 use super::{Deciding, Phase, Run};
-use crate::plan::{self, MAKE_PLAN, PlanCall, PlanOutcome, UPDATE_PLAN};
+use crate::run_tools::plan::{self, MAKE_PLAN, PlanCall, PlanOutcome, UPDATE_PLAN};
 
 /// The number of times that the model may fail to make a plan. Then the run goes on without one.
 const MAX_FAILURES: usize = 2;

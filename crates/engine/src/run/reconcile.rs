@@ -11,7 +11,7 @@ use super::{
     Checkpoint, Run,
     elicit::{ElicitState, elicitation_chunk, pending_question},
 };
-use crate::position::Position;
+use crate::run_log::position::Position;
 
 /// The chunks that bring a client up to date: first the prologue, then the log after `after`.
 #[derive(Debug, PartialEq)]

@@ -7,7 +7,7 @@ use fermata_tools::{Call, CallState};
 use jiff::Timestamp;
 
 use super::{Deciding, Ending, Phase, Run, is_at_work};
-use crate::position::Position;
+use crate::run_log::position::Position;
 
 /// The error text of a call that ran while the process ended.
 const CUT_OFF: &str = "The server was restarted while this call ran; it may or may not have had its effect.";

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Context, Deciding, Phase, Run};
-use crate::{
+use crate::model::{
+    ModelContent,
     content::{failure_text, tool_content},
-    model::ModelContent,
 };
 
 /// The length of a result in the status at most, in characters.

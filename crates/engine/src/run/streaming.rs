@@ -12,9 +12,8 @@ use serde_json::{Map, Value, json};
 use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
     context::context_usage,
-    model::{Citation, ModelEvent, Usage},
-    provider_metadata,
-    step_collector::{
+    model::{Citation, ModelEvent, Usage, provider_metadata},
+    step::collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
         StepLimits, UrlSource, cut_off,
     },

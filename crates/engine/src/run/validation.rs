@@ -15,7 +15,7 @@ use super::{
     Context, Overruled, Run,
     elicit::{ElicitState, Elicited, ValidReply},
 };
-use crate::plan::{self, MAKE_PLAN};
+use crate::run_tools::plan::{self, MAKE_PLAN};
 
 /// The result of validating a batch of answers.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use super::{
     is_at_work, later,
     streaming::dynamic,
 };
-use crate::Rules;
+use crate::services::Rules;
 
 /// The length of a call's last report in the text for a call that has failed, in characters.
 const REPORT_CHARACTERS: usize = 1_000;

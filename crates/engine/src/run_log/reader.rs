@@ -16,7 +16,7 @@ use fermata_protocol::{DONE, Profile, RunId, UiChunk, encode_ephemeral};
 use futures::future::BoxFuture;
 
 use super::{BATCH_BYTES, LogEnd, Role, RunLog, Waiter, last_reset};
-use crate::position::Position;
+use crate::run_log::position::Position;
 
 /// A reader of a run.
 pub struct Reader {

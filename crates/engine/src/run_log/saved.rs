@@ -7,7 +7,7 @@
 use fermata_protocol::UiChunk;
 use serde::{Deserialize, Serialize};
 
-use crate::{position::Position, store::StoreError};
+use crate::{ports::store::StoreError, run_log::position::Position};
 
 /// A chunk to save, which may be several consecutive deltas.
 #[derive(Clone, Debug)]

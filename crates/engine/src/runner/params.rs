@@ -9,8 +9,9 @@ use fermata_tools::{
 use serde_json::{Map, Value};
 
 use crate::{
-    FileUrls, Limits, Model, Resolver, SystemResolver,
-    model::{ModelContent, ModelMessage, ModelRequest, ModelTool},
+    model::{Model, ModelContent, ModelMessage, ModelRequest, ModelTool, file_urls::FileUrls},
+    ports::resolver::{Resolver, SystemResolver},
+    settings::Limits,
 };
 
 /// The parameters of a loop. Every field may be set before the loop and between its steps; the methods build the parameters in one

@@ -18,9 +18,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Approval, Hooks, Params, step_request::InvalidCalls};
 use crate::{
-    call_executor::CallExecutor,
-    content::{tool_content, tool_result_text},
-    model::{ModelCall, ModelMessage},
+    model::{
+        ModelCall, ModelMessage,
+        content::{tool_content, tool_result_text},
+    },
+    step::call_executor::CallExecutor,
 };
 
 /// The calls of one message, on their way to their results.

@@ -4,7 +4,7 @@ use fermata_protocol::{FinishReason, JsonText};
 
 use crate::{
     model::{ModelCall, ModelContent, ModelMessage, Usage},
-    step_collector::{self, UrlSource},
+    step::collector::{self, UrlSource},
 };
 
 /// One answer of a model, complete.
@@ -45,6 +45,6 @@ impl Step {
 
     /// Returns whether the answer ended before it was complete, so that its calls may not run.
     pub(super) fn is_cut_off(&self) -> bool {
-        step_collector::cut_off(self.finish_reason).is_some()
+        collector::cut_off(self.finish_reason).is_some()
     }
 }

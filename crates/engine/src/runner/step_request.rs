@@ -11,7 +11,7 @@ use super::{Hooks, Params, RunnerError, Step};
 use crate::{
     model::{ModelCall, ModelError, ModelMessage},
     prompt::tool_name,
-    step_collector::{
+    step::collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, StepChange, StepCollector, StepLimits, cut_off,
         stream_ended_early,
     },

@@ -14,7 +14,7 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use crate::store::StoreError;
+use crate::ports::store::StoreError;
 
 /// The runtime on which heartbeats happen.
 pub(crate) enum Heartbeat {

@@ -8,9 +8,9 @@ use dashmap::DashMap;
 use fermata_tools::Owner;
 
 use crate::{
-    Hold, Submission,
-    settings::RunHold,
-    store::{AnswerRoute, ChatStore, StoreError},
+    api::request::Submission,
+    ports::store::{AnswerRoute, ChatStore, StoreError},
+    settings::{Hold, RunHold},
 };
 
 /// The limit on the owners that are remembered here; the store has all of them.

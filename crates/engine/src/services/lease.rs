@@ -15,9 +15,8 @@ use tokio::{sync::OnceCell, time::Instant};
 
 use super::Heartbeat;
 use crate::{
-    Store,
     deployment_clock::DeploymentClock,
-    store::{InstanceId, LEASE, Renewed, StoreError},
+    ports::store::{InstanceId, LEASE, Renewed, Store, StoreError},
 };
 
 /// The interval between two heartbeats; several of them fit into a lease.

@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio::time::Instant;
 
-use crate::store::{InstanceId, StoreError};
+use crate::ports::store::{InstanceId, StoreError};
 
 /// An outage of the store, as far as the operations that are repeated have seen it.
 pub(crate) struct Outage {

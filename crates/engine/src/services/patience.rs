@@ -1,7 +1,7 @@
 //! Operations of the store that are repeated while the store is away.
 //!
 //! A run that is at work must not be lost because the database restarts, a connection breaks or a reply does not arrive. Every commit has a
-//! name ([`Version`](crate::store::Version)), so it can be repeated until its outcome is known, and repeating it does no harm after another
+//! name ([`Version`](crate::ports::store::Version)), so it can be repeated until its outcome is known, and repeating it does no harm after another
 //! instance has taken the chat over: then it is refused.
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::Services;
-use crate::store::StoreError;
+use crate::ports::store::StoreError;
 
 /// For how long operations are repeated.
 #[derive(Clone, Copy, Debug)]

@@ -14,8 +14,11 @@ use tokio::sync::watch;
 use crate::{
     assistants::{Assistant, Assistants},
     consent::ConsentWords,
-    memories, plan,
-    questions::{self, ASK_USER},
+    memories,
+    run_tools::{
+        plan,
+        questions::{self, ASK_USER},
+    },
 };
 
 /// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does

@@ -13,10 +13,7 @@ use tokio::{
 };
 use tokio_util::task::TaskTracker;
 
-use crate::{
-    Store,
-    store::{InstanceId, StoreError},
-};
+use crate::ports::store::{InstanceId, Store, StoreError};
 
 /// The pause before asking again for a lock that another instance holds, or before trying again to release one.
 const RETRY_AFTER: Duration = Duration::from_millis(100);

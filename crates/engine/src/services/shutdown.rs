@@ -8,14 +8,14 @@ use std::sync::{
 use serde::{Deserialize, Serialize};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::Unavailable;
+use crate::api::errors::Unavailable;
 
 /// The stages of a shutdown, in this order, and the tasks of the engine.
 #[derive(Clone, Default)]
 pub(crate) struct Shutdown {
     /// This instance will end soon: `/readyz` fails, so that proxies send requests elsewhere, and everything is still served.
     pub leaving: Stage,
-    /// The shutdown begins: nothing new begins, and runs at work may go on for [`Settings::drain`](crate::Settings::drain).
+    /// The shutdown begins: nothing new begins, and runs at work may go on for [`Settings::drain`](crate::settings::Settings::drain).
     pub draining: Stage,
     /// The time is up: chats end now, whatever is at work in them.
     pub stopping: Stage,

@@ -14,7 +14,7 @@ fn planned(mode: PlanMode) -> Play {
     play.run.settings.plan = mode;
     play.run.settings.wants_plan = true;
     play.run.state.show.insert(Show::Plan);
-    play.scene.toolbox = play.scene.toolbox.with_tools_of_run(crate::plan::tools(mode));
+    play.scene.toolbox = play.scene.toolbox.with_tools_of_run(crate::run_tools::plan::tools(mode));
     play.scene.limits.steps = 6;
     play
 }

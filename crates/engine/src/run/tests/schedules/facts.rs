@@ -12,8 +12,8 @@ use crate::{
     assistants::ClientSystem,
     context::Fit,
     model::ModelMessage,
-    plan::MAKE_PLAN,
     prompt::{PromptContext, prompt},
+    run_tools::plan::MAKE_PLAN,
 };
 
 /// The observed facts.
@@ -354,7 +354,7 @@ impl Facts {
             recollection: run.state.recollection.as_deref(),
             fit: &Fit::default(),
             output_limit: 1000,
-            file_urls: &crate::FileUrls::Https,
+            file_urls: &crate::model::file_urls::FileUrls::Https,
         };
         let (mut prompted, mut open) = (Vec::new(), Vec::new());
         for sent in prompt(messages.iter().copied(), &context).messages {

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::{
+use crate::run_tools::{
     plan::{MAKE_PLAN, UPDATE_PLAN},
     questions::ASK_USER,
 };

@@ -18,9 +18,9 @@ use super::{
 use crate::{
     consent::ConsentWords,
     memories::MemoryNote,
+    ports::store::memories::MemoryId,
     post::{KnownMessages, Plan, Reply, plan},
-    questions,
-    store::memories::MemoryId,
+    run_tools::questions,
 };
 use fermata_protocol::{Assembler, ChatBody, ElicitationId, MemoryKind, PostedMessage, Role};
 use fermata_tools::{Fallback, Pattern, ToolSettings};
@@ -700,7 +700,7 @@ fn request(beginning: &Beginning) -> RunRequest {
 
 /// Returns the tools, with those of the run.
 fn with_tools_of_run(mode: PlanMode, toolbox: Toolbox) -> Toolbox {
-    let mut of_run = crate::plan::tools(mode);
+    let mut of_run = crate::run_tools::plan::tools(mode);
     of_run.push(questions::tool());
     toolbox.with_tools_of_run(of_run)
 }

@@ -19,7 +19,7 @@ use base64::{
 use serde_json::{Map, Value};
 
 use self::limit::{bytes_of_text, limited};
-use crate::{media_types::is_text, model::ModelContent};
+use crate::model::{ModelContent, media_types::is_text};
 
 /// The text in place of content that has none.
 const NO_OUTPUT: &str = "(no output)";

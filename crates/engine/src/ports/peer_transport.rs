@@ -12,7 +12,7 @@ use async_trait::async_trait;
 
 pub use memory::MemoryTransport;
 
-use crate::store::InstanceId;
+use crate::ports::store::InstanceId;
 
 /// The mailboxes of the instances.
 #[async_trait]

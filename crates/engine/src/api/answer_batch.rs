@@ -11,8 +11,10 @@ use serde_json::{Map, Value};
 use tokio::sync::oneshot;
 
 use crate::{
-    AnswerError,
-    request::{AnswerRequest, ChatRequest},
+    api::{
+        errors::AnswerError,
+        request::{AnswerRequest, ChatRequest},
+    },
     settings::Limits,
 };
 

@@ -9,7 +9,7 @@ use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::store::{
+use crate::ports::store::{
     Change, ChatRecord, ChatSummary, InstanceId, RunRecord, StoreError, SummaryRecord, Version, json_bytes,
     page,
 };

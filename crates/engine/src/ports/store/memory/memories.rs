@@ -8,7 +8,7 @@ use fermata_tools::Owner;
 use jiff::Timestamp;
 
 use super::{AuditRecord, Contents, MemoryStore, chat::StoredChat};
-use crate::store::{
+use crate::ports::store::{
     StoreError,
     memories::{
         MAX_EVENTS, Memories, Memory, MemoryAuthor, MemoryChange, MemoryEvent, MemoryFilter, MemoryId,

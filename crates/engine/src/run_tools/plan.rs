@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::{memories::element_text, tokens::is_wide};
+use crate::{memories::element_text, model::tokens::is_wide};
 
 /// The tool with which the model makes a plan.
 pub const MAKE_PLAN: &str = "make_plan";

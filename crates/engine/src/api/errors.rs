@@ -6,7 +6,7 @@ use fermata_protocol::{ApprovalId, ToolCallId};
 use fermata_tools::StateName;
 use serde::{Deserialize, Serialize};
 
-use crate::{assistants::NoSuchAssistant, store::StoreError};
+use crate::{assistants::NoSuchAssistant, ports::store::StoreError};
 
 /// The reasons for which any request to a chat may fail, whatever it asks for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]

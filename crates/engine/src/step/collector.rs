@@ -1,6 +1,6 @@
 //! The events of a model's stream, collected into one step.
 //!
-//! Both loops use it: a chat's run shows every change at once, and a [`Runner`](crate::Runner) returns the step when it is complete.
+//! Both loops use it: a chat's run shows every change at once, and a [`Runner`](crate::runner::Runner) returns the step when it is complete.
 //! This module knows no tools, no chat and no stream, and does no I/O.
 //!
 //! Invariants: at most one text or reasoning part is open at a time, and it is closed before anything but a source begins; a step keeps no more

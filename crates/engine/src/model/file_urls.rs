@@ -13,8 +13,10 @@ use url::{Host, Url};
 
 use crate::{
     model::{ModelContent, ModelMessage},
-    resolver::{NameRefusal, Resolver, allowed_addresses},
-    store::STORED_FILE,
+    ports::{
+        resolver::{NameRefusal, Resolver, allowed_addresses},
+        store::STORED_FILE,
+    },
 };
 
 /// The files that a model gets by URL. Data URLs are always passed on, because nothing has to be fetched for them.
@@ -230,7 +232,7 @@ fn is_data(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolver::tests::Invented;
+    use crate::ports::resolver::tests::Invented;
 
     fn refused(files: &FileUrls, urls: &[&str]) {
         for url in urls {
@@ -402,7 +404,7 @@ mod tests {
         let mut messages = [ModelMessage::User(many)];
         let began = tokio::time::Instant::now();
         FileUrls::Https.apply_lookups(&mut messages, &Invented).await;
-        assert_eq!(began.elapsed(), crate::resolver::LOOKUP_TIMEOUT, "of the paused clock");
+        assert_eq!(began.elapsed(), crate::ports::resolver::LOOKUP_TIMEOUT, "of the paused clock");
         let texts = format!("{messages:?}");
         assert_eq!(texts.matches("no name server answers").count(), MOST_NAMES);
         assert_eq!(texts.matches("more than 32 hosts").count(), 5);

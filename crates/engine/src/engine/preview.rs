@@ -8,15 +8,16 @@ use jiff::Timestamp;
 use serde_json::Map;
 
 use crate::{
-    Assistants, Rules, Settings, Store,
     active_run::read_run,
+    assistants::Assistants,
     context::{Goal, History, ModelContext},
     memories::{MemoryNote, Recollection},
     model::ModelRequest,
+    ports::store::{Store, StoreError, memories::MemoryFilter},
     prompt::{PromptContext, prompt},
     run::RunSettings,
-    services::PolicySnapshot,
-    store::{StoreError, memories::MemoryFilter},
+    services::{PolicySnapshot, Rules},
+    settings::Settings,
 };
 
 /// The parts that the request is made with, besides the chat.

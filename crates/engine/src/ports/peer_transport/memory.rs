@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
 use super::{PeerTransport, TransportError};
-use crate::store::InstanceId;
+use crate::ports::store::InstanceId;
 
 /// A transport whose mailboxes live as long as the process. A test can make it fail.
 #[derive(Default)]

@@ -7,10 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::{
-    Model,
-    model::{ModelError, ModelEvent, ModelRequest},
-};
+use crate::model::{Model, ModelError, ModelEvent, ModelRequest};
 
 struct Silent;
 

@@ -13,12 +13,13 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    AnswerError, CallError, ChatView, ReadError, Reader, SubmitError, SummaryError, SummaryView,
-    errors::RequestError,
-    position::Position,
-    store::ChatOwner,
-    summary::{SummaryPlan, WrittenSummary},
-    view::Detail,
+    api::{
+        errors::{AnswerError, CallError, ReadError, RequestError, SubmitError, SummaryError},
+        view::{ChatView, Detail, SummaryView},
+    },
+    context::summary::{SummaryPlan, WrittenSummary},
+    ports::store::ChatOwner,
+    run_log::{Reader, position::Position},
 };
 
 /// The time after which what was saved is read instead of asking the owner of a chat.
@@ -94,7 +95,7 @@ pub struct Submission {
     pub owner: Owner,
     /// The body of the post.
     pub body: ChatBody,
-    /// The time for which parked calls of this run hold its stream; `None` stands for [`Settings::hold`](crate::Settings::hold).
+    /// The time for which parked calls of this run hold its stream; `None` stands for [`Settings::hold`](crate::settings::Settings::hold).
     pub hold: Option<Duration>,
     /// The address that the post comes from, for the record of decisions; `None` if it is not known.
     #[serde(default)]

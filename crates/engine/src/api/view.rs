@@ -14,9 +14,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ReadError, Store,
-    store::{Files, MessageOutline, StoreError, SummaryRecord},
-    summary::Covered,
+    api::errors::ReadError,
+    context::summary::Covered,
+    ports::store::{Files, MessageOutline, Store, StoreError, SummaryRecord},
 };
 
 /// The size of the longest chat that is read at once, in bytes of JSON.

@@ -16,13 +16,12 @@ use crate::{
         element_text,
         extraction::{INSTRUCTIONS as MEMORY_INSTRUCTIONS, known_memories},
     },
-    model::{ModelContent, ModelMessage, ModelRequest},
-    store::{
+    model::{ModelContent, ModelMessage, ModelRequest, tokens},
+    ports::store::{
         SummaryRecord,
         memories::{Memory, MemoryChange},
         page::whole_microseconds,
     },
-    tokens,
 };
 
 /// The length of a summary at most, in bytes of JSON.

@@ -19,7 +19,7 @@ use fermata_protocol::ChatId;
 use fermata_tools::{Owner, PendingCalls};
 use futures::task::AtomicWaker;
 
-use crate::answer_batch::AnswerBatch;
+use crate::api::answer_batch::AnswerBatch;
 
 /// The number of messages that may wait for one actor: a thousand readers that all come back at once, after a restart, find room. If there
 /// are more, the actor is stuck or the chat is flooded. Each message that waits holds what was posted with it, which the server bounds.
