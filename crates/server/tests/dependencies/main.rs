@@ -40,7 +40,14 @@ const CRATES: [(&str, &[&str]); 11] = [
     ("fermata-examples", &["fermata-tools", "fermata-engine", "fermata-providers", "fermata-server"]),
     (
         "fermata-fuzz",
-        &["fermata-protocol", "fermata-tools", "fermata-engine", "fermata-providers", "fermata-store"],
+        &[
+            "fermata-protocol",
+            "fermata-tools",
+            "fermata-engine",
+            "fermata-mcp",
+            "fermata-providers",
+            "fermata-store",
+        ],
     ),
 ];
 
