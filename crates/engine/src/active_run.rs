@@ -421,9 +421,15 @@ impl ActiveRun {
 
     async fn handle_model(
         &mut self,
-        received: Vec<ModelEvent>,
+        mut received: Vec<ModelEvent>,
         failure: Option<ModelError>,
     ) -> Result<(), StoreError> {
+        let is_all = failure.is_none() && self.unsaved.is_empty();
+        if is_all && let Some(chunks) = self.run.stream_text(&mut received, &self.services.settings.limits) {
+            self.log.stage(&chunks);
+            self.log.publish();
+            return Ok(());
+        }
         if let (Some(error), StepWork::Model(stream)) = (&failure, &self.step) {
             stream.span.record("error.type", error.error_type().as_str());
         }

@@ -479,6 +479,15 @@ impl Run {
             .filter(|choice| self.state.step <= 1 || matches!(choice, ToolChoice::Auto | ToolChoice::None))
     }
 
+    /// Adds a chunk to the message, and moves the position of the log behind it.
+    fn add_chunk(&mut self, chunk: &UiChunk) {
+        if let Err(error) = self.assembler.apply(chunk) {
+            debug_assert!(false, "{error}: {chunk:?}");
+            tracing::error!(run = %self.id, %error, "a chunk does not fit into the message");
+        }
+        self.state.position = self.state.position.next();
+    }
+
     /// Returns the tool that the step has to call, and no other: the one that the user has chosen, or the one that makes a plan.
     fn required_tool(&self, limits: &Limits) -> Option<&str> {
         if self.is_last_step(limits) {
@@ -580,11 +589,7 @@ impl Deciding<'_> {
             }
             return;
         }
-        if let Err(error) = self.run.assembler.apply(&chunk) {
-            debug_assert!(false, "{error}: {chunk:?}");
-            tracing::error!(run = %self.run.id, %error, "a chunk does not fit into the message");
-        }
-        self.run.state.position = self.run.state.position.next();
+        self.run.add_chunk(&chunk);
         self.run.note_outcome(self.run.state.position, &chunk);
         self.effects.after.publish.push((self.run.state.position, chunk));
     }

@@ -13,6 +13,8 @@ use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
     context::context_usage,
     model::{Citation, ModelEvent, Usage, provider_metadata},
+    run_log::position::Position,
+    settings::Limits,
     step::collector::{
         CollectedStep, InvalidArguments, OutputLimitExceeded, PartKind, StepChange, StepCollector,
         StepLimits, UrlSource, cut_off,
@@ -109,6 +111,24 @@ impl OpenStep {
     pub fn speaks(&self) -> bool {
         self.held_back.is_empty() && self.collector.has_text()
     }
+
+    /// Returns the chunk by which the open part grows.
+    fn grown(&self, kind: PartKind, delta: String) -> UiChunk {
+        let id = self.part_id.clone();
+        match kind {
+            PartKind::Text => UiChunk::TextDelta { id, delta, provider_metadata: None },
+            PartKind::Reasoning => UiChunk::ReasoningDelta { id, delta, provider_metadata: None },
+        }
+    }
+}
+
+fn step_limits(limits: &Limits) -> StepLimits {
+    StepLimits {
+        calls: limits.calls_per_step,
+        argument_bytes: limits.argument_bytes,
+        argument_nodes: limits.argument_nodes,
+        output_bytes: limits.step_output_bytes,
+    }
 }
 
 // === impl Run ===
@@ -117,6 +137,31 @@ impl Run {
     /// Returns whether the inputs of calls are being checked: of those of a step that the model has ended, or of the run's own.
     pub fn is_checking(&self) -> bool {
         !self.open_step.checking.is_empty() || !self.open_step.own.is_empty()
+    }
+
+    /// Copies text that continues the open part into the message, and returns its chunks. Nothing has to be decided about it, so this is the
+    /// short way for most of an answer. Returns `None`, and changes nothing, if the events do anything else.
+    pub fn stream_text(
+        &mut self,
+        events: &mut Vec<ModelEvent>,
+        limits: &Limits,
+    ) -> Option<Vec<(Position, UiChunk)>> {
+        if self.state.phase != Phase::Streaming || self.is_checking() || self.left_over.is_some() {
+            return None;
+        }
+        let kind = self.open_step.collector.continued_part(events, step_limits(limits))?;
+        if self.required_tool(limits).is_some() {
+            return None;
+        }
+        let mut chunks = Vec::with_capacity(events.len());
+        for event in events.drain(..) {
+            let (ModelEvent::Text(delta) | ModelEvent::Reasoning(delta)) = event else { continue };
+            self.open_step.collector.continue_part(kind, &delta);
+            let chunk = self.open_step.grown(kind, delta);
+            self.add_chunk(&chunk);
+            chunks.push((self.state.position, chunk));
+        }
+        Some(chunks)
     }
 
     fn next_part_id(&mut self, kind: &str) -> String {
@@ -133,13 +178,7 @@ impl Deciding<'_> {
         if self.run.state.phase != Phase::Streaming || self.run.is_checking() {
             return;
         }
-        let limits = StepLimits {
-            calls: self.context.limits.calls_per_step,
-            argument_bytes: self.context.limits.argument_bytes,
-            argument_nodes: self.context.limits.argument_nodes,
-            output_bytes: self.context.limits.step_output_bytes,
-        };
-        match self.run.open_step.collector.on_event(event, limits) {
+        match self.run.open_step.collector.on_event(event, step_limits(self.context.limits)) {
             Ok(changes) => {
                 for change in changes {
                     self.hold_back_or_show(change);
@@ -201,11 +240,7 @@ impl Deciding<'_> {
                 self.publish(chunk);
             }
             StepChange::PartGrew(kind, delta) => {
-                let id = self.run.open_step.part_id.clone();
-                let chunk = match kind {
-                    PartKind::Text => UiChunk::TextDelta { id, delta, provider_metadata: None },
-                    PartKind::Reasoning => UiChunk::ReasoningDelta { id, delta, provider_metadata: None },
-                };
+                let chunk = self.run.open_step.grown(kind, delta);
                 self.publish(chunk);
             }
             StepChange::PartEnded(kind) => self.show_part_end(kind),

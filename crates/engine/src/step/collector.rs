@@ -193,6 +193,29 @@ impl StepCollector {
         Ok(changes)
     }
 
+    /// Returns the kind of the open part if these events continue it within the limit and do nothing else.
+    pub fn continued_part(&self, events: &[ModelEvent], limits: StepLimits) -> Option<PartKind> {
+        let open = self.open_part?;
+        let mut bytes = self.output_bytes;
+        for event in events {
+            bytes += match (open, event) {
+                (PartKind::Text, ModelEvent::Text(delta))
+                | (PartKind::Reasoning, ModelEvent::Reasoning(delta)) => delta.len(),
+                _ => return None,
+            };
+        }
+        if bytes <= limits.output_bytes { Some(open) } else { None }
+    }
+
+    /// Adds a delta to the open part, after [`Self::continued_part`] has allowed it.
+    pub fn continue_part(&mut self, kind: PartKind, delta: &str) {
+        self.output_bytes += delta.len();
+        match kind {
+            PartKind::Text => self.text.push_str(delta),
+            PartKind::Reasoning => self.reasoning.push_str(delta),
+        }
+    }
+
     /// Closes the part that is open, if one is, and returns its kind.
     pub fn end_part(&mut self) -> Option<PartKind> {
         self.open_part.take()

@@ -1,5 +1,7 @@
 //! The model's answer: its parts, its calls and the limits of a step.
 
+use proptest::prelude::*;
+
 use super::*;
 
 #[test]
@@ -158,4 +160,45 @@ fn output_over_the_limit_of_a_step_ends_the_run_with_an_error() {
         error The model said more than 20 bytes in one step, and this server ends a run then (max_step_output).
         over: failed
     "#]]);
+}
+
+fn model_event() -> impl Strategy<Value = ModelEvent> {
+    prop_oneof![
+        6 => "[a-c]{0,3}".prop_map(ModelEvent::Text),
+        4 => "[a-c]{0,3}".prop_map(ModelEvent::Reasoning),
+        1 => Just(ModelEvent::Alive),
+        1 => Just(ModelEvent::CallStart { key: 0, tool: "time".into() }),
+        1 => Just(ModelEvent::CallDelta { key: 0, arguments: "{}".into() }),
+        1 => Just(ModelEvent::Source { url: "https://a.example/".into(), title: None }),
+        1 => Just(finished()),
+    ]
+}
+
+proptest! {
+    /// Whether text takes the short way or is decided about makes no difference.
+    #[test]
+    fn text_that_is_only_copied_gives_the_same_answer(
+        answer in prop::collection::vec(prop::collection::vec(model_event(), 1..4), 1..12),
+        must_call in any::<bool>(),
+        step_output_bytes in 5_usize..60,
+    ) {
+        let [mut decided, mut copied] = [Play::new(), Play::new()];
+        for play in [&mut decided, &mut copied] {
+            play.scene.limits.step_output_bytes = step_output_bytes;
+            if must_call {
+                play.run.settings.tool_choice = Some(ToolChoice::Tool("time".into()));
+            }
+        }
+        for events in answer {
+            decided.apply("", Event::Model(events.clone()));
+            let mut events = events;
+            match copied.run.stream_text(&mut events, &copied.scene.limits) {
+                Some(chunks) => copied.log.extend(chunks),
+                None => _ = copied.apply("", Event::Model(events)),
+            }
+            prop_assert_eq!(&copied.log, &decided.log);
+            prop_assert_eq!(&copied.run.state, &decided.run.state);
+            prop_assert_eq!(copied.run.message_so_far(), decided.run.message_so_far());
+        }
+    }
 }
