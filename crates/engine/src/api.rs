@@ -1,4 +1,4 @@
-//! The requests to chats, with their replies, their errors and the forms in which they are sent to other instances.
+//! The requests to chats, with their replies, their errors and their wire forms between instances.
 
 pub(crate) mod answer_batch;
 pub(crate) mod errors;

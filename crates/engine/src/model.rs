@@ -175,7 +175,7 @@ pub enum ModelEvent {
     },
 }
 
-/// The page on which a part of an answer's text is based.
+/// The source of a part of an answer's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Citation {
     /// The URL of the page.

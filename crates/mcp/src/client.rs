@@ -36,7 +36,7 @@ const REASON_KEY: &str = "fermata/reason";
 pub(crate) struct Client {
     server: Arc<Server>,
     link: Link,
-    /// The version of MCP with which the handshake begins.
+    /// The version of MCP that the handshake offers.
     protocol: ProtocolVersion,
 }
 
@@ -47,7 +47,7 @@ impl Client {
         Self { server, link, protocol: ProtocolVersion::default() }
     }
 
-    /// Sets the version with which the handshake begins.
+    /// Sets the version that the handshake offers.
     pub(crate) fn with_protocol(self, protocol: ProtocolVersion) -> Self {
         Self { protocol, ..self }
     }

@@ -1,7 +1,7 @@
 //! Connections over streamable HTTP.
 //!
 //! Invariants: the configured headers are sent with every request, and to no other origin · no error contains the URL, which
-//! may contain a key · whatever a server answers to a request, the request gets a reply or an error.
+//! may contain a key · every request gets a reply or an error, in whatever form the server responds.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -67,8 +67,8 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The header with the key under which a server may recognize a repeated call.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The HTTP client of one connection. It reads more forms of responses than the one of the library, and it reports errors after which the
-/// server may be gone.
+/// The HTTP client of one connection. It reads more forms of responses than the library's own, and it reports errors that may mean that
+/// the server is gone.
 #[derive(Clone)]
 pub(crate) struct HttpClient {
     client: reqwest::Client,

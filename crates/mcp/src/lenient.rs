@@ -13,10 +13,10 @@ use crate::repair::{is_too_deep, read_first_value};
 /// The number of characters that an error shows of a reply that cannot be read.
 const SHOWN: usize = 200;
 
-/// The number of bytes at the beginning and the end of a reply in which its id is looked for.
+/// The number of bytes at the beginning and the end of a reply that are searched for its id.
 const SEARCHED: usize = 200;
 
-/// The number of places in a line at which a message may begin that are tried.
+/// The number of possible beginnings of a message that are tried in a line.
 const MAX_BEGINNINGS: usize = 8;
 
 /// The key in an error's `data` under which this module notes its kind.
@@ -119,7 +119,7 @@ pub(crate) fn reply_id(message: &ServerJsonRpcMessage) -> Option<Option<&Request
     }
 }
 
-/// Returns the position at which a JSON-RPC message or a list of them may begin. Log lines before it may contain braces.
+/// Returns the first position where a JSON-RPC message or a list of them may begin. Log lines before it may contain braces.
 fn find_beginning(text: &[u8]) -> Option<usize> {
     let keys = [r#""jsonrpc""#, r#""id""#, r#""result""#, r#""error""#, r#""method""#, r#""params""#];
     let begins = |at: usize| {

@@ -19,7 +19,7 @@ const CHUNK: usize = 64 * 1024;
 /// The number of bytes that are kept of the end of a line that is too long.
 const KEPT_TAIL: usize = 200;
 
-/// The output of a program, of which only messages that the library can read are left.
+/// The output of a program, reduced to messages that the library can read.
 pub(crate) struct MessageLines<R> {
     output: R,
     chunk: Box<[u8]>,

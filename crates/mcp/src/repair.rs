@@ -58,7 +58,7 @@ impl Repair<'_> {
     /// Copies one value. Returns `None` if the text ends before the value does.
     fn copy_value(&mut self) -> Option<()> {
         let mut depth = 0_usize;
-        // The position in `text` of the value at which the nesting became too deep.
+        // Where in `text` the value begins that is nested too deeply.
         let mut deep = None;
         loop {
             match self.original.get(self.at)? {

@@ -24,7 +24,7 @@ const COMMON: [&str; 11] = [
 ];
 /// The syntaxes of text, in media types such as `application/json` and `image/svg+xml`.
 const SYNTAXES: [&str; 5] = ["json", "xml", "yaml", "x-yaml", "toml"];
-/// Text whose media type says so in no other way.
+/// Media types of text that match no rule above.
 const TEXTS: [&str; 5] = [
     "application/javascript",
     "application/x-javascript",
@@ -54,7 +54,7 @@ pub fn is_common(media_type: &str) -> bool {
     is_text(media_type) || COMMON.contains(&essence(media_type).as_str())
 }
 
-/// Returns whether some API takes this file. A file at another place is not taken by any: the model is told where it is.
+/// Returns whether some API takes this file. A file elsewhere is always accepted, because the model gets only its URL.
 pub fn is_taken(media_type: &str, url: &str) -> bool {
     let is_here = url.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
     !is_here

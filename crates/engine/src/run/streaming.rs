@@ -112,7 +112,7 @@ impl OpenStep {
         self.held_back.is_empty() && self.collector.has_text()
     }
 
-    /// Returns the chunk by which the open part grows.
+    /// Returns the chunk that adds a delta to the open part.
     fn grown(&self, kind: PartKind, delta: String) -> UiChunk {
         let id = self.part_id.clone();
         match kind {

@@ -113,7 +113,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Ends the calls of an answer, to which this was attached. Halves of characters whose other half is missing are replaced.
+    /// Ends the calls of an answer with this metadata. Halves of characters whose other half is missing are replaced.
     pub(super) fn flush(&mut self, attached: &Attached, events: &mut impl Extend<ModelEvent>) {
         for key in 0..self.calls.len() {
             let call = &mut self.calls[key];

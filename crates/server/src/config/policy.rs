@@ -123,7 +123,7 @@ impl fmt::Debug for WrittenRule {
     }
 }
 
-/// Returns the reason for which a condition is too weak for what the rule decides, if there is one.
+/// Returns the reason why a condition is too weak for the decision of its rule, if it is.
 fn risk(path: &str, matcher: &Matcher, decision: Decision) -> Option<String> {
     match matcher {
         Matcher::Glob(glob) => {
@@ -164,7 +164,7 @@ fn risk(path: &str, matcher: &Matcher, decision: Decision) -> Option<String> {
     }
 }
 
-/// Returns the reason for which a glob is too weak for a command line.
+/// Returns the reason why a glob is too weak for a command line.
 fn risk_of_command(glob: &str, decision: Decision) -> Option<String> {
     // A glob of nothing but stars is about every line, and is meant so.
     if !glob.contains('*') || glob.trim_matches('*').is_empty() {

@@ -43,7 +43,7 @@ pub struct ListedTool {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedServer {
-    /// The name in the settings, with which the names of its tools begin.
+    /// The name in the settings. The names of its tools begin with it.
     name: String,
     /// `starting`, `connected` or `down`.
     #[schema(example = "connected")]

@@ -279,7 +279,7 @@ fn kept(dialect: &Dialect, id: Option<&str>, fields: Value) -> Option<JsonText> 
     Some(kept)
 }
 
-/// An answer with two calls, to which this was attached.
+/// An answer with two calls and this metadata.
 fn with_attached(answer: Option<JsonText>, first: Option<JsonText>) -> ModelMessage {
     let mut message = assistant_said("", "", &["1", "2"]);
     let ModelMessage::Assistant { calls, provider_metadata, .. } = &mut message else { unreachable!() };
