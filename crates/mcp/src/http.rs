@@ -42,9 +42,9 @@ use tokio::sync::Notify;
 use crate::{
     config::Secrets,
     failure::{ConnectError, redacted_excerpt},
+    idempotency,
     lenient::{ReplyKind, error_reply, is_reply, read_messages, says_that_the_session_is_gone},
     link::Link,
-    tool::idempotency_key,
 };
 
 /// The time limit for opening a TCP connection.
@@ -202,7 +202,7 @@ impl HttpClient {
         if let Some(session) = session {
             request = request.header(HEADER_SESSION_ID, session);
         }
-        if let Some(key) = idempotency_key(message) {
+        if let Some(key) = idempotency::key_of(message) {
             request = request.header(IDEMPOTENCY_KEY, key);
         }
         let response = request.send().await?;

@@ -19,6 +19,30 @@ const SEARCHED: usize = 200;
 /// The number of possible beginnings of a message that are tried in a line.
 const MAX_BEGINNINGS: usize = 8;
 
+/// Words that say that a session is gone, if they are near the word itself.
+const GONE: [&str; 17] = [
+    "no",
+    "not",
+    "invalid",
+    "unknown",
+    "unrecognized",
+    "expired",
+    "terminated",
+    "closed",
+    "missing",
+    "gone",
+    "lost",
+    "deleted",
+    "inactive",
+    "stale",
+    "ended",
+    "exist",
+    "exists",
+];
+
+/// The number of words that are near.
+const DISTANCE: usize = 5;
+
 /// The key in an error's `data` under which this module notes its kind.
 const KIND_KEY: &str = "io.fermata/reply";
 
@@ -98,10 +122,17 @@ pub(crate) fn reply_kind(error: &ErrorData) -> Option<ReplyKind> {
     }
 }
 
-/// Returns whether the text of an error says that the server does not know the session.
+/// Returns whether the text of an error says that the server does not know the session. Servers use many words for it.
 pub(crate) fn says_that_the_session_is_gone(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
-    text.contains("session") || text.contains("not initialized")
+    let words: Vec<&str> =
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
+    let is_gone = |word: &&str| GONE.contains(word);
+    let session = words.iter().position(|word| *word == "session");
+    let is_session_gone = session.is_some_and(|at| {
+        words[at.saturating_sub(DISTANCE)..words.len().min(at + DISTANCE)].iter().any(is_gone)
+    });
+    is_session_gone || text.contains("not initialized")
 }
 
 /// Returns whether a message is a reply.
@@ -342,6 +373,11 @@ mod tests {
             assert_eq!(kind(&gone(r#""server-error""#, message)), Some(ReplyKind::SessionGone), "{message}");
         }
         assert_eq!(kind(&gone("5", "browser session not found")), None);
+        for message in
+            ["Invalid params: session_id is required", "The session is busy", "Unknown tool", "no such place"]
+        {
+            assert_eq!(kind(&gone("null", message)), None, "{message}");
+        }
         assert_eq!(kind(&gone("null", "Invalid params: q is missing")), None);
     }
 

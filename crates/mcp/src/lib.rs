@@ -14,6 +14,7 @@ mod config;
 mod failure;
 mod http;
 mod hub;
+mod idempotency;
 mod lenient;
 mod lines;
 mod link;

@@ -12,9 +12,8 @@ use futures::FutureExt;
 use rmcp::{
     Peer, RoleClient,
     model::{
-        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam,
-        ClientJsonRpcMessage, ClientRequest, CustomResult, InputResponses, MetaObject, RequestId,
-        RequestMetaObject, ServerResult,
+        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotificationParam, ClientRequest,
+        CustomResult, InputResponses, RequestId, ServerResult,
     },
     service::PeerRequestOptions,
 };
@@ -26,14 +25,12 @@ use crate::{
     calls::{OpenCallGuard, Unanswered},
     client::{ELICITATION_METHOD, elicit_result, read_elicitation},
     failure::{CallFailure, call_failure, connection_lost, invalid_response},
+    idempotency,
     server::Server,
     servers::Servers,
     session::Connection,
     sessions::AcquiredSession,
 };
-
-/// The field of `_meta` that has the key of the call's effect, which is equal in each repetition of the call.
-const IDEMPOTENCY_KEY: &str = "io.fermata/idempotencyKey";
 
 /// The length to which the text of a failed tool is cut, in characters.
 const MAX_FAILURE_TEXT: usize = 8_000;
@@ -107,8 +104,7 @@ impl McpTool {
             CallFailure::Failed(error)
         })?;
         let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
-        let meta = Map::from_iter([(IDEMPOTENCY_KEY.to_owned(), context.idempotency_key().into())]);
-        params.meta = Some(RequestMetaObject(MetaObject(meta)));
+        params.meta = Some(idempotency::metadata(context.idempotency_key()));
         let mut notes = Vec::new();
         for _ in 0..MAX_ROUNDS {
             let result = self.request(server, session, &open_call, params.clone(), context).await?;
@@ -210,17 +206,6 @@ async fn elicit(
         biased;
         () = context.cancelled.cancelled() => Err(cancelled()),
         reply = context.elicit(elicitation) => Ok(reply),
-    }
-}
-
-/// Returns the key of a call under which its server may recognize a repetition.
-pub(crate) fn idempotency_key(message: &ClientJsonRpcMessage) -> Option<&str> {
-    match message {
-        ClientJsonRpcMessage::Request(request) => match &request.request {
-            ClientRequest::CallToolRequest(call) => call.params.meta.as_ref()?.get(IDEMPOTENCY_KEY)?.as_str(),
-            _ => None,
-        },
-        _ => None,
     }
 }
 

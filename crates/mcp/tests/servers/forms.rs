@@ -41,10 +41,13 @@ const NOTIFICATION: &str =
     r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"working"}}"#;
 const CUT: &str = "sent a response that is not a result";
 
+fn error(id: &str, error: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)
+}
+
 /// Messages in forms that all transports share.
 fn messages() -> Vec<(String, Expected)> {
     let with = |from: &str, to: &str| RESULT.replace(from, to);
-    let error = |id: &str, error: &str| format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
     let structured = |json: &str| with(r#""content""#, &format!(r#""structuredContent":{json},"content""#));
     vec![
         (RESULT.to_owned(), Text("42")),
@@ -233,6 +236,14 @@ async fn every_http_response_ends_its_call() {
         (form(202, "text/plain", ""), Failure(ErrorType::InvalidFormat, CUT)),
         (form(200, "application/json", "{}"), Failure(ErrorType::InvalidFormat, CUT)),
         (form(200, "text/html", "<html>Please sign in</html>"), Failure(ErrorType::InvalidFormat, CUT)),
+        (
+            form(
+                400,
+                "application/json",
+                &error("$ID", r#"{"code":-32602,"message":"session_id is missing"}"#),
+            ),
+            Failure(ErrorType::InvalidFormat, "session_id is missing"),
+        ),
         (form(400, "text/plain", "no such place"), Failure(ErrorType::Internal, "no such place")),
         (
             form(401, "application/json", r#"{"error":"unauthorized"}"#),
@@ -270,15 +281,14 @@ async fn a_response_that_is_cut_anywhere_ends_its_call() {
 
 #[tokio::test]
 async fn a_session_that_is_gone_is_replaced_in_whatever_form_it_is_reported() {
-    let error = |id: &str, message: &str| {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32000,"message":"{message}"}}}}"#)
-    };
+    let error = |id: &str, message: &str| error(id, &format!(r#"{{"code":-32000,"message":"{message}"}}"#));
     for (status, content_type, body) in [
         (404, "text/plain", String::new()),
         (400, "application/json", error("null", "Bad Request: No valid session ID provided")),
         (400, "application/json", error("null", "Bad Request: Server not initialized")),
         (400, "application/json", error(r#""server-error""#, "Session not found")),
         (400, "text/plain", "Invalid session id".to_owned()),
+        (400, "application/json", error("$ID", "Session abc does not exist")),
         (410, "text/plain", "session has expired".to_owned()),
         (500, "application/json", error("null", "Unknown session")),
         (200, "application/json", error("null", "Session not found")),
