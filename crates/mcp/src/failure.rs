@@ -21,7 +21,7 @@ use rmcp::{
 use serde_json::Value;
 
 use crate::{
-    config::Secrets,
+    config::{Protocol, Secrets},
     lenient::{ReplyKind, reply_kind},
 };
 
@@ -64,10 +64,9 @@ pub(crate) enum ConnectError {
     /// The program ended during the handshake.
     #[error("the program ended during the handshake ({0})")]
     Exited(ExitStatus),
-    /// The server closed the connection when it was asked for the versions that it speaks, so the next attempt begins with the older
-    /// handshake.
-    #[error("the server closed the connection because it does not know the newer versions of MCP")]
-    NeedsInitialize,
+    /// The attempt has shown that the server needs this version, so the next one begins with it.
+    #[error("the server needs another version of MCP")]
+    OtherVersion(Protocol),
     /// The server refused the handshake.
     #[error("the server refused the handshake: {0}")]
     Refused(String),

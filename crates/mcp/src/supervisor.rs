@@ -3,10 +3,7 @@
 use std::{
     collections::BTreeSet,
     future::pending,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -154,11 +151,8 @@ impl Supervisor {
                 }
                 live.close().await;
             }
-            Err(ConnectError::NeedsInitialize) => {
-                tracing::debug!(
-                    server = self.server.name,
-                    "an MCP server is asked again in an older version"
-                );
+            Err(ConnectError::OtherVersion(_)) => {
+                tracing::debug!(server = self.server.name, "an MCP server is asked again in another version");
                 return Next::Immediately;
             }
             Err(error) => {
@@ -337,8 +331,13 @@ impl LiveConnection {
         };
         let client = client.with_protocol(version);
         let transport = TrackedTransport::new(transport, link, requests.clone());
-        let service =
-            client.serve_with_lifecycle(transport, lifecycle).await.map_err(ConnectError::handshake)?;
+        let service = client.serve_with_lifecycle(transport, lifecycle).await.map_err(|error| {
+            if protocol == Protocol::Auto && requests.has_answered_late() {
+                ConnectError::OtherVersion(Protocol::V2026July)
+            } else {
+                ConnectError::handshake(error)
+            }
+        })?;
         Ok(Self {
             service,
             refused: requests
@@ -372,8 +371,8 @@ pub(crate) struct ConfiguredConnector {
     pub(crate) config: ServerConfig,
     pub(crate) name: String,
     pub(crate) secrets: Secrets,
-    /// `true` after the server has closed the connection instead of refusing a newer version.
-    pub(crate) needs_initialize: AtomicBool,
+    /// The version of the next attempt, if the last one has shown which one the server needs. Locked for an instant, never across an await.
+    next_protocol: Mutex<Option<Protocol>>,
 }
 
 impl ConfiguredConnector {
@@ -382,8 +381,12 @@ impl ConfiguredConnector {
             config: config.clone(),
             name: name.to_owned(),
             secrets: config.secrets(),
-            needs_initialize: AtomicBool::new(false),
+            next_protocol: Mutex::default(),
         }
+    }
+
+    fn next_protocol(&self) -> MutexGuard<'_, Option<Protocol>> {
+        self.next_protocol.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn connect_with(
@@ -440,21 +443,23 @@ impl ConfiguredConnector {
 #[async_trait]
 impl Connector for ConfiguredConnector {
     async fn connect(&self, client: Client, link: &Link) -> Result<LiveConnection, ConnectError> {
-        if self.config.protocol != Protocol::Auto {
-            return self.connect_with(client, link, self.config.protocol).await;
-        }
-        if self.needs_initialize.swap(false, Ordering::SeqCst) {
-            let connected = self.connect_with(client, link, Protocol::V2025November).await;
-            self.needs_initialize.store(connected.is_ok(), Ordering::SeqCst);
-            return connected;
-        }
-        match self.connect_with(client, link, Protocol::Auto).await {
+        let next = self.next_protocol().take();
+        let protocol = match self.config.protocol {
+            Protocol::Auto => next.unwrap_or(Protocol::Auto),
+            configured => configured,
+        };
+        let connected = match self.connect_with(client, link, protocol).await {
             // Some servers end when their first message is not the one that they expect.
-            Err(ConnectError::Closed | ConnectError::Exited(_)) => {
-                self.needs_initialize.store(true, Ordering::SeqCst);
-                Err(ConnectError::NeedsInitialize)
+            Err(ConnectError::Closed | ConnectError::Exited(_)) if protocol == Protocol::Auto => {
+                Err(ConnectError::OtherVersion(Protocol::V2025November))
             }
             connected => connected,
-        }
+        };
+        *self.next_protocol() = match &connected {
+            Ok(_) => next,
+            Err(ConnectError::OtherVersion(other)) => Some(*other),
+            Err(_) => None,
+        };
+        connected
     }
 }

@@ -53,6 +53,8 @@ struct RequestTable {
     unassigned: VecDeque<ErrorData>,
     /// The server's reason for refusing the discovery.
     refusal: Option<String>,
+    /// `true` if the server has answered the discovery after the library had given it up.
+    has_answered_late: bool,
 }
 
 /// A kind of request.
@@ -74,6 +76,11 @@ impl OpenRequests {
     /// Returns the server's reason for refusing to say which versions it speaks.
     pub(crate) fn discovery_refusal(&self) -> Option<String> {
         self.table().refusal.clone()
+    }
+
+    /// Returns whether the server speaks a version without a handshake, but said so too late. Such a server refuses the handshake.
+    pub(crate) fn has_answered_late(&self) -> bool {
+        self.table().has_answered_late
     }
 
     fn sent(&self, message: &TxJsonRpcMessage<RoleClient>) {
@@ -117,6 +124,9 @@ impl OpenRequests {
                 Some(kind) => Some(table.checked(kind, id, message)),
                 None => {
                     tracing::debug!(%id, "an MCP server replied to a request that is not open");
+                    if let ServerJsonRpcMessage::Response(response) = message {
+                        table.has_answered_late |= read_discovery(response.result).is_some();
+                    }
                     None
                 }
             },
@@ -374,6 +384,11 @@ mod tests {
 
         let requests = sent(["server/discover", "initialize"]);
         assert!(receive(&requests, json!({"id": 1, "result": {}})).is_empty(), "it comes too late");
+        assert!(!requests.has_answered_late());
+        assert!(
+            receive(&requests, json!({"id": 1, "result": {"supportedVersions": ["2026-07-28"]}})).is_empty()
+        );
+        assert!(requests.has_answered_late());
         assert_eq!(ids(&receive(&requests, json!({"id": 2, "result": {}}))), [2]);
 
         let requests = sent(["server/discover"]);

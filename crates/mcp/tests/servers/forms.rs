@@ -371,6 +371,40 @@ async fn a_server_that_ends_at_an_unknown_request_is_asked_in_an_older_version()
     assert_eq!(status.state, expected);
 }
 
+/// A program that speaks only the newest version, and answers nothing before it is asked in an older one.
+const SLOW: &str = r#"
+let isFirst = process.env.SLOW_ONCE !== undefined && !require("fs").existsSync(process.env.SLOW_ONCE);
+if (isFirst) require("fs").writeFileSync(process.env.SLOW_ONCE, "");
+const held = [];
+const handle = ({ id, method }) => {
+  const answer = (result) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, result }) + "\n");
+  const cache = { ttlMs: 0, cacheScope: "private", resultType: "complete" };
+  if (method === "server/discover") answer({ supportedVersions: ["2026-07-28"], capabilities: { tools: {} }, ...cache });
+  else if (method === "tools/list") answer({ tools: [{ name: "a", inputSchema: { type: "object" } }], ...cache });
+  else if (id !== undefined) process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32600, message: "no handshake" } }) + "\n");
+};
+require("readline").createInterface({ input: process.stdin }).on("line", (line) => {
+  held.push(JSON.parse(line));
+  if (isFirst && held.length < 2) return;
+  isFirst = false;
+  held.splice(0).forEach(handle);
+});
+"#;
+
+#[tokio::test]
+async fn a_server_that_answers_too_late_is_asked_again_in_the_newest_version() {
+    let marker = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("slow-once");
+    let _ = std::fs::remove_file(&marker);
+    let Transport::Program { command, args, .. } = program("node", ["-e", SLOW]).transport else {
+        unreachable!()
+    };
+    let env = [("SLOW_ONCE".to_owned(), marker.to_str().unwrap().to_owned())].into();
+    let world = World::with([("slow", ServerConfig::new(Transport::Program { command, args, env }))]).await;
+    let [status] = &world.hub.servers()[..] else { panic!("one server") };
+    let expected = ServerState::Connected { protocol: "2026-07-28".into(), tools: vec!["a".into()] };
+    assert_eq!(status.state, expected);
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_start_says_why() {
     let port = TcpListener::bind("127.0.0.1:0").await.unwrap();
