@@ -421,15 +421,9 @@ impl ActiveRun {
 
     async fn handle_model(
         &mut self,
-        mut received: Vec<ModelEvent>,
+        received: Vec<ModelEvent>,
         failure: Option<ModelError>,
     ) -> Result<(), StoreError> {
-        let is_all = failure.is_none() && self.unsaved.is_empty();
-        if is_all && let Some(chunks) = self.run.stream_text(&mut received, &self.services.settings.limits) {
-            self.log.stage(&chunks);
-            self.log.publish();
-            return Ok(());
-        }
         if let (Some(error), StepWork::Model(stream)) = (&failure, &self.step) {
             stream.span.record("error.type", error.error_type().as_str());
         }
@@ -447,7 +441,19 @@ impl ActiveRun {
     }
 
     /// Has the run decide what follows from what the model has said, and performs it if nothing of it has to be waited for.
-    fn hear_model(&mut self, received: Vec<ModelEvent>, failure: Option<ModelError>) -> Option<Box<Effects>> {
+    fn hear_model(
+        &mut self,
+        mut received: Vec<ModelEvent>,
+        failure: Option<ModelError>,
+    ) -> Option<Box<Effects>> {
+        if failure.is_none()
+            && self.unsaved.is_empty()
+            && let Some(chunks) = self.run.stream_text(&mut received, &self.services.settings.limits)
+        {
+            self.log.stage(&chunks);
+            self.log.publish();
+            return None;
+        }
         let usage_before = self.run.state.usage.unwrap_or_default();
         let asked = self.step.model().map(|stream| (stream.model.clone(), stream.asked_at, stream.estimated));
         let mut effects = self.decide(Event::Model(received));
