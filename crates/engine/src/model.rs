@@ -158,7 +158,9 @@ pub enum ModelEvent {
         title: Option<String>,
     },
     /// A part of the answer's text is based on a page, which [`ModelEvent::Source`] has named.
-    Citation(Citation),
+    ///
+    /// It is rare and large, and events are moved several times.
+    Citation(Box<Citation>),
     /// The provider wants this back with the answer, or with a call, whenever the conversation goes on. Only the provider's module reads it.
     ProviderMetadata {
         /// The key of the call; `None` if the metadata is that of the answer.

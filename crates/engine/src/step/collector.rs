@@ -165,7 +165,7 @@ impl StepCollector {
             }
             ModelEvent::Citation(citation) => {
                 if self.open_part == Some(PartKind::Text) {
-                    changes.push(StepChange::Citation(self.in_open_text(citation)));
+                    changes.push(StepChange::Citation(self.in_open_text(*citation)));
                 }
             }
             ModelEvent::ProviderMetadata { key: None, metadata } => self.provider_metadata = Some(metadata),
@@ -329,7 +329,8 @@ fn output_bytes(event: &ModelEvent) -> usize {
         ModelEvent::CallDelta { arguments, .. } => arguments.len(),
         ModelEvent::File { media_type, url } => PART_BYTES + media_type.len() + url.len(),
         ModelEvent::Source { url, title } => PART_BYTES + url.len() + title.as_ref().map_or(0, String::len),
-        ModelEvent::Citation(Citation { url, title, passage, .. }) => {
+        ModelEvent::Citation(citation) => {
+            let Citation { url, title, passage, .. } = &**citation;
             let texts = [title, passage].into_iter().flatten().map(String::len);
             PART_BYTES + url.len() + texts.sum::<usize>()
         }
@@ -394,7 +395,7 @@ mod tests {
     fn a_citation_has_its_place_in_the_text_that_is_open() {
         let cites = |start, end| {
             let url = "https://a.example".to_owned();
-            ModelEvent::Citation(Citation { url, start, end, ..Citation::default() })
+            ModelEvent::Citation(Box::new(Citation { url, start, end, ..Citation::default() }))
         };
         let source = ModelEvent::Source { url: "https://a.example".into(), title: None };
         let events = vec![

@@ -22,8 +22,8 @@ async fn a_text_ends_with_what_it_cites_for_clients_that_know_citations() {
             Ok(ModelEvent::Text("Be".into())),
             Ok(ModelEvent::Source { url: url(), title: Some("A".into()) }),
             Ok(ModelEvent::Text("rn.".into())),
-            Ok(ModelEvent::Citation(cited)),
-            Ok(ModelEvent::Citation(Citation { url: url(), ..Citation::default() })),
+            Ok(ModelEvent::Citation(Box::new(cited))),
+            Ok(ModelEvent::Citation(Box::new(Citation { url: url(), ..Citation::default() }))),
             finished(),
         ]]);
         let message = json!({"role": "user", "content": "where am I?"});

@@ -221,7 +221,7 @@ impl Decoder {
     }
 
     fn flush_citations(&mut self) {
-        self.events.extend(self.citations.drain(..).map(ModelEvent::Citation));
+        self.events.extend(self.citations.drain(..).map(|citation| ModelEvent::Citation(Box::new(citation))));
     }
 
     fn flush_reasoning(&mut self) {
@@ -448,13 +448,13 @@ mod tests {
             }]})),
         ];
         let cited = |title: Option<&str>, place: Option<(u64, u64)>, passage: Option<&str>| {
-            ModelEvent::Citation(Citation {
+            ModelEvent::Citation(Box::new(Citation {
                 url: "https://a.b/".into(),
                 title: title.map(Into::into),
                 start: place.map(|(start, _)| start),
                 end: place.map(|(_, end)| end),
                 passage: passage.map(Into::into),
-            })
+            }))
         };
         let expected = vec![
             ModelEvent::File { media_type: "image/png".into(), url: "data:image/png;base64,AA==".into() },
