@@ -110,11 +110,13 @@ impl ServerConfig {
 
     /// Returns the values of the configuration that must not be shown.
     pub(crate) fn secrets(&self) -> Secrets {
-        let (values, others): (_, Vec<&str>) = match &self.transport {
+        let (values, others): (Vec<&String>, Vec<&str>) = match &self.transport {
             Transport::Program { env, args, .. } => {
-                (env.values(), args.iter().flat_map(|arg| secrets_of_argument(arg)).collect())
+                let hidden = env.iter().filter(|(name, value)| may_be_secret(name, value));
+                let values = hidden.map(|(_, value)| value);
+                (values.collect(), args.iter().flat_map(|arg| secrets_of_argument(arg)).collect())
             }
-            Transport::Http { url, headers } => (headers.values(), secrets_of_url(url).collect()),
+            Transport::Http { url, headers } => (headers.values().collect(), secrets_of_url(url).collect()),
         };
         let mut candidates = Vec::new();
         for value in values {
@@ -131,6 +133,21 @@ impl ServerConfig {
     }
 }
 
+/// Parts of names of variables that hold secrets.
+const SECRET_NAMES: [&str; 8] = ["key", "token", "secret", "pass", "auth", "cred", "cookie", "private"];
+
+/// Returns whether the value of a variable may be a secret. Paths and plain words such as `production` are none, and tools may mention them,
+/// unless the variable's name says otherwise.
+fn may_be_secret(name: &str, value: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let is_plain = is_path(value) || value.bytes().all(|byte| byte.is_ascii_lowercase());
+    !is_plain || SECRET_NAMES.iter().any(|part| name.contains(part))
+}
+
+fn is_path(value: &str) -> bool {
+    ["/", "./", "../", "~/"].iter().any(|start| value.starts_with(start))
+}
+
 /// Returns the parts of an argument that may be keys. The names of options, files and packages are not keys, and tools may
 /// mention them.
 fn secrets_of_argument(arg: &str) -> Vec<&str> {
@@ -139,7 +156,7 @@ fn secrets_of_argument(arg: &str) -> Vec<&str> {
         Some(_) | None if arg.starts_with('-') => return Vec::new(),
         Some(_) | None => arg,
     };
-    let is_name = ["/", "./", "../", "~/", "@"].iter().any(|start| value.starts_with(start));
+    let is_name = is_path(value) || value.starts_with('@');
     if value.contains("://") {
         secrets_of_url(value).chain([value]).collect()
     } else if is_name {
@@ -242,6 +259,20 @@ mod tests {
         assert_eq!(secrets.mask("Bearer abcdefgh-1 and abcdefgh-1, info"), "*** and ***, info");
         assert_eq!(secrets.mask("?key=stuvwxyz-2"), "?key=***");
         assert_eq!(secrets.mask("nothing to hide"), "nothing to hide");
+    }
+
+    #[test]
+    fn values_of_the_environment_are_masked_unless_they_are_paths_or_plain_words() {
+        let env = map(&[
+            ("NODE_ENV", "production"),
+            ("MEMORY_FILE_PATH", "/srv/notes/memory.json"),
+            ("SEARCH_ID", "abcdefgh-1"),
+            ("DB_PASSWORD", "sesamestreet"),
+            ("AUTH_FILE", "/run/keys/hidden"),
+        ]);
+        let config = ServerConfig::new(Transport::Program { command: "npx".into(), args: Vec::new(), env });
+        let text = "production /srv/notes/memory.json abcdefgh-1 sesamestreet /run/keys/hidden";
+        assert_eq!(config.secrets().mask(text), "production /srv/notes/memory.json *** *** ***");
     }
 
     #[test]
