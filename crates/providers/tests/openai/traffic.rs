@@ -1,5 +1,8 @@
 //! Recorded traffic of providers, and the events that the engine gets.
 
+use std::path::Path;
+
+use bytes::Bytes;
 use expect_test::{Expect, expect};
 
 use crate::server::{KEY, Reply, Server, ask, lines, question_on_the_wire};
@@ -260,4 +263,32 @@ async fn perplexity_sources_beside_the_answer() {
     "#]],
     )
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_events_are_the_same_wherever_the_traffic_is_cut() {
+    let server = Server::start(Vec::new()).await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traffic");
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "sse") {
+            continue;
+        }
+        files += 1;
+        let body = Bytes::from(std::fs::read(&path).unwrap());
+        let (model, mut whole) = (server.model(), None);
+        for at in 0..body.len() {
+            let cut = model.with_recording(vec![body.slice(..at), body.slice(at..)]);
+            let read = match ask(&cut).await {
+                Ok(events) => lines(&events),
+                Err(error) => format!("error: {error}"),
+            };
+            // A refusal ends the request or the answer, and its words differ.
+            let read = if read.starts_with("error: ") { "refused".to_owned() } else { read };
+            let expected = whole.get_or_insert_with(|| read.clone());
+            assert_eq!(read, *expected, "{} cut at byte {at}", path.display());
+        }
+    }
+    assert!(files >= 15, "{files} files");
 }
