@@ -1,4 +1,4 @@
-//! What MCP servers send.
+//! Output and responses of MCP servers.
 
 use std::io;
 

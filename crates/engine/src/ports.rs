@@ -1,5 +1,5 @@
-//! What the engine needs of others and does not implement: a database, other instances, ids and the names of hosts. The port to models
-//! is [`crate::model`].
+//! The engine's ports, which other crates implement: a database, other instances, ids and host names. The port to models is
+//! [`crate::model`].
 
 pub(crate) mod ids;
 pub mod peer_transport;

@@ -192,18 +192,10 @@ impl Hub {
     /// Returns the configured servers and their states of this moment, in the order of their names.
     pub fn servers(&self) -> Vec<ServerStatus> {
         let servers = self.state().servers();
-        let status = |(name, sessions): (String, Arc<Sessions>)| {
-            let state = match sessions.shared.state() {
-                State::Up(connection) => ServerState::Connected {
-                    protocol: connection.protocol.as_ref().to_owned(),
-                    tools: connection.tools.iter().cloned().collect(),
-                },
-                State::Down(reason) => ServerState::Down { reason: reason.as_ref().to_owned() },
-                State::Starting | State::Ended => ServerState::Starting,
-            };
-            ServerStatus { name, state }
-        };
-        servers.into_iter().map(status).collect()
+        servers
+            .into_iter()
+            .map(|(name, sessions)| ServerStatus { name, state: sessions.shared.state().into() })
+            .collect()
     }
 
     /// Ends all servers and waits until they have ended, which takes about ten seconds at most.
@@ -233,6 +225,21 @@ impl Drop for Hub {
         for running in self.state().servers.values() {
             running.sessions.shared.set_state(State::Ended);
             running.sessions.abort();
+        }
+    }
+}
+
+// === impl ServerState ===
+
+impl From<State> for ServerState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Up(connection) => Self::Connected {
+                protocol: connection.protocol.as_ref().to_owned(),
+                tools: connection.tools.iter().cloned().collect(),
+            },
+            State::Down(reason) => Self::Down { reason: reason.as_ref().to_owned() },
+            State::Starting | State::Ended => Self::Starting,
         }
     }
 }

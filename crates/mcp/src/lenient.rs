@@ -19,6 +19,10 @@ const SEARCHED: usize = 200;
 /// The number of possible beginnings of a message that are tried in a line.
 const MAX_BEGINNINGS: usize = 8;
 
+/// The first fields of messages.
+const KEYS: [&str; 6] =
+    [r#""jsonrpc""#, r#""id""#, r#""result""#, r#""error""#, r#""method""#, r#""params""#];
+
 /// Words that say that a session is gone, if they are near the word itself.
 const GONE: [&str; 17] = [
     "no",
@@ -125,14 +129,14 @@ pub(crate) fn reply_kind(error: &ErrorData) -> Option<ReplyKind> {
 /// Returns whether the text of an error says that the server does not know the session. Servers use many words for it.
 pub(crate) fn says_that_the_session_is_gone(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
+    if text.contains("not initialized") {
+        return true;
+    }
     let words: Vec<&str> =
         text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).collect();
-    let is_gone = |word: &&str| GONE.contains(word);
-    let session = words.iter().position(|word| *word == "session");
-    let is_session_gone = session.is_some_and(|at| {
-        words[at.saturating_sub(DISTANCE)..words.len().min(at + DISTANCE)].iter().any(is_gone)
-    });
-    is_session_gone || text.contains("not initialized")
+    let Some(session) = words.iter().position(|word| *word == "session") else { return false };
+    let near = &words[session.saturating_sub(DISTANCE)..words.len().min(session + DISTANCE)];
+    near.iter().any(|word| GONE.contains(word))
 }
 
 /// Returns whether a message is a reply.
@@ -152,17 +156,16 @@ pub(crate) fn reply_id(message: &ServerJsonRpcMessage) -> Option<Option<&Request
 
 /// Returns the first position where a JSON-RPC message or a list of them may begin. Log lines before it may contain braces.
 fn find_beginning(text: &[u8]) -> Option<usize> {
-    let keys = [r#""jsonrpc""#, r#""id""#, r#""result""#, r#""error""#, r#""method""#, r#""params""#];
-    let begins = |at: usize| {
-        let text = text[at..].trim_ascii_start();
-        let text = text.strip_prefix(b"[").unwrap_or(text).trim_ascii_start();
-        text.strip_prefix(b"{").is_some_and(|text| {
-            let text = text.trim_ascii_start();
-            keys.iter().any(|key| text.starts_with(key.as_bytes()))
-        })
-    };
     let places = text.iter().enumerate().filter(|(_, byte)| matches!(byte, b'{' | b'['));
-    places.map(|(at, _)| at).find(|&at| begins(at))
+    places.map(|(at, _)| at).find(|&at| begins_a_message(&text[at..]))
+}
+
+fn begins_a_message(text: &[u8]) -> bool {
+    let text = text.trim_ascii_start();
+    let text = text.strip_prefix(b"[").unwrap_or(text).trim_ascii_start();
+    let Some(fields) = text.strip_prefix(b"{") else { return false };
+    let fields = fields.trim_ascii_start();
+    KEYS.iter().any(|key| fields.starts_with(key.as_bytes()))
 }
 
 /// Adds the messages in a JSON value. A reply that the library cannot read becomes an error reply.
@@ -244,7 +247,7 @@ fn find_id_in(head: &[u8], tail: &[u8]) -> Option<RequestId> {
         && let Some(id) = start.trim_start_matches(r#""jsonrpc":"2.0","#).strip_prefix(r#""id":"#)
         && let Some((id, rest)) = id.split_once(',')
     {
-        return read_id(id).filter(|_| !rest.starts_with(r#""method":"#));
+        return if rest.starts_with(r#""method":"#) { None } else { read_id(id) };
     }
     let tail = without_whitespace(tail);
     let end = tail.strip_suffix('}')?.trim_end_matches(r#","jsonrpc":"2.0""#);

@@ -99,8 +99,8 @@ impl Repair<'_> {
     /// Copies a literal or a number. Words that JSON does not have become `null`.
     fn copy_word(&mut self) {
         let rest = &self.original[self.at..];
-        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.' | b'_');
-        let length = rest.iter().take_while(|byte| is_part(byte)).count();
+        let length =
+            rest.iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-+._".contains(byte)).count();
         self.at += length;
         match &rest[..length] {
             b"NaN" | b"-NaN" | b"Infinity" | b"-Infinity" | b"undefined" | b"None" | b"nan" | b"inf"

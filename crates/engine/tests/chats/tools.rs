@@ -175,7 +175,7 @@ async fn a_repeatable_tool_is_retried_twice_after_a_rate_limit() {
     assert!(prompt.contains("Error: slow down") && prompt.contains("go on without it"), "{prompt}");
 }
 
-/// Returns the idempotency keys with which calls have begun.
+/// Returns the idempotency keys of calls that have begun.
 fn keys(world: &World) -> Vec<String> {
     let log = tool_log(world);
     log.iter().filter_map(|line| line.strip_prefix("has ")).map(|key| key.trim_end().to_owned()).collect()

@@ -23,7 +23,7 @@ pub(super) const PROVIDER_SPECIFIC_FIELDS: &str = "provider_specific_fields";
 pub(super) const ALL: [&str; 4] =
     [REASONING_DETAILS, THINKING_BLOCKS, EXTRA_CONTENT, PROVIDER_SPECIFIC_FIELDS];
 
-/// The texts of a piece of reasoning, each of which goes on in the next piece.
+/// The texts of a piece of reasoning that the next piece may continue.
 const TEXTS: [&str; 3] = ["text", "summary", "thinking"];
 
 /// The fields that came with an answer or with a call.
@@ -31,7 +31,7 @@ const TEXTS: [&str; 3] = ["text", "summary", "thinking"];
 #[serde(transparent)]
 pub(super) struct Attached(Map<String, Value>);
 
-/// What the engine keeps.
+/// The metadata in the form that the engine keeps.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kept {
     #[serde(flatten)]

@@ -104,5 +104,5 @@ fn listed_server(ServerStatus { name, state }: ServerStatus, shows_reason: bool)
         ServerState::Connected { protocol, .. } => ("connected", Some(protocol), None),
         ServerState::Down { reason } => ("down", None, Some(reason)),
     };
-    ListedServer { name, state, protocol, reason: reason.filter(|_| shows_reason) }
+    ListedServer { name, state, protocol, reason: if shows_reason { reason } else { None } }
 }

@@ -12,7 +12,7 @@ use crate::reading::{fold, is_invisible, readings};
 /// The characters that stand for themselves outside of quotes, besides letters and digits.
 const PLAIN: &str = "_-./:,@%+=";
 
-/// A program, and the arguments with which it must begin.
+/// A program and its first arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     name: String,

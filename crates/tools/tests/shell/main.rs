@@ -18,7 +18,7 @@ use serde_json::Value;
 /// The programs that the shell finds. Each writes its name and its arguments to the log, a line for each.
 const PROGRAMS: [&str; 4] = ["git", "rm", "status", "env"];
 
-/// A folder with the programs, an empty folder in which the shell runs, and the log.
+/// A folder with the programs, the empty working folder of the shell, and the log.
 struct Shell {
     programs: PathBuf,
     work: PathBuf,

@@ -272,7 +272,7 @@ fn geminis_first_call_of_a_step_carries_a_signature() {
     assert!(calls[1].get("extra_content").is_none());
 }
 
-/// What the provider has attached, as the engine keeps it.
+/// Metadata of the provider in the form that the engine keeps.
 fn kept(dialect: &Dialect, id: Option<&str>, fields: Value) -> Option<JsonText> {
     let mut kept: JsonText = json!({"fields": fields, "id": id}).into();
     mark(&mut kept, &dialect.origin);
