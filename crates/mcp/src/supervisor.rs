@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use rmcp::{
     RoleClient, ServiceError,
-    model::{ClientRequest, ErrorCode, PingRequest, ProtocolVersion, SubscriptionFilter, Tool},
+    model::{ClientRequest, PingRequest, ProtocolVersion, ServerResult, SubscriptionFilter, Tool},
     service::{ClientLifecycleMode, ClientServiceExt, RunningService},
     transport::{Transport, async_rw::AsyncRwTransport},
 };
@@ -25,6 +25,7 @@ use crate::{
     config::{self, Protocol, Secrets, ServerConfig},
     failure::{ConnectError, redacted_excerpt},
     http,
+    lenient::{reply_kind, says_that_the_session_is_gone},
     lines::MessageLines,
     link::Link,
     listing::list_tools,
@@ -291,10 +292,19 @@ fn with_last_words(reason: &str, last_words: &LastWords) -> String {
 async fn answers_ping(live: &LiveConnection) -> bool {
     let ping = live.service.peer().send_request(ClientRequest::PingRequest(PingRequest::default()));
     match timeout(PING_TIMEOUT, ping).await {
-        Ok(Ok(_)) => true,
-        // A server that does not know the method is there to say so.
-        Ok(Err(ServiceError::McpError(error))) => error.code == ErrorCode::METHOD_NOT_FOUND,
-        Ok(Err(_)) | Err(_) => false,
+        Ok(answer) => shows_life(&answer),
+        Err(_) => false,
+    }
+}
+
+/// Returns whether an answer to a ping shows that the session goes on. The newest version has no ping, so its servers refuse it.
+fn shows_life(answer: &Result<ServerResult, ServiceError>) -> bool {
+    match answer {
+        Ok(_) => true,
+        Err(ServiceError::McpError(error)) => {
+            reply_kind(error).is_none() && !says_that_the_session_is_gone(&error.message)
+        }
+        Err(_) => false,
     }
 }
 
@@ -461,5 +471,28 @@ impl Connector for ConfiguredConnector {
             Err(_) => None,
         };
         connected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::{ErrorCode, ErrorData, ServerJsonRpcMessage};
+
+    use super::*;
+    use crate::lenient::{ReplyKind, error_reply};
+
+    #[test]
+    fn a_server_that_refuses_a_ping_is_there_unless_it_has_lost_the_session() {
+        let refused = |message: &str| {
+            Err(ServiceError::McpError(ErrorData::new(ErrorCode(-32600), message.to_owned(), None)))
+        };
+        assert!(shows_life(&Ok(ServerResult::empty(()))));
+        assert!(shows_life(&refused("Method not found")) && shows_life(&refused("no such request")));
+        assert!(!shows_life(&refused("Session not found")));
+        let ServerJsonRpcMessage::Error(unreadable) = error_reply(ReplyKind::Unreadable, "", None) else {
+            unreachable!()
+        };
+        assert!(!shows_life(&Err(ServiceError::McpError(unreadable.error))));
+        assert!(!shows_life(&Err(ServiceError::TransportClosed)));
     }
 }
