@@ -226,12 +226,14 @@ fn read_error(error: Value) -> ErrorData {
     ErrorData::new(code, message, error.get("data").cloned())
 }
 
-/// Returns whether a text that cannot be read was meant as a reply.
+/// Returns whether a text that cannot be read was meant as a reply. A notification may have the words of one in its data.
 fn looks_like_a_reply(text: &[u8]) -> bool {
     let text = without_whitespace(text);
-    text.contains(r#""jsonrpc":"#) && [r#""result":"#, r#""error":"#].iter().any(|key| text.contains(key))
-        || text.starts_with(r#"{"result":"#)
-        || text.starts_with(r#"{"error":"#)
+    let Some(key) = [r#""result":"#, r#""error":"#].iter().filter_map(|key| text.find(key)).min() else {
+        return false;
+    };
+    let before = &text[..key];
+    !before.contains(r#""method":"#) && (text.contains(r#""jsonrpc":"#) || before.ends_with('{'))
 }
 
 /// Returns the id of a reply that cannot be read.
