@@ -43,7 +43,7 @@ use crate::{
     config::Secrets,
     failure::{ConnectError, redacted_excerpt},
     idempotency,
-    lenient::{ReplyKind, error_reply, is_reply, read_messages, says_that_the_session_is_gone},
+    lenient::{ReplyKind, error_reply, is_reply, read_messages, reply_id, says_that_the_session_is_gone},
     link::Link,
 };
 
@@ -278,13 +278,18 @@ impl HttpClient {
         let retry_after = header(&response, RETRY_AFTER.as_str());
         let body = read_beginning(response).await;
         let text = String::from_utf8_lossy(&body);
-        if has_session && says_that_the_session_is_gone(&text) {
-            return Err(StreamableHttpError::SessionExpired);
-        }
         let is_busy = status == StatusCode::TOO_MANY_REQUESTS;
+        let is_named = read_messages(&body, None).iter().any(|message| reply_id(message) == Some(id));
         let reply = read_messages(&body, id)
             .into_iter()
             .find(|message| matches!(message, ServerJsonRpcMessage::Error(_)));
+        if has_session && says_that_the_session_is_gone(&text) {
+            // A server that fails may have run the request, unless it says that it could not even read it.
+            if status.is_client_error() || reply.is_some() && !is_named {
+                return Err(StreamableHttpError::SessionExpired);
+            }
+            self.check_alive.notify_one();
+        }
         match (reply, id) {
             (Some(reply), Some(_)) if !is_busy => return Ok(StreamableHttpPostResponse::Json(reply, None)),
             (_, Some(id)) if is_discovery(message) => {

@@ -244,6 +244,15 @@ async fn every_http_response_ends_its_call() {
             ),
             Failure(ErrorType::InvalidFormat, "session_id is missing"),
         ),
+        (
+            form(
+                500,
+                "application/json",
+                &error("$ID", r#"{"code":-32000,"message":"browser session closed"}"#),
+            ),
+            Failure(ErrorType::Internal, "browser session closed"),
+        ),
+        (form(500, "text/plain", "the session was lost"), Failure(ErrorType::Internal, "500")),
         (form(400, "text/plain", "no such place"), Failure(ErrorType::Internal, "no such place")),
         (
             form(401, "application/json", r#"{"error":"unauthorized"}"#),
