@@ -345,9 +345,10 @@ async fn read_beginning(response: Response) -> Vec<u8> {
     body
 }
 
-/// Returns the events of a stream. An event that is larger than the limit ends it with [`io::ErrorKind::FileTooLarge`].
+/// Returns the events of a stream, in which bytes that are not UTF-8 become U+FFFD. An event that is larger than the limit ends it with
+/// [`io::ErrorKind::FileTooLarge`].
 fn events(response: Response) -> impl Stream<Item = Result<Sse, SseError>> + Send {
-    let (mut event, mut line) = (0, 0);
+    let (mut event, mut line, mut rest) = (0, 0, Vec::new());
     let chunks = response.bytes_stream().map(move |chunk| {
         let chunk = chunk.map_err(|error| io::Error::other(error.without_url()))?;
         for byte in &chunk {
@@ -359,9 +360,29 @@ fn events(response: Response) -> impl Stream<Item = Result<Sse, SseError>> + Sen
                 _ => line += 1,
             }
         }
-        if event > MAX_SIZE { Err(io::Error::from(io::ErrorKind::FileTooLarge)) } else { Ok(chunk) }
+        if event > MAX_SIZE {
+            return Err(io::Error::from(io::ErrorKind::FileTooLarge));
+        }
+        rest.extend_from_slice(&chunk);
+        let unfinished = rest.split_off(rest.len() - unfinished_character(&rest));
+        let text = String::from_utf8_lossy(&std::mem::replace(&mut rest, unfinished)).into_owned();
+        Ok(io::Cursor::new(text))
     });
     SseStream::from_bytes_stream(chunks)
+}
+
+/// Returns the number of bytes at the end that begin a character whose other bytes are missing.
+fn unfinished_character(bytes: &[u8]) -> usize {
+    for length in 1..=bytes.len().min(3) {
+        let needed = match bytes[bytes.len() - length] {
+            0xc0..=0xdf => 2,
+            0xe0..=0xef => 3,
+            0xf0..=0xf7 => 4,
+            _ => continue,
+        };
+        return if needed > length { length } else { 0 };
+    }
+    0
 }
 
 /// Replaces the data of each event by the messages in it. A reply that cannot be used becomes an error reply.
@@ -456,5 +477,26 @@ impl StreamableHttpClient for HttpClient {
         }
         let stream = stream.map_err(|error| self.handle_error(error))?;
         Ok(readable_events(stream, None).boxed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_that_is_cut_is_unfinished() {
+        for text in ["a", "ä", "€", "🦀"] {
+            for length in 0..text.len() {
+                assert_eq!(
+                    unfinished_character(&text.as_bytes()[..length]),
+                    length,
+                    "{length} bytes of {text}"
+                );
+            }
+            assert_eq!(unfinished_character(text.as_bytes()), 0, "{text}");
+        }
+        assert_eq!(unfinished_character(b"a\xff"), 0);
+        assert_eq!(unfinished_character(b"\x80\x80\x80\x80"), 0);
     }
 }

@@ -181,7 +181,9 @@ async fn respond(State(sessions): State<Arc<AtomicUsize>>, headers: HeaderMap, b
                 return json(json!({"content": [{"type": "text", "text": "42"}]}));
             }
             let status = StatusCode::from_u16(form["status"].as_u64().unwrap().try_into().unwrap()).unwrap();
-            let body = field("body").into_bytes();
+            // No JSON text has this byte, which is not UTF-8.
+            let body: Vec<u8> = field("body").into_bytes();
+            let body: Vec<u8> = body.into_iter().map(|byte| if byte == 1 { 0xff } else { byte }).collect();
             let pieces: Vec<Result<Vec<u8>, std::io::Error>> = match form["cut"].as_bool() {
                 Some(true) => vec![Ok(body), Err(std::io::ErrorKind::BrokenPipe.into())],
                 _ => body.chunks(7).map(|piece| Ok(piece.to_vec())).collect(),
@@ -214,6 +216,9 @@ async fn every_http_response_ends_its_call() {
             forms.push((form(500, "application/json; charset=utf-8", &message), expected));
         }
     }
+    let not_utf8 = RESULT.replace("42", "ä\u{1}42");
+    forms.push((form(200, "application/json", &not_utf8), Text("ä\u{fffd}42")));
+    forms.push((form(200, "text/event-stream", &event(&not_utf8)), Text("ä\u{fffd}42")));
     for id in ["null", "77", r#""server-error""#] {
         forms.push((form(200, "application/json", &RESULT.replace("$ID", id)), Text("42")));
     }
