@@ -279,12 +279,12 @@ impl HttpClient {
         let body = read_beginning(response).await;
         let text = String::from_utf8_lossy(&body);
         let is_busy = status == StatusCode::TOO_MANY_REQUESTS;
-        let is_named = read_messages(&body, None).iter().any(|message| reply_id(message) == Some(id));
         let reply = read_messages(&body, id)
             .into_iter()
             .find(|message| matches!(message, ServerJsonRpcMessage::Error(_)));
         if has_session && says_that_the_session_is_gone(&text) {
-            // A server that fails may have run the request, unless it says that it could not even read it.
+            // A server that fails may have run the request, unless its error does not name it.
+            let is_named = read_messages(&body, None).iter().any(|message| reply_id(message) == Some(id));
             if status.is_client_error() || reply.is_some() && !is_named {
                 return Err(StreamableHttpError::SessionExpired);
             }
@@ -345,7 +345,7 @@ async fn read_beginning(response: Response) -> Vec<u8> {
     body
 }
 
-/// Returns the events of a stream, in which bytes that are not UTF-8 become U+FFFD. An event that is larger than the limit ends it with
+/// Returns the events of a stream. Bytes that are not UTF-8 become U+FFFD. An event that is larger than the limit ends the stream with
 /// [`io::ErrorKind::FileTooLarge`].
 fn events(response: Response) -> impl Stream<Item = Result<Sse, SseError>> + Send {
     let (mut event, mut line, mut rest) = (0, 0, Vec::new());

@@ -95,7 +95,7 @@ pub struct Submission {
     pub owner: Owner,
     /// The body of the post.
     pub body: ChatBody,
-    /// The time for which parked calls of this run hold its stream; `None` stands for [`Settings::hold`](crate::settings::Settings::hold).
+    /// How long parked calls of this run hold its stream; `None` stands for [`Settings::hold`](crate::settings::Settings::hold).
     pub hold: Option<Duration>,
     /// The address that the post comes from, for the record of decisions; `None` if it is not known.
     #[serde(default)]

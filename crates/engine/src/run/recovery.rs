@@ -28,11 +28,15 @@ pub(crate) struct RememberedRun {
 impl Run {
     /// Returns what would be lost with the store.
     pub fn remembered(&self) -> RememberedRun {
-        let has_begun = |call: &&Call| call.runs_on_server() && call.times_run() > 0;
         RememberedRun {
             id: self.id.clone(),
             position: self.state.position,
-            begun: self.calls.iter().filter(has_begun).cloned().collect(),
+            begun: self
+                .calls
+                .iter()
+                .filter(|call| call.runs_on_server() && call.times_run() > 0)
+                .cloned()
+                .collect(),
         }
     }
 

@@ -322,7 +322,7 @@ impl Deciding<'_> {
         let reason = step.finish_reason;
         let calls: Vec<_> =
             std::mem::take(&mut self.run.open_step).calls.into_iter().zip(step.calls).collect();
-        // A step in which the model said nothing has to stay empty.
+        // A step without output has to stay empty.
         if !step.text.is_empty() || !calls.is_empty() {
             let of_calls = calls.iter().filter_map(|(index, call)| {
                 Some((&self.run.call(*index).id, call.provider_metadata.as_ref()?))

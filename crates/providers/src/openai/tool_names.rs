@@ -29,8 +29,10 @@ pub(super) struct ToolNames {
 
 impl ToolNames {
     pub(super) fn new(tools: &[ModelTool], dialect: &Dialect) -> Self {
-        let mut names =
-            Self { begins_with_letter: dialect.tool_names_begin_with_letter, given: HashMap::new() };
+        if !dialect.tool_names_begin_with_letter {
+            return Self::default();
+        }
+        let mut names = Self { begins_with_letter: true, given: HashMap::new() };
         let (fit, unfit): (Vec<&str>, Vec<&str>) =
             tools.iter().map(|tool| tool.name.as_str()).partition(|name| names.fits(name));
         let mut taken: HashSet<String> = fit.into_iter().map(str::to_owned).collect();

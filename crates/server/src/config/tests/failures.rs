@@ -32,7 +32,7 @@ browser's tool is told to the model as its page has put it. A result of an MCP t
 `structuredContent.errorType` or `_meta.errorType` names, and is `internal` otherwise.
 
 With `ask_person` the call waits, and the question is an elicitation (`data-elicitation`) whose form has `choice`, one of `retry`,
-`go_on` and `stop`. It has the code `call_failed`, with `errorType` and `errorText`, so that pages can translate it. `retry` runs the call again with a new idempotency key, also of a tool that is not repeatable, unless the newest rules deny it; `go_on` tells
+`go_on` and `stop`. It has the code `call_failed`, with `errorType` and `errorText`, so that pages can translate it. `retry` runs the call again with a new idempotency key, even of a tool that is not repeatable, unless the newest rules deny it; `go_on` tells
 the model the error, as declining does; `stop` ends the run. The question waits as long as a call does, also across a restart, and the
 call keeps no resource from others meanwhile. An input that does not fit, a call that did not run, and the program loop in Rust have no
 such question: the model is then told to ask the user. A tool with a fallback is not asked about.
