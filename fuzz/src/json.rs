@@ -4,7 +4,7 @@ use fermata_protocol::{
     Assembler, ChatBody, MessageId, PostedTool, Profile, Role, ToolCallId, ToolResultBody, UiChunk,
     UiMessage, UiPart, replay,
 };
-use fermata_tools::{AnswerSchema, Checker, PostedLimits, Toolbox};
+use fermata_tools::{Check, Checker, PostedLimits, Toolbox};
 use serde_json::Value;
 
 /// An error repeats a few words of what was sent, and not all of it.
@@ -67,7 +67,7 @@ pub fn schemas(data: &[u8]) {
     // A tool that was saved by an earlier build was looked at by nobody.
     let toolbox = Toolbox::default().with_saved_tools(&[tool]);
     let Some(found) = toolbox.find("t") else { return };
-    for check in [found.check_of(input.clone()), AnswerSchema::of_elicitation(schema).check(input)] {
+    for check in [found.check_of(input.clone()), Check::of_elicitation(schema, input)] {
         if let Err(fault) = checker.check_here(&check) {
             assert!(fault.0.len() < LONGEST_ERROR, "{fault}");
         }

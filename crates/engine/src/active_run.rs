@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-use fermata_protocol::{Plan, ToolCallId, UiMessage};
+use fermata_protocol::{AnswerKind, Plan, ToolCallId, UiMessage};
 use fermata_tools::{InputError, PendingCalls, Slot, ToolError, Toolbox};
 use futures::{
     StreamExt,
@@ -41,7 +41,6 @@ use spans::CallSpans;
 use timers::{FURTHEST, Timers};
 
 use crate::{
-    api::answer_batch::{AnswerBatch, RunPin},
     context::{Fit, Measured, summary::WrittenSummary},
     memories::Recollection,
     model::{ModelError, ModelEvent, metrics::record_model_call},
@@ -97,9 +96,11 @@ pub(crate) struct ActiveRun {
     history: Option<ReadMessages>,
     step: StepWork,
     tools: RunningTools,
-    /// The calls and questions that wait for an answer, where endpoints find them.
-    pending: PendingCalls<AnswerBatch>,
-    /// The futures that calls wait for: each is an answer, a lock or a slot.
+    /// The calls and questions that wait for an answer.
+    pending: PendingCalls<AnswerKind>,
+    /// Their futures.
+    parked: FuturesUnordered<BoxFuture<'static, Option<AnswerKind>>>,
+    /// The futures that calls wait for before they run: each is a lock or a slot.
     waits: FuturesUnordered<BoxFuture<'static, Happening>>,
     /// The locks of calls that have been granted theirs and have not begun yet.
     locks: HashMap<ToolCallId, ResourceLock>,
@@ -112,8 +113,6 @@ pub(crate) struct ActiveRun {
     alarm: Pin<Box<Sleep>>,
     /// The time at which a deadline may have passed, as [`ActiveRun::keep_deadlines`] has left it.
     deadline: Instant,
-    /// Held by endpoints that are about to hand answers over.
-    pub pin: RunPin,
     spans: CallSpans,
 }
 
@@ -198,8 +197,6 @@ pub(crate) enum Happening {
     Failed(StoreError),
     /// The model is to be asked.
     Request,
-    /// An endpoint has handed answers over.
-    Answered(AnswerBatch),
     Recollected(Recollection),
     /// The model has said something, and may have failed after it.
     Model {
@@ -230,13 +227,7 @@ struct ParkedGauge;
 // === impl ActiveRun ===
 
 impl ActiveRun {
-    fn new(
-        services: Arc<Services>,
-        record: Record,
-        pending: PendingCalls<AnswerBatch>,
-        parts: RunParts,
-        ownership: Ownership,
-    ) -> Self {
+    fn new(services: Arc<Services>, record: Record, parts: RunParts, ownership: Ownership) -> Self {
         let RunParts { run, log, policies, toolbox } = parts;
         Self {
             spans: CallSpans::new(&run),
@@ -259,7 +250,8 @@ impl ActiveRun {
             settings_are_saved: true,
             history: None,
             step: StepWork::None,
-            pending,
+            pending: PendingCalls::new(),
+            parked: FuturesUnordered::new(),
             waits: FuturesUnordered::new(),
             locks: HashMap::new(),
             slots: HashMap::new(),
@@ -268,18 +260,12 @@ impl ActiveRun {
             // It is set to the first deadline before it is awaited.
             alarm: Box::pin(tokio::time::sleep(FURTHEST)),
             deadline: Instant::now(),
-            pin: RunPin::default(),
         }
     }
 
     /// Begins a run, together with changes to its chat.
-    pub async fn begin(
-        services: Arc<Services>,
-        record: Record,
-        pending: PendingCalls<AnswerBatch>,
-        new: NewRun,
-    ) -> Result<Self, StoreError> {
-        let mut active = Self::new(services, record, pending, new.parts, Ownership::Claimed(new.open_run));
+    pub async fn begin(services: Arc<Services>, record: Record, new: NewRun) -> Result<Self, StoreError> {
+        let mut active = Self::new(services, record, new.parts, Ownership::Claimed(new.open_run));
         active.unsaved = new.changes;
         active.history = new.history.map(|messages| ReadMessages { first: 0, messages });
         if active.run.settings.retries.is_some() {
@@ -305,7 +291,7 @@ impl ActiveRun {
             && self.run.is_waiting()
             && !self.run.is_pinned()
             && !self.log.has_readers();
-        (self.run.is_unloadable() || is_only_looked_at) && !self.pin.is_held()
+        self.run.is_unloadable() || is_only_looked_at
     }
 
     /// Lets calls go on whose tools have come.
@@ -357,6 +343,8 @@ impl ActiveRun {
         loop {
             let happening = tokio::select! {
                 Some(happening) = self.waits.next(), if !self.waits.is_empty() => happening,
+                // It was released: those that are answered are taken by whoever has resolved them.
+                Some(_) = self.parked.next(), if !self.parked.is_empty() => Happening::Nothing,
                 event = self.tools.next() => Happening::Tool(Box::new(event)),
                 happening = self.step.next() => happening,
                 () = self.alarm.as_mut() => Happening::Deadline,
@@ -413,8 +401,8 @@ impl ActiveRun {
                 Box::pin(self.apply(Event::RequestQueued(false))).await?;
                 return Box::pin(self.ask_model()).await;
             }
-            // Deadlines are looked at before the run waits again. Answers are for the chat, which knows earlier runs, too.
-            Happening::Deadline | Happening::Answered(_) | Happening::Nothing => return Ok(()),
+            // Deadlines are looked at before the run waits again.
+            Happening::Deadline | Happening::Nothing => return Ok(()),
         };
         Box::pin(self.apply(event)).await
     }

@@ -21,8 +21,13 @@ mod summaries;
 use std::sync::Arc;
 
 use fermata_tools::Owner;
+use futures::{
+    FutureExt,
+    future::{BoxFuture, select_all},
+};
 
 pub(crate) use delivery::{ActorMessage, Delivered, Handle};
+use delivery::{Deliver, Handled};
 
 use crate::{
     active_run::{ActiveRun, Happening, Resumption},
@@ -44,6 +49,8 @@ pub(crate) struct ChatActor {
     state: ChatState,
     /// The run that this process had in memory before it had to read the chat again.
     remembered: Option<RememberedRun>,
+    /// The requests whose inputs are being checked. They are handled after that.
+    checking: Vec<BoxFuture<'static, Box<dyn Deliver>>>,
 }
 
 /// The state of the chat, as far as this process knows it.
@@ -84,7 +91,7 @@ pub(crate) struct CutOff {
 
 impl ChatActor {
     pub fn new(services: Arc<Services>, mailbox: Mailbox<ActorMessage>) -> Box<Self> {
-        Box::new(Self { services, mailbox, state: ChatState::Unread, remembered: None })
+        Box::new(Self { services, mailbox, state: ChatState::Unread, remembered: None, checking: Vec::new() })
     }
 
     /// Handles messages until nothing is left to do, or something fails.
@@ -138,7 +145,7 @@ impl ChatActor {
                     self.remembered = None;
                     continue;
                 }
-                if self.mailbox.remove_if_empty() {
+                if self.checking.is_empty() && self.mailbox.remove_if_empty() {
                     return Ok(End::Passivated);
                 }
                 // Nothing keeps other instances from beginning a run, so what was read may be out of date.
@@ -152,12 +159,15 @@ impl ChatActor {
                 Some(message) = self.mailbox.receive() => Box::pin(self.handle(message)).await?,
                 // Tools are looked for at the beginning of the next round.
                 Ok(()) = policies.changed(), if waits_for_tools => {}
-                happening = self.state.next() => match (happening, &mut self.state) {
-                    (Happening::Answered(batch), _) => Box::pin(self.handle_answers(batch)).await?,
-                    (happening, ChatState::Active(active)) => active.handle(happening).await?,
+                request = next_checked(&mut self.checking), if !self.checking.is_empty() => {
+                    Box::pin(self.handle(ActorMessage::Request(request))).await?;
+                }
+                happening = self.state.next() => {
                     // Nothing happens by itself in a chat without a run.
-                    (_, _) => {}
-                },
+                    if let ChatState::Active(active) = &mut self.state {
+                        active.handle(happening).await?;
+                    }
+                }
             }
         }
     }
@@ -183,12 +193,25 @@ impl ChatActor {
             }
             match self.attempt(&mut message, attempts == MAX_ATTEMPTS).await {
                 Err(StoreError::Fenced) if attempts < MAX_ATTEMPTS => self.unload_changed().await,
-                done => return done,
+                Err(error) => return Err(error),
+                Ok(Handled::Replied) => return Ok(()),
+                Ok(Handled::Checking(checks)) => {
+                    if let ActorMessage::Request(mut request) = message {
+                        self.checking.push(
+                            async move {
+                                request.note_checked(checks.await);
+                                request
+                            }
+                            .boxed(),
+                        );
+                    }
+                    return Ok(());
+                }
             }
         }
     }
 
-    async fn attempt(&mut self, message: &mut ActorMessage, is_last: bool) -> Result<(), StoreError> {
+    async fn attempt(&mut self, message: &mut ActorMessage, is_last: bool) -> Result<Handled, StoreError> {
         if let ChatState::Active(active) = &mut self.state {
             // Reading makes no commit, which would tell that another instance has gone on with the run.
             let patience = match message {
@@ -200,15 +223,17 @@ impl ChatActor {
                 {
                     request.refuse(error.clone().into());
                 }
-                return self.after_request(Some(error));
+                self.after_request(Some(error))?;
+                return Ok(Handled::Replied);
             }
         }
         match message {
-            ActorMessage::Request(request) => request.handle(self, is_last).await,
-            ActorMessage::Wake => Box::pin(self.activate()).await,
-            ActorMessage::Verify => self.verify(Patience::Run).await,
-            ActorMessage::ShutDown => Ok(()),
+            ActorMessage::Request(request) => return request.handle(self, is_last).await,
+            ActorMessage::Wake => Box::pin(self.activate()).await?,
+            ActorMessage::Verify => self.verify(Patience::Run).await?,
+            ActorMessage::ShutDown => {}
         }
+        Ok(Handled::Replied)
     }
 
     /// Reads the chat.
@@ -242,25 +267,17 @@ impl ChatActor {
         if !matches!(self.state, ChatState::Dormant { .. }) {
             return Ok(());
         }
-        let pending = self.mailbox.pending.clone();
         let remembered = self.remembered.take();
         // If this fails, the chat has to be read again.
         if let ChatState::Dormant { record, saved, is_mine } =
             std::mem::replace(&mut self.state, ChatState::Unread)
         {
-            self.state = match ActiveRun::resume(
-                &self.services,
-                *record,
-                pending,
-                *saved,
-                is_mine,
-                remembered.as_ref(),
-            )
-            .await?
-            {
-                Resumption::Resumed(active) => ChatState::Active(active),
-                Resumption::Closed(record) => ChatState::Idle(record),
-            };
+            self.state =
+                match ActiveRun::resume(&self.services, *record, *saved, is_mine, remembered.as_ref()).await?
+                {
+                    Resumption::Resumed(active) => ChatState::Active(active),
+                    Resumption::Closed(record) => ChatState::Idle(record),
+                };
         }
         self.leave_finished_run();
         Ok(())
@@ -403,6 +420,13 @@ impl ChatState {
             }
         }
     }
+}
+
+/// Waits for the next request whose inputs are checked. Cancel safe.
+async fn next_checked(checking: &mut Vec<BoxFuture<'static, Box<dyn Deliver>>>) -> Box<dyn Deliver> {
+    let (request, index, _) = select_all(checking.iter_mut()).await;
+    drop(checking.swap_remove(index));
+    request
 }
 
 #[cfg(test)]

@@ -190,8 +190,9 @@ impl Engine {
         address: Option<IpAddr>,
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        let answer = request::AnswerRequest { owner: owner.clone(), how, address, answers };
-        self.router.answer(chat, answer).await
+        let owner = owner.clone();
+        let answer = request::AnswerRequest { owner, how, address, answers, checked: Vec::new() };
+        self.router.call(chat, answer).await
     }
 
     /// Tells the other readers of the chat that a person has begun to edit the input of a call that waits for a decision, or has stopped to.

@@ -25,9 +25,8 @@ use refusals::Refusals;
 
 use crate::{
     api::{
-        answer_batch::{AnswerBatch, Answered, FindAnswered},
-        errors::{AnswerError, RequestError, Unavailable},
-        request::{AnswerRequest, ChatRequest, Following, RemoteRequest, TakeOver},
+        errors::{RequestError, Unavailable},
+        request::{Following, RemoteRequest, TakeOver},
         view::{ChatView, SummaryView},
     },
     chat::{
@@ -69,6 +68,14 @@ enum Location {
     Denied(Owner),
 }
 
+/// The attempts at a request.
+struct Attempts {
+    /// The time until which other instances are asked.
+    deadline: Instant,
+    /// `true` once an attempt may have been made without a reply.
+    may_be_done: bool,
+}
+
 /// A reply in the form in which instances send it to each other.
 pub(crate) trait RemoteReply: Sized {
     type Wire: Serialize + DeserializeOwned;
@@ -105,24 +112,22 @@ impl Router {
         R: RemoteRequest + Handle,
         R::Reply: RemoteReply,
     {
-        let mut may_be_done = false;
-        let result = self.try_call(chat, request, &mut may_be_done).await;
-        if may_be_done { result.map_err(RequestError::after_unknown_attempt) } else { result }
+        let mut attempts = Attempts { deadline: Instant::now() + R::OWNER_TIMEOUT, may_be_done: false };
+        let result = self.attempt(chat, request, &mut attempts).await;
+        if attempts.may_be_done { result.map_err(RequestError::after_unknown_attempt) } else { result }
     }
 
-    /// As [`Router::call`]. Notes if an attempt may have been made without a reply.
-    async fn try_call<R>(
+    async fn attempt<R>(
         self: &Arc<Self>,
         chat: &ChatId,
         mut request: R,
-        may_be_done: &mut bool,
+        attempts: &mut Attempts,
     ) -> Result<R::Reply, R::Error>
     where
         R: RemoteRequest + Handle,
         R::Reply: RemoteReply,
     {
         let locator = ChatLocator::new(self, request.owner(), chat);
-        let deadline = Instant::now() + R::OWNER_TIMEOUT;
         let mut is_noted = false;
         loop {
             let owner = match self.locate(chat, request.owner(), !R::STREAMS).await {
@@ -146,7 +151,7 @@ impl Router {
                 }
                 Err(unavailable) => return self.read_saved(chat, &request, unavailable).await,
             };
-            match self.call_elsewhere(&owner, chat, &request, &locator, deadline, may_be_done).await {
+            match self.call_elsewhere(&owner, chat, &request, &locator, attempts).await {
                 Ok(Some(result)) => return result,
                 Ok(None) => {}
                 Err(unavailable) => return self.read_saved(chat, &request, unavailable).await,
@@ -179,74 +184,6 @@ impl Router {
         }
     }
 
-    /// Delivers answers to calls and questions that wait for them, wherever the chat is.
-    pub async fn answer(
-        self: &Arc<Self>,
-        chat: &ChatId,
-        answer: AnswerRequest,
-    ) -> Result<Vec<Receipt>, AnswerError> {
-        let mut may_be_done = false;
-        let result = self.try_answer(chat, answer, &mut may_be_done).await;
-        if may_be_done { result.map_err(RequestError::after_unknown_attempt) } else { result }
-    }
-
-    /// As [`Router::answer`]. Notes if an attempt may have been made without a reply.
-    async fn try_answer(
-        self: &Arc<Self>,
-        chat: &ChatId,
-        answer: AnswerRequest,
-        may_be_done: &mut bool,
-    ) -> Result<Vec<Receipt>, AnswerError> {
-        let locator = ChatLocator::new(self, &answer.owner, chat);
-        let deadline = Instant::now() + AnswerRequest::OWNER_TIMEOUT;
-        loop {
-            let located = self.locate(chat, &answer.owner, true).await;
-            let owner = match located.map_err(|reason| self.refused(reason))? {
-                Location::Denied(known) => {
-                    self.note_refusal(chat, known, &answer);
-                    return AnswerRequest::denied();
-                }
-                Location::Here => match self.answer_here(chat, &answer, deadline).await? {
-                    Ok(receipts) => return Ok(receipts),
-                    Err(owner) => owner,
-                },
-                Location::Elsewhere(owner, _) => owner,
-            };
-            let called = self.call_elsewhere(&owner, chat, &answer, &locator, deadline, may_be_done).await?;
-            if let Some(result) = called {
-                return result;
-            }
-        }
-    }
-
-    /// Hands answers to the calls that wait for them in this process. If none of them does, the chat's actor is asked, which resumes the
-    /// run if that is necessary, and knows what was answered before. Returns the owner if another instance owns the chat.
-    async fn answer_here(
-        self: &Arc<Self>,
-        chat: &ChatId,
-        answer: &AnswerRequest,
-        deadline: Instant,
-    ) -> Result<Result<Vec<Receipt>, InstanceId>, AnswerError> {
-        let Services { checker, settings, .. } = &*self.services;
-        let mut pin = None;
-        while Instant::now() < deadline {
-            if let Some(pending) = self.mailboxes.pending(chat)
-                && let Some(reply) =
-                    AnswerBatch::hand_over(answer, &pending, checker, &settings.limits, pin.take()).await
-                && let Ok(result) = reply.await
-            {
-                return result.map(Ok);
-            }
-            match self.call_here(chat, FindAnswered(answer.clone())).await? {
-                Delivered::Elsewhere(owner, _) => return Ok(Err(owner)),
-                Delivered::Reply(Err(error)) => return Err(error),
-                Delivered::Reply(Ok(Answered::Repeated(receipts))) => return Ok(Ok(receipts)),
-                Delivered::Reply(Ok(Answered::Pending(held))) => pin = Some(held),
-            }
-        }
-        Err(Unavailable::Busy.into())
-    }
-
     /// Makes a request to the instance that owns the chat, and returns its result; `None` if the owner has to be looked for again.
     async fn call_elsewhere<R>(
         &self,
@@ -254,14 +191,13 @@ impl Router {
         chat: &ChatId,
         request: &R,
         locator: &ChatLocator,
-        deadline: Instant,
-        may_be_done: &mut bool,
+        attempts: &mut Attempts,
     ) -> Result<Option<Result<R::Reply, R::Error>>, Unavailable>
     where
         R: RemoteRequest,
         R::Reply: RemoteReply,
     {
-        let error = match self.cluster.call(owner, chat, request.clone().into(), deadline).await {
+        let error = match self.cluster.call(owner, chat, request.clone().into(), attempts.deadline).await {
             Ok(result) => {
                 let result: Result<Result<<R::Reply as RemoteReply>::Wire, R::Error>, _> =
                     serde_json::from_str(result.get());
@@ -275,14 +211,14 @@ impl Router {
             }
             Err(error) => error,
         };
-        *may_be_done |= matches!(error, CallError::OutcomeUnknown);
+        attempts.may_be_done |= matches!(error, CallError::OutcomeUnknown);
         let is_idempotent = request.is_idempotent();
         let may_retry = match error {
             CallError::NotOwner => true,
             CallError::OutcomeUnknown => is_idempotent,
             CallError::Unreachable => false,
         };
-        if may_retry && Instant::now() < deadline {
+        if may_retry && Instant::now() < attempts.deadline {
             sleep(RETRY_AFTER).await;
             return Ok(None);
         }

@@ -22,6 +22,7 @@ mod own_calls;
 mod planning;
 mod reconcile;
 mod recovery;
+mod rejected;
 mod stage;
 mod streaming;
 #[cfg(test)]
@@ -31,7 +32,6 @@ mod working;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    net::IpAddr,
     ops::Range,
     sync::Arc,
     time::Duration,
@@ -41,7 +41,7 @@ use fermata_protocol::{
     AssembleError, Assembler, DataChunk, MessageId, Plan, PlanMode, PostedTool, Profile, RunId, RunStatus,
     Show, ToolCallId, ToolChoice, UiChunk, UiMessage,
 };
-use fermata_tools::{Call, CallState, DecisionChannel, Grants, Owner, Policy, Toolbox};
+use fermata_tools::{Call, CallState, Decider, Grants, Owner, Policy, Toolbox};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -60,10 +60,10 @@ pub(crate) use left_over::drop_unfinished;
 pub(crate) use own_calls::RetriedCall;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
 pub(crate) use recovery::RememberedRun;
+pub(crate) use rejected::Rejected;
 pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
-use validation::ValidAnswers;
-pub(crate) use validation::{Rejected, Validation};
+pub(crate) use validation::{ValidAnswers, Validation};
 
 use crate::{
     assistants::{Assistant, ModelChoice},
@@ -267,10 +267,6 @@ pub(crate) struct Context<'a> {
     pub grants: &'a Grants,
     /// The size of the chat's other messages, in bytes of JSON.
     pub other_bytes: usize,
-    /// The way in which the answers came that the run looks at, if it does.
-    pub how: Option<DecisionChannel>,
-    /// The address of the request that has the run decide, if there is one and it is known.
-    pub address: Option<IpAddr>,
     /// `true` if clients are shown why a model failed.
     pub shows_model_errors: bool,
     /// The size of what the model can take, as far as it is known.
@@ -281,10 +277,8 @@ pub(crate) struct Context<'a> {
 struct Deciding<'a> {
     run: &'a mut Run,
     context: &'a Context<'a>,
-    /// The channel that the event's answers came through; `None` if it has no answers.
-    how: Option<DecisionChannel>,
-    /// The address that the event comes from, if it is known.
-    address: Option<IpAddr>,
+    /// The person whose answers the event has; `None` if it has none.
+    decider: Option<Decider>,
     effects: Effects,
 }
 

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Call, CallState, Cancelled, Decision, DecisionChannel, DecisionSource, Owner, PolicyDecision,
+    Call, CallState, Cancelled, Decider, Decision, DecisionChannel, DecisionSource, Owner, PolicyDecision,
     tool::sha256,
 };
 
@@ -133,6 +133,11 @@ impl AuditEvent {
         Self { decided_by: Some(person), address, ..self }
     }
 
+    /// Returns the event with the person who has decided, and how.
+    pub fn decided_by(self, decider: &Decider) -> Self {
+        Self { how: Some(decider.how), ..self.by(decider.user.clone(), decider.address) }
+    }
+
     /// Creates an event about a call, with the input that the call runs with.
     pub fn about(action: AuditAction, call: &Call) -> Self {
         Self {
@@ -205,17 +210,5 @@ impl AuditEvent {
             input_hash: Some(input_hash(input)),
             ..Self::new(action)
         }
-    }
-
-    /// Creates the event for a person's action on a call, with the input that the call would run with.
-    pub fn by_person(
-        action: AuditAction,
-        call: &Call,
-        by: Owner,
-        how: Option<DecisionChannel>,
-        address: Option<IpAddr>,
-        reason: Option<String>,
-    ) -> Self {
-        Self { how, reason, ..Self::about(action, call).by(by, address) }
     }
 }

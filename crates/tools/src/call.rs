@@ -12,8 +12,8 @@ pub use answer::{Receipt, Refusal, ValidAnswer};
 pub use state::{CallState, Cancelled, StateName, Transition};
 
 use crate::{
-    Decision, DecisionChannel, DecisionSource, ErrorType, Owner, Permission, PolicyDecision, Presentation,
-    ResourceKey,
+    Decider, Decision, DecisionChannel, DecisionSource, ErrorType, Owner, Permission, PolicyDecision,
+    Presentation, ResourceKey,
 };
 
 mod answer;
@@ -177,6 +177,15 @@ impl RunBy {
             Self::Mcp => "mcp",
             Self::Browser => "browser",
         }
+    }
+}
+
+// === impl ApprovalDecision ===
+
+impl ApprovalDecision {
+    /// Returns the decision of a person about one call, without a comment.
+    pub fn of(by: &Decider, approved: bool) -> Self {
+        Self { by: by.user.clone(), approved, reason: None, always: false, how: Some(by.how) }
     }
 }
 

@@ -64,10 +64,6 @@ pub struct Check {
     pub(crate) value: JsonText,
 }
 
-/// The schema of an input that a person has edited, or of the content with which a person answers a question. Cheap to clone.
-#[derive(Clone)]
-pub struct AnswerSchema(pub(crate) Schema);
-
 /// A description of how a value violates its schema, for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -334,23 +330,12 @@ impl Check {
     }
 }
 
-// === impl AnswerSchema ===
+// === impl Check ===
 
-impl AnswerSchema {
-    /// Returns the schema of the content that a question asks for.
-    pub fn of_elicitation(schema: Value) -> Self {
-        Self(Schema::Elicitation(Arc::new(schema)))
-    }
-
-    /// Returns the check of a value against this schema.
-    pub fn check(self, value: impl Into<JsonText>) -> Check {
-        Check { schema: self.0, value: value.into() }
-    }
-}
-
-impl std::fmt::Debug for AnswerSchema {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AnswerSchema").finish_non_exhaustive()
+impl Check {
+    /// Returns the check of the content with which a person answers a question, against the schema of the question.
+    pub fn of_elicitation(schema: Value, content: impl Into<JsonText>) -> Self {
+        Self { schema: Schema::Elicitation(Arc::new(schema)), value: content.into() }
     }
 }
 

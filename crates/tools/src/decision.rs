@@ -1,7 +1,11 @@
 //! A policy's decision about a call.
 
+use std::net::IpAddr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::Owner;
 
 /// The outcome of a policy for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -64,6 +68,23 @@ pub enum DecisionChannel {
     /// A request of its own, from another program.
     #[default]
     Api,
+}
+
+/// The person who decides about calls, and the way in which the decision comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decider {
+    /// The person.
+    pub user: Owner,
+    /// The way in which the decision comes.
+    pub how: DecisionChannel,
+    /// The address that it comes from, if it is known.
+    pub address: Option<IpAddr>,
+}
+
+/// Returns whether a user may decide about the calls of a chat with this owner: approve and deny them, edit their inputs, answer them and their
+/// questions, allow them for good, cancel them, and make them again.
+pub fn may_decide(user: &Owner, owner: &Owner) -> bool {
+    user == owner
 }
 
 /// How a call was let through, for the tool that runs it.

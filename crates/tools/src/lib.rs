@@ -39,10 +39,12 @@ pub use call::{
     Refusal, RunBy, StateName, Transition, ValidAnswer,
 };
 pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
-pub use checker::{AnswerSchema, Check, Checker, InputError};
+pub use checker::{Check, Checker, InputError};
 pub use confirmation::{Confirmation, Grant, GrantEnd, GrantTerms, Grants};
 pub use context::{Asks, CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
-pub use decision::{Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision};
+pub use decision::{
+    Decider, Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision, may_decide,
+};
 pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output};
 pub use hosts::HostName;

@@ -16,30 +16,21 @@ use dashmap::DashMap;
 use fermata_protocol::AnswerTarget;
 use tokio::sync::oneshot;
 
-use crate::AnswerSchema;
-
 /// The calls and questions of one chat that wait for an answer. Clones share them.
 #[derive(Debug)]
 pub struct PendingCalls<A> {
     // The map has as few shards as possible, because it holds a handful of calls and there may be a hundred thousand maps.
-    by_target: Arc<DashMap<AnswerTarget, Waiting<A>>>,
+    by_target: Arc<DashMap<AnswerTarget, oneshot::Sender<A>>>,
 }
 
 /// Something that waits for an answer.
 ///
-/// The future resolves to what was handed over, or to `None` if the call was released. Dropping it removes the call.
+/// The future resolves to the answer, or to `None` if the call was released. Dropping it removes the call.
 #[derive(Debug)]
 pub struct PendingCall<A> {
     target: AnswerTarget,
     answer: oneshot::Receiver<A>,
-    by_target: Arc<DashMap<AnswerTarget, Waiting<A>>>,
-}
-
-#[derive(Debug)]
-struct Waiting<A> {
-    sender: oneshot::Sender<A>,
-    /// The schema for an input or content that comes with an answer.
-    schema: Option<AnswerSchema>,
+    by_target: Arc<DashMap<AnswerTarget, oneshot::Sender<A>>>,
 }
 
 // === impl PendingCalls ===
@@ -50,50 +41,32 @@ impl<A> PendingCalls<A> {
         Self { by_target: Arc::new(DashMap::with_capacity_and_shard_amount(0, 2)) }
     }
 
-    /// Registers a call or question. It can be answered as soon as this returns. An input or content in an answer to it has to fit the
-    /// schema, if there is one.
+    /// Registers a call or question. It can be answered as soon as this returns.
     ///
     /// If it is pending already, the earlier [`PendingCall`] keeps waiting and the new one resolves to `None` at once.
-    pub fn park(&self, target: AnswerTarget, schema: Option<AnswerSchema>) -> PendingCall<A> {
+    pub fn park(&self, target: AnswerTarget) -> PendingCall<A> {
         let (sender, answer) = oneshot::channel();
-        self.by_target.entry(target.clone()).or_insert(Waiting { sender, schema });
+        self.by_target.entry(target.clone()).or_insert(sender);
         PendingCall { target, answer, by_target: self.by_target.clone() }
     }
 
-    /// Returns the schema for inputs and contents in answers to this target, if it is pending and has one.
-    pub fn schema(&self, target: &AnswerTarget) -> Option<AnswerSchema> {
-        self.by_target.get(target)?.schema.clone()
-    }
-
-    /// Hands answers to the first of these targets that is pending. The others are not pending any more, because the answers are for all
-    /// of them.
+    /// Hands an answer to what waits for it, which is not pending any more.
     ///
     /// # Errors
-    /// Returns the answers if none of the targets is pending.
-    pub fn hand_over<'a>(
-        &self,
-        targets: impl IntoIterator<Item = &'a AnswerTarget>,
-        answers: A,
-    ) -> Result<(), A> {
-        let mut answers = Some(answers);
-        for target in targets {
-            let Some((_, waiting)) = self.by_target.remove(target) else { continue };
-            if let Some(handed_over) = answers.take() {
-                answers = waiting.sender.send(handed_over).err();
-            }
-        }
-        match answers {
-            Some(answers) => Err(answers),
-            None => Ok(()),
+    /// Returns the answer if nothing waits for it.
+    pub fn resolve(&self, target: &AnswerTarget, answer: A) -> Result<(), A> {
+        match self.by_target.remove(target) {
+            Some((_, sender)) => sender.send(answer),
+            None => Err(answer),
         }
     }
 
-    /// Removes a call or question without an answer.
-    pub fn release(&self, target: &AnswerTarget) {
-        self.by_target.remove(target);
+    /// Releases what no longer waits, without an answer.
+    pub fn retain(&self, mut waits: impl FnMut(&AnswerTarget) -> bool) {
+        self.by_target.retain(|target, _| waits(target));
     }
 
-    /// Returns whether an answer to this target can be handed over.
+    /// Returns whether an answer to this target would be handed over.
     pub fn contains(&self, target: &AnswerTarget) -> bool {
         self.by_target.contains_key(target)
     }
@@ -125,7 +98,7 @@ impl<A> Drop for PendingCall<A> {
     fn drop(&mut self) {
         // Another `PendingCall` may have registered the target. Closing the receiver marks the sender that belongs to this one.
         self.answer.close();
-        self.by_target.remove_if(&self.target, |_, waiting| waiting.sender.is_closed());
+        self.by_target.remove_if(&self.target, |_, sender| sender.is_closed());
     }
 }
 
@@ -143,38 +116,19 @@ mod tests {
     #[tokio::test]
     async fn an_answer_reaches_its_call_and_only_the_first_does() {
         let pending_calls = PendingCalls::new();
-        let (a, b) = (pending_calls.park(call("a"), None), pending_calls.park(call("b"), None));
-        assert_eq!(pending_calls.hand_over([&call("b")], 2), Ok(()));
-        assert_eq!(pending_calls.hand_over([&call("b")], 3), Err(3));
+        let (a, b) = (pending_calls.park(call("a")), pending_calls.park(call("b")));
+        assert_eq!(pending_calls.resolve(&call("b"), 2), Ok(()));
+        assert_eq!(pending_calls.resolve(&call("b"), 3), Err(3));
         assert_eq!(b.await, Some(2));
         assert_eq!(a.now_or_never(), None);
         assert!(pending_calls.by_target.is_empty(), "dropping a removed it");
     }
 
     #[tokio::test]
-    async fn answers_for_several_calls_are_handed_over_once() {
-        let pending_calls = PendingCalls::new();
-        let (a, b) = (pending_calls.park(call("a"), None), pending_calls.park(call("b"), None));
-        assert_eq!(pending_calls.hand_over([&call("gone"), &call("a"), &call("b")], 1), Ok(()));
-        assert!(pending_calls.by_target.is_empty());
-        assert_eq!((a.await, b.await), (Some(1), None));
-    }
-
-    #[tokio::test]
-    async fn answers_whose_first_call_was_dropped_go_to_the_next() {
-        let pending_calls = PendingCalls::new();
-        let mut a = pending_calls.park(call("a"), None);
-        let b = pending_calls.park(call("b"), None);
-        a.answer.close();
-        assert_eq!(pending_calls.hand_over([&call("a"), &call("b")], 1), Ok(()));
-        assert_eq!(b.await, Some(1));
-    }
-
-    #[tokio::test]
     async fn an_answer_that_comes_before_the_first_poll_is_kept() {
         let pending_calls = PendingCalls::new();
-        let parked = pending_calls.park(call("a"), None);
-        pending_calls.hand_over([&call("a")], 1).unwrap();
+        let parked = pending_calls.park(call("a"));
+        pending_calls.resolve(&call("a"), 1).unwrap();
         assert!(!pending_calls.contains(&call("a")));
         assert_eq!(parked.await, Some(1));
     }
@@ -182,28 +136,30 @@ mod tests {
     #[tokio::test]
     async fn an_answer_to_a_call_that_was_dropped_or_released_comes_back() {
         let pending_calls = PendingCalls::new();
-        drop(pending_calls.park(call("a"), None));
-        assert_eq!(pending_calls.hand_over([&call("a")], 1), Err(1));
-        let parked = pending_calls.park(call("a"), None);
-        pending_calls.release(&call("a"));
-        assert_eq!(pending_calls.hand_over([&call("a")], 1), Err(1));
-        assert_eq!(parked.await, None);
+        drop(pending_calls.park(call("a")));
+        assert_eq!(pending_calls.resolve(&call("a"), 1), Err(1));
+        let (a, b) = (pending_calls.park(call("a")), pending_calls.park(call("b")));
+        pending_calls.retain(|target| *target == call("b"));
+        assert_eq!(pending_calls.resolve(&call("a"), 1), Err(1));
+        assert_eq!(a.await, None);
+        pending_calls.resolve(&call("b"), 2).unwrap();
+        assert_eq!(b.await, Some(2));
     }
 
     #[tokio::test]
     async fn an_answer_cannot_reach_a_call_of_another_chat() {
         let (one, other) = (PendingCalls::new(), PendingCalls::new());
-        let parked: PendingCall<i32> = one.park(call("a"), None);
-        assert_eq!(other.hand_over([&call("a")], 1), Err(1));
+        let parked: PendingCall<i32> = one.park(call("a"));
+        assert_eq!(other.resolve(&call("a"), 1), Err(1));
         assert_eq!(parked.now_or_never(), None);
     }
 
     #[tokio::test]
     async fn parking_a_call_twice_does_not_disturb_the_first() {
         let pending_calls = PendingCalls::new();
-        let first = pending_calls.park(call("a"), None);
-        assert_eq!(pending_calls.park(call("a"), None).await, None);
-        pending_calls.hand_over([&call("a")], 1).unwrap();
+        let first = pending_calls.park(call("a"));
+        assert_eq!(pending_calls.park(call("a")).await, None);
+        pending_calls.resolve(&call("a"), 1).unwrap();
         assert_eq!(first.await, Some(1));
     }
 
@@ -211,11 +167,11 @@ mod tests {
     async fn of_many_answers_and_a_deadline_exactly_one_wins() {
         for round in 0..200 {
             let pending_calls = PendingCalls::new();
-            let parked = pending_calls.park(call("a"), None);
+            let parked = pending_calls.park(call("a"));
             let senders: Vec<_> = (0..4)
                 .map(|n| {
                     let pending_calls = pending_calls.clone();
-                    tokio::spawn(async move { pending_calls.hand_over([&call("a")], n).is_ok() })
+                    tokio::spawn(async move { pending_calls.resolve(&call("a"), n).is_ok() })
                 })
                 .collect();
             let received = if round % 2 == 0 { parked.await } else { parked.now_or_never().flatten() };

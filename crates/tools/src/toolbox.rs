@@ -10,8 +10,8 @@ use fermata_protocol::{JsonText, PostedTool};
 use serde_json::Value;
 
 use crate::{
-    AnswerSchema, ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Owner,
-    Policy, PolicyDecision, Presentation, RunBy, Scope, Tool, ToolError, ToolSpec,
+    ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Owner, Policy,
+    PolicyDecision, Presentation, RunBy, Scope, Tool, ToolError, ToolSpec,
     absent_fields::without_absent_fields,
     checker::Schema,
     presentation,
@@ -324,11 +324,6 @@ impl<'a> ToolRef<'a> {
     /// Creates the check of an input against this tool's schema.
     pub fn check_of(self, input: impl Into<JsonText>) -> Check {
         Check { schema: Schema::Tool(self.0.clone()), value: input.into() }
-    }
-
-    /// Returns the schema for an input of this tool that a person edits.
-    pub fn answer_schema(self) -> AnswerSchema {
-        AnswerSchema(Schema::Tool(self.0.clone()))
     }
 
     /// Returns the reason if inputs of this tool are not checked: its schema has a pattern that might take exponential time. The program

@@ -1,80 +1,76 @@
 //! Calls and questions of a run that wait for answers, the answers, and clients that give them by posting the message again.
 
-use std::net::IpAddr;
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, PostedMessage, Profile};
+use fermata_tools::{AuditEvent, Check, Decider, DecisionChannel, PolicyDecision, Receipt};
+use futures::{FutureExt, StreamExt};
 
-use fermata_protocol::{Answer, AnswerTarget, ElicitationId, PostedMessage, Profile, ToolCallId};
-use fermata_tools::{
-    AnswerSchema, AuditEvent, DecisionChannel, PendingCall, PolicyDecision, Receipt, ValidAnswer,
-};
-use futures::FutureExt;
-
-use super::{
-    ActiveRun, Happening, ParkedGauge,
-    performing::{context, targets},
-};
+use super::{ActiveRun, ParkedGauge, performing::context};
 use crate::{
     api::{
-        answer_batch::AnswerBatch,
         errors::{AnswerError, SubmitError},
-        request::{Following, Submission},
+        request::{AnswerRequest, Following, Submission},
     },
     ports::store::{AnswerRoute, AuditEntry, Change},
-    run::{Context, Event, Overruled, Rejected, Validation, WaitingRun, claims_settled_call, client_view},
+    run::{
+        Context, Event, Overruled, Rejected, ValidAnswers, ValidReply, Validation, WaitingRun,
+        claims_settled_call, client_view,
+    },
     run_log::{Reader, Start},
     services::Patience,
     settings::RunHold,
 };
 
 impl ActiveRun {
-    /// Lets endpoints find a call that waits for an answer.
-    pub(super) fn park(&mut self, id: &ToolCallId) {
-        let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
-        let schema = self.toolbox.find(&call.tool).map(|tool| tool.answer_schema());
-        for target in targets(call) {
-            let pending = self.pending.park(target.clone(), schema.clone());
-            // A call may be found by two ids, and counts once.
+    /// Parks what waits for an answer now, and releases what no longer does.
+    pub(super) fn park(&mut self) {
+        let awaited: Vec<AnswerTarget> = self.run.awaited().collect();
+        self.pending.retain(|target| awaited.contains(target));
+        for target in awaited {
+            if self.pending.contains(&target) {
+                continue;
+            }
             let gauge = matches!(target, AnswerTarget::Call(_)).then(ParkedGauge::new);
-            let answer = async move {
+            let pending = self.pending.park(target);
+            let parked = async move {
                 let _gauge = gauge;
-                answered(pending).await
+                pending.await
             };
-            self.waits.push(answer.boxed());
+            self.parked.push(parked.boxed());
         }
     }
 
-    /// Removes a call from those that endpoints find.
-    pub(super) fn release(&mut self, id: &ToolCallId) {
-        if let Some(call) = self.run.calls.iter().find(|call| call.id == *id) {
-            for target in targets(call) {
-                self.pending.release(&target);
-            }
+    /// Hands each answer to the call or question that waits for it, and returns what these have got.
+    pub(super) async fn hand_over(&mut self, answers: ValidAnswers) -> ValidAnswers {
+        let ValidAnswers { calls, elicitations, by } = answers;
+        let mut received = ValidAnswers { calls: Vec::new(), elicitations: Vec::new(), by };
+        for (index, kind) in calls {
+            let target = AnswerTarget::Call(self.run.calls[index].id.clone());
+            received.calls.extend(self.resolve(&target, kind).await.map(|kind| (index, kind)));
         }
-    }
-
-    /// Lets endpoints find a question that waits for an answer.
-    pub(super) fn park_question(&mut self, id: &ElicitationId) {
-        let Some(asked) = self.run.elicitations().find(|asked| asked.id == *id) else { return };
-        let schema = AnswerSchema::of_elicitation(asked.question.requested_schema.clone());
-        let pending = self.pending.park(AnswerTarget::Elicitation(id.clone()), Some(schema));
-        self.waits.push(answered(pending).boxed());
-    }
-
-    /// Lets endpoints find the targets of these answers again, if they still wait: an answer that was refused does not consume a call. A call
-    /// whose approval can be taken back is found only for an answer that does so.
-    pub fn park_again(&mut self, answers: &[Answer]) {
-        for answer in answers {
-            self.pending.release(&answer.of);
-            if let AnswerTarget::Elicitation(id) = &answer.of {
-                self.park_question(id);
-            } else if let Some(index) = self.run.find_call(&answer.of)
-                && (self.run.calls[index].accepts_answer()
-                    || self.run.calls[index].validate_answer(&answer.kind) == Ok(ValidAnswer::New))
+        for ValidReply { index, action, content, message } in elicitations {
+            let target = AnswerTarget::Elicitation(self.run.question(index).id.clone());
+            if let Some(AnswerKind::Elicited { action, content }) =
+                self.resolve(&target, AnswerKind::Elicited { action, content }).await
             {
-                let id = self.run.calls[index].id.clone();
-                self.release(&id);
-                self.park(&id);
+                received.elicitations.push(ValidReply { index, action, content, message });
             }
         }
+        received
+    }
+
+    /// Resolves a call or question, and returns the answer as what waits for it has got it.
+    async fn resolve(&mut self, target: &AnswerTarget, answer: AnswerKind) -> Option<AnswerKind> {
+        if let Err(answer) = self.pending.resolve(target, answer) {
+            // Nothing waits for a decision that takes an approval back.
+            return Some(answer);
+        }
+        while let Some(answer) = self.parked.next().await {
+            // What was released before resolves to nothing.
+            if answer.is_some() {
+                return answer;
+            }
+        }
+        None
     }
 
     /// Returns what a message of the user could answer.
@@ -86,27 +82,21 @@ impl ActiveRun {
         context(&self.services, &self.policies, &self.toolbox, &self.record, self.window())
     }
 
-    /// Returns the answers that are to calls and questions of the run.
-    pub fn own_answers(&self, answers: &[Answer]) -> Vec<Answer> {
-        answers.iter().filter(|answer| self.run.find(&answer.of).is_some()).cloned().collect()
-    }
-
-    /// Returns whether answers have inputs or contents that have to be checked before they can be accepted.
-    pub fn needs_check(&mut self, answers: &[Answer]) -> bool {
+    /// Returns the checks that answers need before they can be accepted, each with the index of its answer.
+    pub fn checks_of(&mut self, answers: &[Answer]) -> Vec<(usize, Check)> {
         self.use_newest_tools();
-        !self.run.inputs_to_check(answers, &self.context()).is_empty()
+        let checks = answers.iter().map(|answer| self.run.check_of(answer, &self.toolbox));
+        checks.enumerate().filter_map(|(index, check)| Some((index, check?))).collect()
     }
 
-    /// Accepts answers to calls and questions of the run, all or none.
-    pub async fn answer(
-        &mut self,
-        answers: &[Answer],
-        how: DecisionChannel,
-        address: Option<IpAddr>,
-    ) -> Result<Vec<Receipt>, AnswerError> {
-        let valid = self.validate(answers, how, address).await?;
-        if how != DecisionChannel::Message
-            && let Some((index, first)) = valid.overruled.first()
+    /// Accepts those answers that are to calls and questions of the run, all or none.
+    pub async fn answer(&mut self, request: &AnswerRequest) -> Result<Vec<Receipt>, AnswerError> {
+        let AnswerRequest { answers, checked, .. } = request;
+        let by = request.decider();
+        let own = answers.iter().filter(|answer| self.run.find(&answer.of).is_some()).cloned();
+        let valid = self.validate(&own.collect::<Vec<_>>(), &by).await?;
+        if let Some((index, first)) = valid.overruled.first()
+            && by.how != DecisionChannel::Message
         {
             let error = match first {
                 Overruled::Denied(PolicyDecision { reason, .. }) => AnswerError::DeniedByPolicy(
@@ -120,27 +110,21 @@ impl ActiveRun {
             self.apply(Event::ApprovalsOverruled(valid.overruled)).await?;
             return Err(error);
         }
-        let answers = valid.answers;
-        for (index, _) in &answers.calls {
-            let id = self.run.calls[*index].id.clone();
-            self.release(&id);
+        // An error besides an input that does not fit is the more important one.
+        if let Some((index, Err(error))) = checked.iter().find(|(_, result)| result.is_err()) {
+            let subject = match answers[*index].of {
+                AnswerTarget::Call(_) | AnswerTarget::Approval(_) => {
+                    "The edited input does not fit the schema"
+                }
+                AnswerTarget::Elicitation(_) => "The content does not fit what was asked for",
+            };
+            return Err(AnswerError::Invalid(format!("{subject}: {error}.")));
         }
-        if !answers.calls.is_empty() || !answers.elicitations.is_empty() {
+        if !valid.answers.is_empty() {
+            let answers = self.hand_over(valid.answers).await;
             self.apply(Event::Answered(answers)).await?;
         }
         Ok(valid.receipts)
-    }
-
-    /// Returns the receipts for answers that were all given before, or `None` if one of them is new.
-    pub async fn repeat(
-        &mut self,
-        answers: &[Answer],
-        how: DecisionChannel,
-        address: Option<IpAddr>,
-    ) -> Result<Option<Vec<Receipt>>, AnswerError> {
-        let valid = self.validate(answers, how, address).await?;
-        let is_new = !valid.answers.calls.is_empty() || !valid.answers.elicitations.is_empty();
-        Ok(if is_new { None } else { Some(valid.receipts) })
     }
 
     /// Returns a reader as the reply to a request.
@@ -188,25 +172,24 @@ impl ActiveRun {
         self.unsaved.extend(self.record.choose(&submission.body.fermata));
         let show = submission.body.fermata.show.clone();
         self.apply(Event::Followed { profile, hold, show }).await?;
-        self.answer(&answers, DecisionChannel::Message, submission.address).await.map_err(
-            |error| match error {
-                AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
-                AnswerError::TooLarge(text) => SubmitError::TooLarge(text),
-                other => SubmitError::Invalid(other.to_string()),
-            },
-        )?;
+        let (owner, how) = (submission.owner.clone(), DecisionChannel::Message);
+        let address = submission.address;
+        let answer = AnswerRequest { owner, how, address, answers, checked: Vec::new() };
+        self.answer(&answer).await.map_err(|error| match error {
+            AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
+            AnswerError::TooLarge(text) => SubmitError::TooLarge(text),
+            other => SubmitError::Invalid(other.to_string()),
+        })?;
         Ok(following)
     }
 
     pub(super) async fn validate(
         &mut self,
         answers: &[Answer],
-        how: DecisionChannel,
-        address: Option<IpAddr>,
+        by: &Decider,
     ) -> Result<Validation, AnswerError> {
         self.use_newest_tools();
-        let context = Context { how: Some(how), address, ..self.context() };
-        let rejected = match self.run.validate(answers, &context) {
+        let rejected = match self.run.validate(answers, by, &self.context()) {
             Ok(valid) => return Ok(valid),
             Err(rejected) => rejected,
         };
@@ -217,14 +200,5 @@ impl ActiveRun {
             self.record.commit(&self.services, Patience::Run, vec![audit]).await?;
         }
         Err(rejected.into())
-    }
-}
-
-/// Waits for the answer to a call or question.
-async fn answered(pending: PendingCall<AnswerBatch>) -> Happening {
-    match pending.await {
-        Some(answers) => Happening::Answered(answers),
-        // It was released.
-        None => Happening::Nothing,
     }
 }

@@ -32,10 +32,11 @@ impl ActiveRun {
     ) -> Result<Following, SubmitError> {
         let services = self.services.clone();
         let hold = services.holds.of(submission, &*services.store).await?;
+        let by = submission.decider(DecisionChannel::Words);
         let (answers, meaning) = match reply {
             Reply::Decision { approved, shown } => {
                 let decisions = self.run.decisions(*approved, &shown.iter().collect());
-                let valid = self.validate(&decisions, DecisionChannel::Words, submission.address).await;
+                let valid = self.validate(&decisions, &by).await;
                 let valid = valid.map_err(|error| match error {
                     AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
                     other => SubmitError::Invalid(other.to_string()),
@@ -50,12 +51,9 @@ impl ActiveRun {
                 }
                 (valid.answers, if *approved { Said::Approved } else { Said::Denied })
             }
-            Reply::Answer(message) => (self.run.replies(message, submission.address), Said::Answered),
+            Reply::Answer(message) => (self.run.replies(message, by), Said::Answered),
         };
-        for (index, _) in &answers.calls {
-            let id = self.run.calls[*index].id.clone();
-            self.release(&id);
-        }
+        let answers = self.hand_over(answers).await;
 
         let continuation = Continuation {
             id: RunId::new(services.ids.next("run_")),

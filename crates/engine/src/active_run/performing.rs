@@ -1,7 +1,7 @@
 //! Performing what a run has decided.
 
-use fermata_protocol::{AnswerTarget, ToolCallId};
-use fermata_tools::{Call, CallContext, ElicitationReply, SlotRequest, Toolbox};
+use fermata_protocol::ToolCallId;
+use fermata_tools::{CallContext, ElicitationReply, SlotRequest, Toolbox};
 use futures::FutureExt;
 
 use super::{ActiveRun, Happening, Ownership, StepWork, ToolEvent};
@@ -162,37 +162,17 @@ impl ActiveRun {
     /// Performs what comes after the commit, in this order: what waits, what runs, and only then what is shown.
     fn perform_after_commit(&mut self, after: AfterCommit) {
         // The last two are for whoever has applied the event (`handle_tool`).
-        let AfterCommit {
-            release,
-            cancel,
-            park,
-            ask,
-            execute,
-            publish: _,
-            replies,
-            next,
-            may_retry: _,
-            elicited: _,
-        } = after;
-        for call in &release {
-            self.release(call);
-        }
+        let AfterCommit { cancel, execute, publish: _, replies, next, may_retry: _, elicited: _ } = after;
         for call in &cancel {
             self.tools.cancel(call);
         }
-        for call in &park {
-            self.park(call);
-        }
-        for question in &ask {
-            self.park_question(question);
-        }
+        self.park();
         for call in &execute {
             self.execute(call);
         }
         self.log.publish();
         for (id, reply) in replies {
             self.tools.reply(&id, reply);
-            self.pending.release(&AnswerTarget::Elicitation(id));
         }
         match next {
             Next::Nothing => {}
@@ -223,10 +203,6 @@ impl ActiveRun {
 
     fn execute(&mut self, id: &ToolCallId) {
         let Some(call) = self.run.calls.iter().find(|call| call.id == *id) else { return };
-        // Nobody can take its approval back any more.
-        for target in targets(call) {
-            self.pending.release(&target);
-        }
         let Some(tool) = self.toolbox.find(&call.tool) else { return };
         let rules = &self.policies.rules;
         let executor = CallExecutor {
@@ -280,10 +256,6 @@ impl ActiveRun {
             ToolEvent::Elicits { call, question, accepted } => {
                 let mut effects = self.decide(Event::Elicits(call, question));
                 let elicited = effects.after.elicited.take();
-                if let Some(Ok(id)) = &elicited {
-                    // Before the question is shown, because a browser may answer at once.
-                    self.park_question(id);
-                }
                 self.perform(effects).await?;
                 match elicited {
                     Some(Ok(id)) => self.tools.accept_question(id, accepted),
@@ -355,18 +327,7 @@ pub(crate) fn context<'a>(
         owner: &record.owner,
         grants: &record.grants,
         other_bytes: record.bytes,
-        how: None,
-        address: None,
         shows_model_errors: services.settings.shows_model_errors,
         window,
     }
-}
-
-/// Returns what an answer may name to reach a call.
-pub(super) fn targets(call: &Call) -> Vec<AnswerTarget> {
-    let mut targets = vec![AnswerTarget::Call(call.id.clone())];
-    if let Some(request) = &call.approval_request {
-        targets.push(AnswerTarget::Approval(request.id.clone()));
-    }
-    targets
 }

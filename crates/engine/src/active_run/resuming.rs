@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use fermata_protocol::{JsonText, ToolState, UiChunk, UiMessage, UiPart};
-use fermata_tools::{AuditEvent, Call, CallState, Cancelled, PendingCalls};
+use fermata_tools::{AuditEvent, Call, CallState, Cancelled};
 use jiff::Timestamp;
 
 use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
 use crate::{
-    api::answer_batch::AnswerBatch,
     ports::store::{AuditEntry, Change, RunRecord, StoreError, json_bytes},
     record::Record,
     run::{Activity, Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun, drop_unfinished},
@@ -29,7 +28,6 @@ impl ActiveRun {
     pub async fn resume(
         services: &Arc<Services>,
         mut record: Record,
-        pending: PendingCalls<AnswerBatch>,
         saved: RunRecord,
         is_mine: bool,
         remembered: Option<&RememberedRun>,
@@ -79,7 +77,7 @@ impl ActiveRun {
         } else {
             Ownership::Unclaimed
         };
-        let mut active = Self::new(services.clone(), record, pending, parts, ownership);
+        let mut active = Self::new(services.clone(), record, parts, ownership);
         active.attempts = attempts;
         active.settings_are_saved = settings_are_saved;
         active.read_owner_grants().await;

@@ -25,9 +25,6 @@ use crate::{
 /// The time after which a run without a deadline is looked at again.
 pub(super) const FURTHEST: Duration = Duration::from_secs(24 * 3600);
 
-/// The interval in which a run that is kept in memory for an endpoint is looked at again.
-const PIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
 /// The deadlines of a run.
 #[derive(Default)]
 pub(super) struct Timers {
@@ -126,11 +123,8 @@ impl ActiveRun {
     /// Returns the time at which a deadline may have passed.
     fn next_deadline(&mut self) -> Instant {
         self.set_timers();
-        // An endpoint that drops its pin without handing answers over sends no message.
-        let pin_check = self.pin.is_held().then(|| Instant::now() + PIN_CHECK_INTERVAL);
         let Timers { hold, question, tools, editing } = &self.timers;
         let deadlines = [
-            pin_check,
             hold.ends(),
             question.ends(),
             tools.ends(),

@@ -8,7 +8,7 @@ use std::{net::IpAddr, time::Duration};
 use fermata_protocol::{
     Answer, AnswerTarget, ChatBody, ChatId, EventId, GrantedFor, Profile, RunId, Summary, ToolCallId,
 };
-use fermata_tools::{DecisionChannel, Grant, Owner, Principal, Receipt};
+use fermata_tools::{Decider, DecisionChannel, Grant, InputError, Owner, Principal, Receipt};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -115,6 +115,11 @@ impl Submission {
     pub(crate) fn principal(&self) -> Principal {
         Principal { user: self.owner.clone(), groups: self.groups.clone() }
     }
+
+    /// Returns the user as the one who decides about calls with this post.
+    pub(crate) fn decider(&self, how: DecisionChannel) -> Decider {
+        Decider { user: self.owner.clone(), how, address: self.address }
+    }
 }
 
 /// Answers to pending calls, of which all are accepted or none.
@@ -127,7 +132,22 @@ pub(crate) struct AnswerRequest {
     #[serde(default)]
     pub address: Option<IpAddr>,
     pub answers: Vec<Answer>,
+    /// The inputs and contents among them that were checked against their schemas, each with the index of its answer.
+    #[serde(skip)]
+    pub checked: CheckedAnswers,
 }
+
+// === impl AnswerRequest ===
+
+impl AnswerRequest {
+    /// Returns the user as the one who decides about calls.
+    pub fn decider(&self) -> Decider {
+        Decider { user: self.owner.clone(), how: self.how, address: self.address }
+    }
+}
+
+/// The results of checks, each with the index of the answer.
+pub(crate) type CheckedAnswers = Vec<(usize, Result<(), InputError>)>;
 
 /// Follows the open run, from its start or after an event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -439,6 +459,7 @@ mod tests {
                     how: DecisionChannel::Button,
                     address: None,
                     answers: Vec::new(),
+                    checked: Vec::new(),
                 }
                 .into(),
                 r#"{"answer":{"owner":"ada","how":"button","address":null,"answers":[]}}"#,

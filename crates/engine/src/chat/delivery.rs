@@ -4,13 +4,15 @@ use std::future::ready;
 
 use async_trait::async_trait;
 use fermata_protocol::ChatId;
+use fermata_tools::Check;
+use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::oneshot;
 
 use super::ChatActor;
 use crate::{
     api::{
         errors::{RequestError, Unavailable},
-        request::ChatRequest,
+        request::{ChatRequest, CheckedAnswers},
     },
     ports::store::{InstanceId, StoreError},
     services::{Patience, Services},
@@ -31,8 +33,11 @@ pub(crate) enum ActorMessage {
 #[async_trait]
 pub(crate) trait Deliver: Send {
     /// Handles the request and sends the reply. If the chat has been changed by another instance, that is returned and nothing is sent,
-    /// unless this was the last attempt.
-    async fn handle(&mut self, actor: &mut ChatActor, is_last_attempt: bool) -> Result<(), StoreError>;
+    /// unless this was the last attempt. Nothing is sent either if the request needs checks that take a while.
+    async fn handle(&mut self, actor: &mut ChatActor, is_last_attempt: bool) -> Result<Handled, StoreError>;
+
+    /// Notes the results of the request's checks, before it is handled again.
+    fn note_checked(&mut self, results: CheckedAnswers);
 
     /// Gives the request back, because another instance owns the chat.
     fn send_back(self: Box<Self>, owner: InstanceId);
@@ -41,8 +46,25 @@ pub(crate) trait Deliver: Send {
     fn refuse(&mut self, unavailable: Unavailable);
 }
 
+/// What a chat actor has done with a request.
+pub(crate) enum Handled {
+    Replied,
+    /// The checks that come first are being made, while the chat goes on.
+    Checking(BoxFuture<'static, CheckedAnswers>),
+}
+
+/// Checks of inputs and contents, each with the index of its answer.
+pub(crate) type Checks = Vec<(usize, Check)>;
+
 /// A request that a chat actor can handle.
 pub(crate) trait Handle: ChatRequest {
+    /// Returns the checks that have to be made before the request is handled, and have not been made yet.
+    fn checks(&self, _: &mut ChatActor) -> impl Future<Output = Result<Checks, Self::Error>> + Send {
+        ready(Ok(Vec::new()))
+    }
+
+    fn note_checked(&mut self, _: CheckedAnswers) {}
+
     /// Handles the request. The chat does not exist, or belongs to the user who makes the request.
     fn handle(&self, actor: &mut ChatActor) -> impl Future<Output = Result<Self::Reply, Self::Error>> + Send;
 
@@ -81,7 +103,24 @@ impl ActorMessage {
 
 // === impl Delivery ===
 
-impl<R: ChatRequest> Delivery<R> {
+impl<R: Handle> Delivery<R> {
+    /// Makes the checks that come before the request is handled, or begins them if they take a while.
+    async fn check(
+        &mut self,
+        actor: &mut ChatActor,
+    ) -> Result<Option<BoxFuture<'static, CheckedAnswers>>, R::Error> {
+        let (indexes, checks): (Vec<_>, Vec<_>) = self.request.checks(actor).await?.into_iter().unzip();
+        let checker = actor.services.checker.clone();
+        if let Some(results) = checker.check_at_once(&checks) {
+            self.request.note_checked(indexes.into_iter().zip(results).collect());
+            return Ok(None);
+        }
+        let timeout = actor.services.settings.limits.check_timeout;
+        let checking =
+            async move { indexes.into_iter().zip(checker.check_all(checks, timeout).await).collect() };
+        Ok(Some(checking.boxed()))
+    }
+
     fn reply(&mut self, result: Result<R::Reply, R::Error>) {
         if let Some(reply) = self.reply.take() {
             // The client may have gone.
@@ -92,12 +131,16 @@ impl<R: ChatRequest> Delivery<R> {
 
 #[async_trait]
 impl<R: Handle> Deliver for Delivery<R> {
-    async fn handle(&mut self, actor: &mut ChatActor, is_last_attempt: bool) -> Result<(), StoreError> {
+    async fn handle(&mut self, actor: &mut ChatActor, is_last_attempt: bool) -> Result<Handled, StoreError> {
         let owner = self.request.owner();
         let mut result = if actor.record().is_some_and(|record| record.owner != *owner) {
             R::denied()
         } else {
-            self.request.handle(actor).await
+            match self.check(actor).await {
+                Ok(None) => self.request.handle(actor).await,
+                Ok(Some(checking)) => return Ok(Handled::Checking(checking)),
+                Err(error) => Err(error),
+            }
         };
         if let Err(refusal) = &result
             && refusal.store().is_none()
@@ -111,7 +154,12 @@ impl<R: Handle> Deliver for Delivery<R> {
         if failure != Some(StoreError::Fenced) || is_last_attempt {
             self.reply(result);
         }
-        actor.after_request(failure)
+        actor.after_request(failure)?;
+        Ok(Handled::Replied)
+    }
+
+    fn note_checked(&mut self, results: CheckedAnswers) {
+        self.request.note_checked(results);
     }
 
     fn send_back(self: Box<Self>, owner: InstanceId) {

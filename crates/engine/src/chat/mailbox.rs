@@ -16,10 +16,8 @@ use std::{
 
 use dashmap::DashMap;
 use fermata_protocol::ChatId;
-use fermata_tools::{Owner, PendingCalls};
+use fermata_tools::Owner;
 use futures::task::AtomicWaker;
-
-use crate::api::answer_batch::AnswerBatch;
 
 /// The number of messages that may wait for one actor: a thousand readers that all come back at once, after a restart, find room. If there
 /// are more, the actor is stuck or the chat is flooded. Each message that waits holds what was posted with it, which the server bounds.
@@ -35,15 +33,11 @@ struct ActorEntry<M> {
     messages: Arc<Queue<M>>,
     /// The user to whom the chat belongs, once the actor has read it.
     owner: Option<Owner>,
-    /// The calls and questions of the chat that wait for an answer.
-    pending: PendingCalls<AnswerBatch>,
 }
 
 /// The mailbox of one actor.
 pub(crate) struct Mailbox<M> {
     pub chat: ChatId,
-    /// The calls and questions of the chat that wait for an answer, where endpoints find them.
-    pub pending: PendingCalls<AnswerBatch>,
     messages: Arc<Queue<M>>,
     mailboxes: Mailboxes<M>,
 }
@@ -76,7 +70,7 @@ impl<M> Mailboxes<M> {
         // The entry stays locked until the message is in the mailbox, so that the actor cannot leave in between.
         let closed = || {
             let messages = Queue::new(QueueState { waiting: VecDeque::new(), is_closed: true });
-            ActorEntry { messages: Arc::new(messages), owner: None, pending: PendingCalls::new() }
+            ActorEntry { messages: Arc::new(messages), owner: None }
         };
         let mut entry = self.by_chat.entry(chat.clone()).or_insert_with(closed);
         let mut queue = entry.messages.lock();
@@ -92,20 +86,14 @@ impl<M> Mailboxes<M> {
         drop(queue);
         let open = QueueState { waiting: VecDeque::from([message]), is_closed: false };
         let messages = Arc::new(Queue::new(open));
-        let pending = entry.pending.clone();
-        *entry = ActorEntry { messages: messages.clone(), owner: None, pending: pending.clone() };
-        start(Mailbox { chat: chat.clone(), pending, messages, mailboxes: self.clone() });
+        *entry = ActorEntry { messages: messages.clone(), owner: None };
+        start(Mailbox { chat: chat.clone(), messages, mailboxes: self.clone() });
         Ok(())
     }
 
     /// Returns whether the chat has an actor that has read that the chat belongs to this user.
     pub fn belongs_to(&self, chat: &ChatId, owner: &Owner) -> bool {
         self.by_chat.get(chat).is_some_and(|entry| entry.owner.as_ref() == Some(owner))
-    }
-
-    /// Returns the calls and questions of the chat that wait for an answer, if the chat has an actor.
-    pub fn pending(&self, chat: &ChatId) -> Option<PendingCalls<AnswerBatch>> {
-        Some(self.by_chat.get(chat)?.pending.clone())
     }
 
     /// Returns whether the chat has an actor.

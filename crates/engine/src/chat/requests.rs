@@ -1,41 +1,46 @@
 //! The requests that change a chat, except posts.
 
 use fermata_protocol::{Answer as CallAnswer, AnswerKind, AnswerTarget, ElicitationId, GrantedFor};
-use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Receipt, Refusal, ValidAnswer};
+use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Receipt, Refusal, ValidAnswer, may_decide};
 
-use super::{ChatActor, ChatState, Handle};
+use super::{ChatActor, ChatState, Handle, delivery::Checks};
 use crate::{
     api::{
-        answer_batch::{AnswerBatch, Answered, Checked, FindAnswered},
-        errors::{AnswerError, CallError, ReadError, RequestError},
-        request::{CancelCall, Delete, EditInput, EndGrant, EndHold, Stop, TakeOver},
+        errors::{AnswerError, CallError, ReadError},
+        request::{
+            AnswerRequest, CancelCall, CheckedAnswers, Delete, EditInput, EndGrant, EndHold, Stop, TakeOver,
+        },
     },
-    ports::store::{AuditEntry, Change, Files, StoreError},
+    ports::store::{AuditEntry, Change, Files},
     run::{Ending, Event, Rejected, asker_in},
     services::Patience,
 };
 
-impl Handle for FindAnswered {
-    async fn handle(&self, actor: &mut ChatActor) -> Result<Answered, AnswerError> {
-        let Self(answer) = self;
+impl Handle for AnswerRequest {
+    async fn checks(&self, actor: &mut ChatActor) -> Result<Checks, AnswerError> {
+        actor.activate().await?;
+        let ChatState::Active(active) = &mut actor.state else { return Ok(Vec::new()) };
+        let checks = active.checks_of(&self.answers).into_iter();
+        Ok(checks.filter(|(index, _)| self.checked.iter().all(|(checked, _)| checked != index)).collect())
+    }
+
+    fn note_checked(&mut self, results: CheckedAnswers) {
+        self.checked.extend(results);
+    }
+
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Vec<Receipt>, AnswerError> {
         if actor.record().is_none() {
             return Err(AnswerError::no_such_chat());
         }
-        // This parks what waits for an answer.
         actor.activate().await?;
-        let mut receipts = actor.repeat_settled(&answer.answers).await?;
+        // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
+        let mut receipts = actor.repeat_settled(&self.answers).await?;
         if let ChatState::Active(active) = &mut actor.state {
-            let live = active.own_answers(&answer.answers);
-            match active.repeat(&live, answer.how, answer.address).await? {
-                Some(repeated) => receipts.extend(repeated),
-                None => {
-                    // Another answer to these calls may be on its way, and may be refused.
-                    active.park_again(&answer.answers);
-                    return Ok(Answered::Pending(active.pin.clone()));
-                }
-            }
+            receipts.extend(active.answer(self).await?);
+            // Whoever reads the run waits for the outcome; the reply says no more than that the answers were accepted, and may come after it.
+            tokio::task::yield_now().await;
         }
-        Ok(Answered::Repeated(receipts))
+        Ok(receipts)
     }
 }
 
@@ -70,6 +75,7 @@ impl Handle for CancelCall {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), CallError> {
         actor.activate().await?;
         if let ChatState::Active(active) = &mut actor.state
+            && may_decide(&self.owner, &active.record.owner)
             && active.run.is_running(&self.call)
         {
             active.apply(Event::CallCancelled(self.call.clone())).await?;
@@ -100,6 +106,7 @@ impl Handle for EditInput {
             ChatState::Active(active) => active.run.find_call(&self.of).map(|index| (active, index)),
             _ => None,
         };
+        let found = found.filter(|(active, _)| may_decide(&self.owner, &active.record.owner));
         let Some((active, index)) = found else {
             let known = actor.services.store.call(&actor.mailbox.chat, &self.of).await?;
             return Err(match known {
@@ -122,7 +129,8 @@ impl Handle for EditInput {
 impl Handle for EndGrant {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
         let (services, patience) = (actor.services.clone(), actor.request_patience());
-        let Some(record) = actor.record_mut() else { return Err(ReadError::NotFound) };
+        let record = actor.record_mut().filter(|record| may_decide(&self.owner, &record.owner));
+        let Some(record) = record else { return Err(ReadError::NotFound) };
         let Self { owner, address: _, tool, scope, granted_for } = self;
         record.grants.set_of_owner(services.store.owner_grants(&record.owner).await?);
         let is_named = |grant: &&Grant| grant.is_named(tool, scope.as_deref(), *granted_for);
@@ -178,60 +186,6 @@ impl Handle for Delete {
 }
 
 impl ChatActor {
-    /// Handles answers that were handed over to calls of the open run, and replies. If another instance has changed the chat, or the answers
-    /// have to be checked first, there is no reply, and the endpoint looks again.
-    pub(super) async fn handle_answers(&mut self, batch: AnswerBatch) -> Result<(), StoreError> {
-        let mut result = self.accept(&batch).await;
-        if let ChatState::Active(active) = &mut self.state {
-            // Calls that still wait can be answered again before the reply is sent.
-            active.park_again(&batch.answers);
-        }
-        if let Ok(None) = result {
-            return Ok(());
-        }
-        if let Err(refusal) = &result
-            && refusal.store().is_none()
-            && self.services.store.is_shared()
-            // A refusal makes no commit, which would tell whether another instance has changed the chat.
-            && let Err(error) = self.verify(Patience::Request).await
-        {
-            result = Err(error.into());
-        }
-        let failure = result.as_ref().err().and_then(RequestError::store).cloned();
-        if failure != Some(StoreError::Fenced)
-            && let Some(result) = result.transpose()
-        {
-            // Whoever reads the run waits for the outcome; the reply says no more than that it was accepted, and may come after it.
-            tokio::task::yield_now().await;
-            // The client may have gone.
-            let _ = batch.reply.send(result);
-        }
-        self.after_request(failure)
-    }
-
-    /// Accepts answers, all or none. Returns `None` if an input or content has to be checked first.
-    async fn accept(&mut self, batch: &AnswerBatch) -> Result<Option<Vec<Receipt>>, AnswerError> {
-        if self.record().is_none_or(|record| record.owner != batch.owner) {
-            return Err(AnswerError::no_such_chat());
-        }
-        let ChatState::Active(active) = &mut self.state else { return Ok(None) };
-        active.record.verify_if_in_doubt(&self.services, Patience::Request).await?;
-        let live = active.own_answers(&batch.answers);
-        // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
-        let mut receipts = self.repeat_settled(&batch.answers).await?;
-        let ChatState::Active(active) = &mut self.state else { return Ok(None) };
-        // An error besides an input that does not fit is the more important one.
-        if active.needs_check(&live) {
-            match &batch.checked {
-                Checked::Fits => {}
-                Checked::DoesNotFit(reason) => return Err(AnswerError::Invalid(reason.clone())),
-                Checked::Unknown => return Ok(None),
-            }
-        }
-        receipts.extend(active.answer(&live, batch.how, batch.address).await?);
-        Ok(Some(receipts))
-    }
-
     /// Returns the receipts for those answers that are to calls of runs that are over, if they are the answers that the calls were given.
     async fn repeat_settled(&mut self, answers: &[CallAnswer]) -> Result<Vec<Receipt>, AnswerError> {
         let mut receipts = Vec::with_capacity(answers.len());
@@ -288,55 +242,6 @@ impl ChatActor {
                 waiting_for: Vec::new(),
             }),
             Some(_) => Err(Rejected::of(Refusal::AlreadyAnswered, &call).into()),
-        }
-    }
-}
-
-// === errors ===
-
-impl From<Rejected> for AnswerError {
-    fn from(rejected: Rejected) -> Self {
-        match rejected {
-            Rejected::Unknown(AnswerTarget::Call(id)) => {
-                Self::NotFound(format!("This chat has no call {id:?}.", id = id.as_str()))
-            }
-            Rejected::Unknown(AnswerTarget::Approval(id)) => {
-                Self::NotFound(format!("This chat has asked no question {id:?}.", id = id.as_str()))
-            }
-            Rejected::Unknown(AnswerTarget::Elicitation(id)) => Self::NotFound(format!(
-                "This chat has no question {id:?} of a tool's; none survives a restart.",
-                id = id.as_str()
-            )),
-            Rejected::Outdated { call, tool } => Self::tool_changed(&call, &tool),
-            Rejected::Twice(id) => {
-                Self::Invalid(format!("The batch answers the call {id} twice; answer each call once."))
-            }
-            Rejected::Denied(event) => {
-                Self::DeniedByPolicy(event.reason.unwrap_or_else(|| "A rule denies this input.".into()))
-            }
-            Rejected::BadInput(text) => Self::Invalid(text),
-            Rejected::UnknownScope(text) => Self::UnknownScope(text),
-            Rejected::TooLarge(text) => Self::TooLarge(text),
-            Rejected::Refused { refusal, call, tool, state } => match refusal {
-                Refusal::AlreadyAnswered => Self::AlreadyAnswered {
-                    detail: format!(
-                        "The call {call} of {tool} has another answer already; its state is {state}."
-                    ),
-                    state,
-                },
-                Refusal::WrongAnswer => Self::WrongAnswer {
-                    detail: format!(
-                        "The call {call} of {tool} does not wait for this kind of answer; its state is {state}."
-                    ),
-                    state,
-                },
-                Refusal::Gone => Self::Gone {
-                    detail: format!(
-                        "The call {call} of {tool} no longer waits for this: it has ended, expired or was cancelled."
-                    ),
-                    state,
-                },
-            },
         }
     }
 }

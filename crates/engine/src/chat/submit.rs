@@ -8,7 +8,7 @@ use fermata_protocol::{
 };
 use fermata_tools::{
     AuditAction, AuditEvent, CallState, ErrorType, Owner, PostedLimits, StateName, Toolbox, ToolboxError,
-    input_hash,
+    input_hash, may_decide,
 };
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -47,6 +47,9 @@ impl Handle for Box<Submission> {
         let toolbox = check_tools(self, &settings.server_tools(&policies), &services.settings.limits)?;
         actor.activate().await?;
         if let Some(call) = &self.retries {
+            if actor.record().is_none_or(|record| !may_decide(&self.owner, &record.owner)) {
+                return Err(SubmitError::NoSuchCall);
+            }
             let retried = actor.failed_call(call).await?;
             let (open_run, _) = actor.make_room(&self.owner, Keep::All, retried.input.as_str().len()).await?;
             let bytes = actor.chat_bytes();
@@ -350,8 +353,7 @@ impl ChatActor {
         let reader = log.read(profile, Start::default());
         let parts = RunParts { run, log, policies, toolbox };
         let new = NewRun { parts, open_run, changes, history };
-        let pending = self.mailbox.pending.clone();
-        let active = ActiveRun::begin(services, record, pending, new).await?;
+        let active = ActiveRun::begin(services, record, new).await?;
         let following = active.follow(reader);
         self.state = ChatState::Active(Box::new(active));
         Ok(following)

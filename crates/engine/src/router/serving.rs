@@ -7,11 +7,10 @@ use std::sync::Arc;
 use fermata_protocol::ChatId;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use tokio::time::Instant;
 
 use super::{RemoteReply, Router};
 use crate::{
-    api::request::{AnswerRequest, RemoteRequest, Request},
+    api::request::{RemoteRequest, Request},
     chat::{ActorMessage, Delivered, Handle},
     cluster::{IncomingCall, OutgoingReply},
 };
@@ -33,7 +32,7 @@ impl Router {
             // Nothing new begins here any more.
             Request::Submit(_) if self.services.shutdown.draining.is_reached() => None,
             Request::Submit(request) => self.serve_here(&chat, request, &mut reply).await,
-            Request::AnswerRequest(request) => self.serve_answer(&chat, &request).await,
+            Request::AnswerRequest(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Resume(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Rejoin(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::Stop(request) => self.serve_here(&chat, request, &mut reply).await,
@@ -73,19 +72,6 @@ impl Router {
         self.send(chat, message);
         let Ok(Delivered::Reply(result)) = delivered.await else { return None };
         write(chat, &result.map(|value| value.export(reply)))
-    }
-
-    async fn serve_answer(self: &Arc<Self>, chat: &ChatId, answer: &AnswerRequest) -> Option<Box<RawValue>> {
-        if self.is_closed_to(chat) {
-            return None;
-        }
-        let result = match self.answer_here(chat, answer, Instant::now() + AnswerRequest::OWNER_TIMEOUT).await
-        {
-            Ok(Ok(receipts)) => Ok(receipts),
-            Ok(Err(_elsewhere)) => return None,
-            Err(error) => Err(error),
-        };
-        write(chat, &result)
     }
 }
 

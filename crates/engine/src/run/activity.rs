@@ -157,7 +157,6 @@ impl Deciding<'_> {
                 let call = self.run.call(index);
                 if *call.state() == CallState::Scheduled && call.approval_request.is_none() {
                     self.request_approval(index, false);
-                    self.effects.after.park.push(self.run.call(index).id.clone());
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use fermata_protocol::{AnswerKind, ApprovalId, JsonText, UiChunk};
 use fermata_tools::{
-    ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Decision, DecisionChannel,
+    ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Decider, Decision, DecisionChannel,
     DecisionSource, Grant, PolicyDecision, ToolError,
 };
 
@@ -12,11 +12,11 @@ use super::{Deciding, Phase, ValidAnswers};
 
 impl Deciding<'_> {
     /// Applies answers that were validated.
-    pub(super) fn on_answers(&mut self, ValidAnswers { calls, elicitations, how, address }: ValidAnswers) {
-        (self.how, self.address) = (how, address);
+    pub(super) fn on_answers(&mut self, ValidAnswers { calls, elicitations, by }: ValidAnswers) {
+        self.decider = Some(by.clone());
         let was_open = self.run.state.phase == Phase::Working;
         for reply in elicitations {
-            self.apply_reply(reply);
+            self.apply_reply(reply, &by);
         }
         let mut denied = Vec::new();
         for (index, answer) in calls {
@@ -30,10 +30,11 @@ impl Deciding<'_> {
                     if !approved {
                         denied.push(index);
                     } else if let Some(input) = input {
-                        self.edit(index, input);
+                        self.edit(index, input, &by);
                     }
-                    let (by, always) = (self.context.owner.clone(), always.is_some());
-                    self.note_decision(index, ApprovalDecision { by, approved, reason, always, how }, grant);
+                    let decided = ApprovalDecision { reason, ..ApprovalDecision::of(&by, approved) };
+                    let decided = ApprovalDecision { always: always.is_some(), ..decided };
+                    self.note_decision(index, decided, &by, grant);
                 }
             }
         }
@@ -46,14 +47,14 @@ impl Deciding<'_> {
     }
 
     /// Applies a person's edit of the input. The call waits with the edited input until the person's decision counts.
-    fn edit(&mut self, index: usize, input: JsonText) {
+    fn edit(&mut self, index: usize, input: JsonText, by: &Decider) {
         if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
             let (policy, value) = (&*self.context.rules.policy, input.value());
             self.call_mut(index).policy_decision = Some(found.decide(policy, self.context.owner, &value));
             self.call_mut(index).presentation = found.presentation(&value);
         }
         self.call_mut(index).edited = Some(input);
-        self.audit(AuditAction::Edited, index, None);
+        self.audit(AuditAction::Edited, index, by, None);
         if self.run.call(index).awaits_approval() {
             self.change(index, CallState::AwaitingApproval);
         }
@@ -69,37 +70,32 @@ impl Deciding<'_> {
         }
     }
 
-    fn note_decision(&mut self, index: usize, decided: ApprovalDecision, grant: Option<Grant>) {
+    fn note_decision(&mut self, index: usize, decided: ApprovalDecision, by: &Decider, grant: Option<Grant>) {
         self.effects.commit.decisions.push(index);
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
-        self.audit(event, index, decided.reason.clone());
+        self.audit(event, index, by, decided.reason.clone());
         // A client that has posted the message again shows the decision already.
-        let is_shown = self.how == Some(DecisionChannel::Message);
+        let is_shown = by.how == DecisionChannel::Message;
         self.decide_call(index, decided, is_shown);
         let Some(grant) = grant else { return };
-        self.audit(AuditAction::Granted, index, Some(grant.terms.scope.covers.clone()));
+        self.audit(AuditAction::Granted, index, by, Some(grant.terms.scope.covers.clone()));
         for sibling in self.run.step_indexes() {
             if !self.run.is_answered_by(&grant, sibling, self.context) {
                 continue;
             }
-            self.effects.after.release.push(self.run.call(sibling).id.clone());
             let policy_decision =
                 PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
             let call = self.run.call(sibling);
             let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
-            let (by, address) = (self.context.owner.clone(), self.address);
-            let decided_by = Some(by.clone());
-            self.effects.commit.audit.push(AuditEvent { decided_by, how: self.how, address, ..event });
-            let decided = ApprovalDecision { by, approved: true, reason: None, always: false, how: self.how };
-            self.decide_call(sibling, decided, false);
+            self.effects.commit.audit.push(event.decided_by(by));
+            self.decide_call(sibling, ApprovalDecision::of(by, true), false);
         }
         self.effects.commit.grants.push((index, grant));
     }
 
-    fn audit(&mut self, event: AuditAction, index: usize, reason: Option<String>) {
-        let (by, address) = (self.context.owner.clone(), self.address);
-        let event = AuditEvent::by_person(event, self.run.call(index), by, self.how, address, reason);
-        self.effects.commit.audit.push(event);
+    fn audit(&mut self, action: AuditAction, index: usize, by: &Decider, reason: Option<String>) {
+        let event = AuditEvent { reason, ..AuditEvent::about(action, self.run.call(index)) };
+        self.effects.commit.audit.push(event.decided_by(by));
     }
 
     fn decide_call(&mut self, index: usize, decided: ApprovalDecision, is_shown: bool) {

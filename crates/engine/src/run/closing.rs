@@ -77,7 +77,6 @@ impl Deciding<'_> {
         for Answer { of, kind } in outputs {
             let index = self.run.find_call(of).filter(|&index| self.run.call(index).is_parked());
             if let Some(index) = index {
-                self.effects.after.release.push(self.run.call(index).id.clone());
                 self.apply_output(index, kind.clone());
             }
         }
@@ -108,9 +107,6 @@ impl Deciding<'_> {
             let call = self.run.call(index);
             if call.state().is_final() {
                 continue;
-            }
-            if call.accepts_answer() {
-                self.effects.after.release.push(call.id.clone());
             }
             let has_expired =
                 has_expired_question || call.expires.is_some_and(|expires| expires <= self.context.now);

@@ -5,16 +5,13 @@
 //! questions, its plan, its tools and its counters. The outcomes of these calls belong to the earlier message, which nobody reads as a stream
 //! any more. A question that still waits is asked again in the new message.
 
-use std::{
-    collections::{BTreeSet, HashSet},
-    net::IpAddr,
-};
+use std::collections::{BTreeSet, HashSet};
 
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ApprovalId, ElicitAction, MessageId, Profile, RunId, Show,
     ShownApproval, UiChunk,
 };
-use fermata_tools::{Call, DecisionChannel, RunBy};
+use fermata_tools::{Call, Decider, RunBy};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -142,7 +139,7 @@ impl Run {
 
     /// Returns a message of the user as the answer to all questions of the assistant that wait. The first question that it fits gets it as its
     /// answer; the model is told the message with the others.
-    pub fn replies(&self, message: &str, address: Option<IpAddr>) -> ValidAnswers {
+    pub fn replies(&self, message: &str, by: Decider) -> ValidAnswers {
         let mut elicitations = Vec::new();
         let mut is_used = false;
         for (index, asked) in self.elicited.iter().enumerate() {
@@ -159,7 +156,7 @@ impl Run {
                 message: Some(message.to_owned()),
             });
         }
-        ValidAnswers { calls: Vec::new(), elicitations, how: Some(DecisionChannel::Words), address }
+        ValidAnswers { calls: Vec::new(), elicitations, by }
     }
 
     /// Returns the run that goes on from the calls and questions of this one.

@@ -10,7 +10,9 @@ use super::Ending;
 use crate::{ports::store::AnswerRoute, run_log::position::Position};
 
 /// The effects of an event. They are performed in the order of the fields, here and within each group. So everything that a reader has
-/// seen is saved if it had to be, and a browser that is fast finds the call pending.
+/// seen is saved if it had to be.
+///
+/// What waits for an answer is no effect: it follows from the run ([`Run::awaited`](super::Run::awaited)).
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub before: BeforeCommit,
@@ -65,14 +67,8 @@ pub(crate) struct Commit {
 /// The effects that are performed after the commit.
 #[derive(Debug, Default)]
 pub(crate) struct AfterCommit {
-    /// Calls that no longer wait although nobody answered them.
-    pub release: Vec<ToolCallId>,
     /// Calls whose work ends, because a person has cancelled them.
     pub cancel: Vec<ToolCallId>,
-    /// Calls that wait for an answer from now on.
-    pub park: Vec<ToolCallId>,
-    /// Questions of the run itself that wait for an answer from now on.
-    pub ask: Vec<ElicitationId>,
     /// Calls that run from now on, in the model's order.
     pub execute: Vec<ToolCallId>,
     /// The chunks that readers are shown, with their positions in the log. Every one of them is an entry of the log, so whoever reads from
@@ -121,12 +117,8 @@ impl Effects {
         self.commit.is_progress |= is_progress;
         self.commit.is_news |= is_news;
 
-        let AfterCommit { release, cancel, park, ask, execute, publish, replies, may_retry, elicited, next } =
-            after;
-        self.after.release.extend(release);
+        let AfterCommit { cancel, execute, publish, replies, may_retry, elicited, next } = after;
         self.after.cancel.extend(cancel);
-        self.after.park.extend(park);
-        self.after.ask.extend(ask);
         self.after.execute.extend(execute);
         self.after.publish.extend(publish);
         self.after.replies.extend(replies);

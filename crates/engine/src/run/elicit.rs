@@ -5,7 +5,8 @@
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
 use fermata_tools::{
-    AskedFailure, Asks, CallState, Elicitation, ElicitationRecord, ElicitationReply, ErrorStrategy, ToolError,
+    AskedFailure, Asks, CallState, Decider, Elicitation, ElicitationRecord, ElicitationReply, ErrorStrategy,
+    ToolError,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -85,6 +86,11 @@ impl Run {
         ending.map(|elicited| elicited.expires).min()
     }
 
+    /// Returns the question of this index.
+    pub fn question(&self, index: usize) -> &Elicited {
+        &self.elicited[index]
+    }
+
     /// Returns the questions that wait for an answer.
     pub fn elicitations(&self) -> impl Iterator<Item = &Elicited> {
         self.elicited.iter().filter(|elicited| elicited.state == ElicitState::Pending)
@@ -120,7 +126,7 @@ impl Run {
     }
 
     /// Returns the question that the run itself asks about a call, if there is one.
-    fn own_question(&self, index: usize) -> Option<Elicited> {
+    pub(super) fn own_question(&self, index: usize) -> Option<Elicited> {
         let call = self.call(index);
         let (CallState::Executing, Some(expires)) = (call.state(), call.expires) else { return None };
         let (id, question, source) = match &call.asked_about {
@@ -138,11 +144,6 @@ impl Run {
         };
         let (since, state, expiry_ends) = (call.since(), ElicitState::Pending, ExpiryEnds::Run);
         Some(Elicited { id, asker: index, question, source, state, since, expires, expiry_ends })
-    }
-
-    /// Returns the id of the question that the run itself asks about a call, if it waits for an answer.
-    pub(super) fn own_question_id(&self, index: usize) -> Option<ElicitationId> {
-        self.own_question(index).map(|elicited| elicited.id)
     }
 
     /// Restores the questions of the run itself that wait for an answer.
@@ -237,7 +238,6 @@ impl Deciding<'_> {
     fn ask_own_question(&mut self, index: usize) {
         self.call_mut(index).expires = Some(expiry(self.context));
         let Some(question) = self.run.own_question(index) else { return };
-        self.effects.after.ask.push(question.id.clone());
         self.run.elicited.push(question);
         self.show_elicitation(self.run.elicited.len() - 1);
     }
@@ -259,10 +259,10 @@ impl Deciding<'_> {
     }
 
     /// Applies a reply that was validated.
-    pub(super) fn apply_reply(&mut self, reply: ValidReply) {
+    pub(super) fn apply_reply(&mut self, reply: ValidReply, by: &Decider) {
         let ValidReply { index, action, content, message } = reply;
         let Elicited { id, asker, .. } = &self.run.elicited[index];
-        let (to, asker, by) = (id.clone(), *asker, self.context.owner.clone());
+        let (to, asker, by) = (id.clone(), *asker, by.user.clone());
         self.call_mut(asker).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
         let reply = match action {
             ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),

@@ -98,8 +98,7 @@ impl Run {
     pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
         let before = self.state.clone();
         let author = event.author();
-        let mut deciding =
-            Deciding { run: self, context, how: None, address: None, effects: Effects::default() };
+        let mut deciding = Deciding { run: self, context, decider: None, effects: Effects::default() };
         deciding.on_event(event);
         deciding.advance();
         let mut effects = deciding.effects;
@@ -243,7 +242,7 @@ impl Deciding<'_> {
             Event::EditingTimedOut => self.on_editing_timed_out(),
             Event::Settled(call, outcome) => self.on_settled(&call, outcome),
             Event::Answered(answers) => {
-                if answers.how != Some(DecisionChannel::Message) {
+                if answers.by.how != DecisionChannel::Message {
                     self.end_trial();
                 }
                 self.on_answers(answers);

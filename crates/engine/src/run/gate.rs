@@ -241,7 +241,6 @@ impl Deciding<'_> {
             if self.run.call(index).awaits_approval() {
                 self.request_approval(index, true);
                 self.call_mut(index).expires = Some(expiry(self.context));
-                self.effects.after.park.push(self.run.call(index).id.clone());
             }
         }
     }
@@ -379,9 +378,6 @@ impl Deciding<'_> {
         self.run.awaiting_slots.remove(&id);
         self.run.awaiting_retry.remove(&id);
         let call = self.run.call(index);
-        if call.accepts_decision() {
-            self.effects.after.release.push(id.clone());
-        }
         let is_same_party = call.run_by == Some(found.spec().run_by);
         if call.times_run() > 0 || !is_same_party || self.run.is_in_earlier_message() {
             let before = if call.times_run() > 0 { RAN_BEFORE } else { "It did not run." };
@@ -413,7 +409,6 @@ impl Deciding<'_> {
         }
         self.request_approval(index, true);
         self.call_mut(index).expires = Some(expiry(self.context));
-        self.effects.after.park.push(id);
     }
 
     /// Settles a call that a rule denies by now, although the step's own rules allowed it or required an approval.
@@ -421,11 +416,11 @@ impl Deciding<'_> {
         let id = self.run.call(index).id.clone();
         self.run.awaiting_tools.remove(&id);
         self.run.awaiting_retry.remove(&id);
-        if self.run.call(index).accepts_decision() {
-            self.effects.after.release.push(id);
-            if let Some(request) = &self.run.call(index).approval_request {
-                self.show_response(request.id.clone(), false, policy_decision.reason.clone());
-            }
+        let call = self.run.call(index);
+        if call.accepts_decision()
+            && let Some(request) = &call.approval_request
+        {
+            self.show_response(request.id.clone(), false, policy_decision.reason.clone());
         }
         let mut reason = policy_decision.reason.clone();
         if self.run.call(index).times_run() > 0 {
@@ -470,10 +465,6 @@ impl Deciding<'_> {
         // The hold begins anew for the calls behind the gate.
         self.run.state.activity = Activity::Working;
         for index in self.run.step_indexes() {
-            // Approvals that the gate did not wait for are no longer needed.
-            if self.run.call(index).accepts_decision() {
-                self.effects.after.release.push(self.run.call(index).id.clone());
-            }
             self.show_denial_by_person(index);
         }
         self.start_decided();

@@ -86,9 +86,7 @@ impl Deciding<'_> {
                     let call = self.run.call(index);
                     if *call.state() == CallState::Scheduled && call.has_passed {
                         self.start_or_queue(index);
-                    } else if let Some(question) = self.run.own_question_id(index) {
-                        self.effects.after.ask.push(question);
-                    } else if is_at_work(call) {
+                    } else if is_at_work(call) && self.run.own_question(index).is_none() {
                         let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
                         let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));
                         if call.times_run() > retries as usize {
@@ -99,12 +97,6 @@ impl Deciding<'_> {
                         }
                     }
                 }
-                // A call whose tool has changed meanwhile is asked about again, and parked already.
-                let parked = std::mem::take(&mut self.effects.after.park);
-                let waits = self.run.calls.iter().filter(|call| call.accepts_answer());
-                let others = waits.filter(|call| !parked.contains(&call.id)).map(|call| call.id.clone());
-                self.effects.after.park.extend(others.collect::<Vec<_>>());
-                self.effects.after.park.extend(parked);
             }
             Phase::Over => {}
         }

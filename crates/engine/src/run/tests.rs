@@ -192,6 +192,11 @@ impl Scene {
         }
     }
 
+    /// The owner of the chat, who decides.
+    fn decider(&self, how: DecisionChannel) -> Decider {
+        Decider { user: self.owner.clone(), how, address: None }
+    }
+
     fn context(&self, now: Timestamp) -> Context<'_> {
         Context {
             now,
@@ -204,8 +209,6 @@ impl Scene {
             expire: Duration::from_secs(3600),
             grants: &self.grants,
             other_bytes: self.other_bytes,
-            how: Some(DecisionChannel::Api),
-            address: None,
             shows_model_errors: self.shows_model_errors,
             window: None,
         }
@@ -238,10 +241,11 @@ impl Play {
 
     fn apply(&mut self, what: &str, event: Event) -> &mut Self {
         let context = self.scene.context(self.now);
+        let awaited: Vec<_> = self.run.awaited().collect();
         let mut effects = self.run.apply(event, &context);
         check_inputs(&mut self.run, &context, &mut effects);
         writeln!(self.transcript, "> {what}").unwrap();
-        print(&effects, &mut self.transcript);
+        print(&effects, &awaited, &self.run.awaited().collect::<Vec<_>>(), &mut self.transcript);
         self.log.extend(effects.after.publish.iter().cloned());
         for (_, grant) in &effects.commit.grants {
             self.scene.grants.add(grant.clone());
@@ -280,12 +284,17 @@ impl Play {
 
     fn answer(&mut self, answers: Vec<Answer>) -> &mut Self {
         let what = format!("answered {}", answers.iter().map(brief).collect::<Vec<_>>().join(", "));
-        let valid = self.run.validate(&answers, &self.scene.context(self.now)).unwrap();
+        let valid = self.validate(&answers).unwrap();
         self.apply(&what, Event::Answered(valid.answers))
     }
 
+    fn validate(&self, answers: &[Answer]) -> Result<Validation, Rejected> {
+        let by = self.scene.decider(DecisionChannel::Api);
+        self.run.validate(answers, &by, &self.scene.context(self.now))
+    }
+
     fn refusal(&self, answers: &[Answer]) -> Rejected {
-        self.run.validate(answers, &self.scene.context(self.now)).unwrap_err()
+        self.validate(answers).unwrap_err()
     }
 
     /// Returns the reason for which a rule denies an edit.
@@ -298,8 +307,8 @@ impl Play {
 
     /// Returns the schema errors of the inputs of these answers.
     fn schema_errors(&self, answers: &[Answer]) -> String {
-        let checks = self.run.inputs_to_check(answers, &self.scene.context(self.now));
-        let errors = checks.iter().filter_map(|(check, _)| CHECKER.check_here(check).err());
+        let checks = answers.iter().filter_map(|answer| self.run.check_of(answer, &self.scene.toolbox));
+        let errors = checks.filter_map(|check| CHECKER.check_here(&check).err());
         errors.map(|error| error.to_string()).collect()
     }
 

@@ -1,19 +1,20 @@
 //! The validation of answers, before anything changes: a batch is accepted as a whole, or not at all.
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::collections::BTreeSet;
 
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, ElicitAction, ToolCallId, ToolPart, ToolState, UiPart, measure,
+    Answer, AnswerKind, AnswerTarget, ElicitAction, ToolPart, ToolState, UiPart, measure,
 };
 use fermata_tools::{
-    AnswerSchema, AuditEvent, Call, Check, Decision, DecisionChannel, Grant, Receipt, Refusal, Scope,
-    StateName, ValidAnswer,
+    AuditEvent, Call, Check, Decider, Decision, Grant, Receipt, Refusal, Scope, StateName, Toolbox,
+    ValidAnswer, may_decide,
 };
 use serde_json::{Map, Value};
 
 use super::{
     Context, Overruled, Run,
     elicit::{ElicitState, Elicited, ValidReply},
+    rejected::Rejected,
 };
 use crate::run_tools::plan::{self, MAKE_PLAN};
 
@@ -32,10 +33,14 @@ pub(crate) struct ValidAnswers {
     /// Each answer to a call, with the call's index in [`Run::calls`].
     pub calls: Vec<(usize, AnswerKind)>,
     pub elicitations: Vec<ValidReply>,
-    /// The way in which the answers came.
-    pub how: Option<DecisionChannel>,
-    /// The address that the answers come from, if it is known.
-    pub address: Option<IpAddr>,
+    /// The person who gives them.
+    pub by: Decider,
+}
+
+impl ValidAnswers {
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.elicitations.is_empty()
+    }
 }
 
 /// The subject of an answer.
@@ -45,34 +50,6 @@ pub(crate) enum Subject {
     Call(usize),
     /// The index of a question among those that the run's calls have asked.
     Elicitation(usize),
-}
-
-/// The reason why no answer of a batch is accepted.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Rejected {
-    /// The run has no such call or question.
-    Unknown(AnswerTarget),
-    Refused {
-        refusal: Refusal,
-        call: ToolCallId,
-        tool: String,
-        state: StateName,
-    },
-    /// The answer is about the call as it was shown before its tool changed.
-    Outdated {
-        call: ToolCallId,
-        tool: String,
-    },
-    /// Two answers of the batch are about one call.
-    Twice(ToolCallId),
-    /// A rule denies the edited input. This is the entry for the audit log.
-    Denied(Box<AuditEvent>),
-    /// The edited input cannot be used, for this reason.
-    BadInput(String),
-    /// The call proposes no such scope for "always".
-    UnknownScope(String),
-    /// The output is larger than allowed.
-    TooLarge(String),
 }
 
 impl Run {
@@ -101,38 +78,42 @@ impl Run {
         }
     }
 
-    /// Returns the inputs and contents of a batch that have to be checked before it is accepted, each with the text for one that does not
-    /// fit. Of a batch that is rejected anyway it returns none.
-    pub fn inputs_to_check(&self, answers: &[Answer], context: &Context<'_>) -> Vec<(Check, &'static str)> {
-        let Ok(Validation { answers, overruled, .. }) = self.validate(answers, context) else {
-            return Vec::new();
-        };
-        if !overruled.is_empty() {
-            return Vec::new();
-        }
-        let edits = answers.calls.into_iter().filter_map(|(index, kind)| {
-            let AnswerKind::Decision { approved: true, input: Some(input), .. } = kind else { return None };
-            let found = context.toolbox.find(&self.call(index).tool)?;
-            Some((found.check_of(input), "The edited input does not fit the schema"))
-        });
-        let contents =
-            answers.elicitations.into_iter().filter_map(|ValidReply { index, action, content, .. }| {
-                if action != ElicitAction::Accept {
-                    return None;
-                }
-                let content = content.unwrap_or_else(|| Value::Object(Map::new()));
-                let schema = self.elicited[index].question.requested_schema.clone();
-                let check = AnswerSchema::of_elicitation(schema).check(content);
-                Some((check, "The content does not fit what was asked for"))
-            });
-        edits.chain(contents).collect()
+    /// Returns what an answer can be given to now.
+    pub fn awaited(&self) -> impl Iterator<Item = AnswerTarget> {
+        let calls = self.step_calls().iter().filter(|call| call.accepts_answer());
+        let calls = calls.map(|call| AnswerTarget::Call(call.id.clone()));
+        calls.chain(self.elicitations().map(|asked| AnswerTarget::Elicitation(asked.id.clone())))
     }
 
-    /// Validates a batch of answers as a whole, except for their schemas: see [`Run::inputs_to_check`].
+    /// Returns the check that an answer needs, if it has an edited input or the content of a form.
+    pub fn check_of(&self, answer: &Answer, toolbox: &Toolbox) -> Option<Check> {
+        match (self.find(&answer.of)?, &answer.kind) {
+            (Subject::Call(index), AnswerKind::Decision { approved: true, input: Some(input), .. }) => {
+                Some(toolbox.find(&self.call(index).tool)?.check_of(input.clone()))
+            }
+            (Subject::Elicitation(index), AnswerKind::Elicited { action: ElicitAction::Accept, content }) => {
+                let content = content.clone().unwrap_or_else(|| Value::Object(Map::new()));
+                Some(Check::of_elicitation(self.elicited[index].question.requested_schema.clone(), content))
+            }
+            (Subject::Call(_) | Subject::Elicitation(_), _) => None,
+        }
+    }
+
+    /// Validates a batch of answers as a whole, except for their schemas: see [`Run::check_of`].
     ///
     /// # Errors
     /// If one of the answers cannot be accepted; then none of them is.
-    pub fn validate(&self, answers: &[Answer], context: &Context<'_>) -> Result<Validation, Rejected> {
+    pub fn validate(
+        &self,
+        answers: &[Answer],
+        by: &Decider,
+        context: &Context<'_>,
+    ) -> Result<Validation, Rejected> {
+        if let Some(first) = answers.first()
+            && !may_decide(&by.user, context.owner)
+        {
+            return Err(Rejected::Unknown(first.of.clone()));
+        }
         let mut subjects = Vec::with_capacity(answers.len());
         let mut calls = Vec::new();
         let mut elicitations = Vec::new();
@@ -152,7 +133,7 @@ impl Run {
                 Subject::Call(index) => match self.call(index).validate_answer(&answer.kind) {
                     Ok(ValidAnswer::Repeated) => {}
                     Ok(ValidAnswer::New) => {
-                        self.check_answer(index, &answer.kind, context)?;
+                        self.check_answer(index, &answer.kind, by, context)?;
                         self.grant(index, &answer.kind, context)?;
                         if let AnswerKind::Decision { approved: true, input, .. } = &answer.kind {
                             let input = input.as_ref().unwrap_or(self.call(index).effective_input());
@@ -168,7 +149,7 @@ impl Run {
         self.check_room(&calls, context)?;
         let indexes: Vec<usize> = subjects.into_iter().map(|subject| self.call_of(subject)).collect();
         let receipts = self.receipts(&indexes, &calls, context);
-        let answers = ValidAnswers { calls, elicitations, how: context.how, address: context.address };
+        let answers = ValidAnswers { calls, elicitations, by: by.clone() };
         Ok(Validation { answers, receipts, overruled })
     }
 
@@ -196,7 +177,13 @@ impl Run {
         }
     }
 
-    fn check_answer(&self, index: usize, answer: &AnswerKind, context: &Context<'_>) -> Result<(), Rejected> {
+    fn check_answer(
+        &self,
+        index: usize,
+        answer: &AnswerKind,
+        by: &Decider,
+        context: &Context<'_>,
+    ) -> Result<(), Rejected> {
         match answer {
             AnswerKind::Output { output } => within(context.limits.output_bytes, output.to_string().len()),
             AnswerKind::Failure { error_text } => within(context.limits.output_bytes, error_text.len()),
@@ -226,8 +213,7 @@ impl Run {
                     (Decision::Ask | Decision::Allow, Some(Overruled::ToolChanged) | None) => return Ok(()),
                 };
                 let event = AuditEvent::by_policy(self.call(index), input, &denial);
-                let (decided_by, address) = (Some(context.owner.clone()), context.address);
-                Err(Rejected::Denied(Box::new(AuditEvent { decided_by, how: context.how, address, ..event })))
+                Err(Rejected::Denied(Box::new(event.decided_by(by))))
             }
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
         }
@@ -389,11 +375,4 @@ fn within(limit: usize, bytes: usize) -> Result<(), Rejected> {
     Err(Rejected::TooLarge(format!(
         "The output has {bytes} bytes as JSON; the limit is {limit}. Send a smaller one; the call waits on."
     )))
-}
-
-impl Rejected {
-    /// Returns the rejection of an answer to this call.
-    pub fn of(refusal: Refusal, call: &Call) -> Self {
-        Self::Refused { refusal, call: call.id.clone(), tool: call.tool.clone(), state: call.state().name() }
-    }
 }

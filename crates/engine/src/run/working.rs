@@ -236,7 +236,6 @@ impl Deciding<'_> {
         }
         self.change(index, CallState::Executing);
         self.call_mut(index).expires = Some(expiry(self.context));
-        self.effects.after.park.push(self.run.call(index).id.clone());
         self.show_input(index);
     }
 
@@ -378,7 +377,8 @@ impl Deciding<'_> {
     /// Changes the state of a call, and notes for the audit what somebody may have to account for.
     pub(super) fn change(&mut self, index: usize, state: CallState) {
         self.enter(index, state);
-        let event = AuditEvent::of_state(self.run.call(index), self.context.owner, self.address);
+        let address = self.decider.as_ref().and_then(|decider| decider.address);
+        let event = AuditEvent::of_state(self.run.call(index), self.context.owner, address);
         self.effects.commit.audit.extend(event);
     }
 

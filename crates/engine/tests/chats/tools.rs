@@ -283,6 +283,30 @@ async fn a_tools_question_holds_the_stream_and_can_be_answered_after_the_hold() 
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_whose_check_takes_a_while_is_accepted_after_it() {
+    let each = json!({"allOf": vec![json!({"type": "integer"}); 40]});
+    let schema = json!({"type": "object", "properties": {"sizes": {"type": "array", "items": each}}});
+    for hold in [0, 60] {
+        let world = World::new();
+        let asks = json!({"as": "it", "does": "asks", "schema": schema.clone()});
+        world.script([calls(&[("run", asks)]), text("ok")]);
+        let mut stream = world.post_text_with_hold("go", Some(hold)).await;
+        stream.read_until("data-elicitation").await;
+        let id = stream.find("data-elicitation")["data"]["elicitationId"].as_str().unwrap().to_owned();
+        let with = |sizes: Vec<Value>| elicited(&id, ElicitAction::Accept, Some(json!({"sizes": sizes})));
+        let mut sizes = vec![json!(3); 5_000];
+        let good = with(sizes.clone());
+        *sizes.last_mut().unwrap() = json!("big");
+        let refused = world.answer(with(sizes)).await.unwrap_err();
+        assert!(refused.contains("does not fit what was asked for"), "{refused}");
+        let both = tokio::join!(world.answer(good.clone()), world.answer(good.clone()));
+        assert_eq!(both, (Ok("executing".into()), Ok("executing".into())), "the same answer twice");
+        let other = world.answer(elicited(&id, ElicitAction::Decline, None)).await.unwrap_err();
+        assert!(other.contains("has another answer already"), "{other}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn stop_withdraws_a_tools_question() {
     let world = World::new();

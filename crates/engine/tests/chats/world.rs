@@ -203,7 +203,10 @@ impl Tool for ScriptedTool {
                 }
             }
             Some("asks") => {
-                let requested_schema = json!({"type": "object", "required": ["size"]});
+                let requested_schema = match &input["schema"] {
+                    Value::Null => json!({"type": "object", "required": ["size"]}),
+                    schema => schema.clone(),
+                };
                 let question = Elicitation {
                     message: "How big?".into(),
                     requested_schema,

@@ -184,7 +184,7 @@ fn tools_with_equal_schemas_share_a_validator() {
         assert_eq!(checker.check_here(&check(schema.clone(), json!({"a": "a"}))), Ok(()));
     }
     assert_eq!(checker.validators.len(), 1);
-    assert_eq!(checker.check_here(&AnswerSchema::of_elicitation(schema).check(json!({"a": "a"}))), Ok(()));
+    assert_eq!(checker.check_here(&Check::of_elicitation(schema, json!({"a": "a"}))), Ok(()));
     assert_eq!(checker.validators.len(), 2, "formats count in answers to questions");
 }
 

@@ -24,8 +24,7 @@ fn detaching_readers_requests_approval_of_the_calls_that_the_gate_withholds() {
             readers: finish tool-calls
             > answered call_2 yes
             save
-            release call_1 call_3
-            park call_3
+            release call_1 call_2
             execute call_1 call_2
             tool-approval-response true
             tool-input-available call_3 {}

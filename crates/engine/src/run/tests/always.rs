@@ -146,7 +146,7 @@ fn a_grant_for_a_scope_decides_the_waiting_calls_in_it_and_later_ones_and_no_oth
     let mut play = Play::asking_over(5, false);
     play.calls(&[("note", r#"{"n":1}"#), ("note", r#"{"n":2}"#), ("note", r#"{"n":1}"#)]);
     let answers = [always_in("call_1", "n:1")];
-    let receipts = play.run.validate(&answers, &play.scene.context(play.now)).unwrap().receipts;
+    let receipts = play.validate(&answers).unwrap().receipts;
     assert_eq!(receipts[0].waiting_for, [ToolCallId::new("call_2")]);
     play.answer(answers.to_vec());
     assert_eq!(play.states(), ["scheduled", "awaiting_approval", "scheduled"]);
@@ -190,7 +190,7 @@ fn a_grant_says_for_whom_it_is_and_until_when() {
 fn saying_always_decides_the_waiting_calls_that_it_covers_and_no_other() {
     let mut play = Play::asking_over(5, false);
     play.calls(&[("note", "{}"), ("note", r#"{"n":1}"#), ("note", r#"{"n":6}"#)]);
-    let receipts = play.run.validate(&[always("call_1")], &play.scene.context(play.now)).unwrap().receipts;
+    let receipts = play.validate(&[always("call_1")]).unwrap().receipts;
     assert_eq!(receipts[0].waiting_for, [ToolCallId::new("call_3")]);
     play.answer(vec![always("call_1")]);
     assert_eq!(play.states(), ["scheduled", "scheduled", "awaiting_approval"]);

@@ -17,6 +17,10 @@ fn a_batch_is_validated_as_a_whole_and_changes_nothing() {
     assert!(matches!(unknown, Rejected::Unknown(_)));
     assert!(play.schema_errors(&[edited("call_1", json!({"n": "x"}))]).contains("integer"));
     assert_eq!(play.denial_of_edit(&[edited("call_1", json!({"n": 11}))]), "at most nine");
+    let stranger = Decider { user: Owner::new("eve"), ..play.scene.decider(DecisionChannel::Api) };
+    let denied =
+        play.run.validate(&[decision("call_1", true)], &stranger, &play.scene.context(play.now)).unwrap_err();
+    assert!(matches!(denied, Rejected::Unknown(_)), "{denied:?}");
     assert_eq!(play.run.pending().count(), 1);
 }
 
@@ -51,6 +55,7 @@ fn an_edited_input_is_shown_and_runs() {
             tool-approval-request call_1
             > answered call_1 yes as {"n":2}
             save
+            release call_1
             execute call_1
             tool-approval-response true
             tool-input-available call_1 {"n":2}
@@ -93,9 +98,11 @@ fn an_approval_that_is_not_needed_can_still_deny() {
             readers: finish tool-calls
             > answered call_2 no
             save
+            release call_2
             tool-approval-response false
             > answered call_1 yes
             save
+            release call_1
             execute call_1
             tool-approval-response true
             tool-output-denied call_2

@@ -37,7 +37,7 @@ impl Play {
 
     /// Approves a call whose tool has changed, as the active run has it done.
     fn approve_outdated(&mut self, answer: Answer) -> &mut Self {
-        let valid = self.run.validate(&[answer], &self.scene.context(self.now)).unwrap();
+        let valid = self.validate(&[answer]).unwrap();
         assert!(matches!(valid.overruled[..], [(_, Overruled::ToolChanged)]));
         self.apply("approved", Event::ApprovalsOverruled(valid.overruled))
     }
@@ -64,8 +64,6 @@ fn an_approval_of_a_tool_that_has_changed_is_refused_and_asked_for_again() {
     play.approve_outdated(decision("call_1", true)).check(expect![[r#"
         > approved
         save
-        release call_1
-        park call_1
         tool-input-available call_1 {}
         tool-approval-request call_1
     "#]]);
@@ -82,6 +80,7 @@ fn an_approval_of_a_tool_that_has_changed_is_refused_and_asked_for_again() {
     play.approve_newest(0).check(expect![[r#"
         > answered by question
         save
+        release call_1
         execute call_1
         tool-approval-response true
     "#]]);
@@ -123,6 +122,7 @@ fn a_tool_that_changes_behind_a_closed_gate_keeps_it_closed() {
     play.answer(vec![decision("call_2", true)]).check(expect![[r#"
         > answered call_2 yes
         save
+        release call_2
         park call_1
         tool-approval-response true
         tool-input-available call_1 {}
@@ -250,12 +250,11 @@ fn an_approval_in_a_posted_message_finds_the_new_question_in_its_stream() {
     let mut play = Play::new();
     play.calls(&[("note", "{}")]).describe_tool("note").transcript.clear();
     let answers = [decision("call_1", true)];
-    let context = Context { how: Some(DecisionChannel::Message), ..play.scene.context(play.now) };
-    let valid = play.run.validate(&answers, &context).unwrap();
+    let by = play.scene.decider(DecisionChannel::Message);
+    let valid = play.run.validate(&answers, &by, &play.scene.context(play.now)).unwrap();
     play.apply("posted", Event::Answered(valid.answers)).check(expect![[r#"
         > posted
         save
-        park call_1
         tool-input-available call_1 {}
         tool-approval-request call_1
     "#]]);

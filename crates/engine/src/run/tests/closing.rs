@@ -95,6 +95,7 @@ fn stop_settles_what_waits_and_leaves_no_step_of_calls_at_the_end() {
             tool-approval-request call_2
             > answered call_1 no
             save
+            release call_1
             tool-approval-response false
             > stopped
             save

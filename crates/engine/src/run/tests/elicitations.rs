@@ -1,7 +1,7 @@
 //! The questions that running tools ask the user.
 
 use fermata_protocol::{ElicitAction, ElicitationId, UiPart};
-use fermata_tools::{AnswerSchema, ElicitationReply};
+use fermata_tools::{Check, ElicitationReply};
 
 use super::*;
 
@@ -33,9 +33,11 @@ fn a_question_of_a_tool_is_parked_like_a_call() {
     play.settle("call_1", Ok(json!("noon"))).check(expect![[r#"
         > call_1 asks
         save
+        park elic_2
         data-elicitation pending
         > answered elic_2 Accept Some(Object {"size": Number(3)})
         save
+        release elic_2
         data-elicitation accepted
         reply elic_2 Accept(Object {"size": Number(3)})
         > answered elic_2 Accept Some(Object {"size": Number(3)})
@@ -64,17 +66,21 @@ fn a_question_ends_with_its_call_and_with_the_run() {
     play.check(expect![[r#"
         > call_1 asks
         save
+        park elic_3
         data-elicitation pending
         > call_2 asks
         save
+        park elic_4
         data-elicitation pending
         > settled call_1
         save
+        release elic_3
         data-elicitation cancelled
         tool-output-error call_1 it broke
         reply elic_3 Cancel
         > stopped
         save
+        release elic_4
         data-elicitation cancelled
         tool-output-error call_2 Cancelled: the run was stopped before the call had a result.
         finish-step
@@ -100,6 +106,7 @@ fn a_question_that_may_be_of_several_calls_lives_as_long_as_one_of_them() {
     play.settle("call_1", Ok(json!("night"))).check(expect![[r#"
         > call_2 asks, or call_1
         save
+        park elic_3
         data-elicitation pending
         > settled call_2
         save
@@ -107,6 +114,7 @@ fn a_question_that_may_be_of_several_calls_lives_as_long_as_one_of_them() {
         tool-output-available call_2 noon
         > answered elic_3 Decline None
         save
+        release elic_3
         data-elicitation declined
         reply elic_3 Decline
         > settled call_1
@@ -128,6 +136,7 @@ fn a_question_that_nobody_answers_expires() {
     play.end(Ending::Expired).check(expect![[r#"
         > expired
         save
+        release elic_2
         data-elicitation cancelled
         tool-output-error call_1 Expired: nobody answered in time, so the call has no result.
         finish-step
@@ -160,6 +169,7 @@ fn a_question_whose_call_blocks_a_resource_times_out_without_ending_the_call() {
     play.settle("call_1", Ok(json!("done"))).check(expect![[r#"
         > time is over
         save
+        release elic_2
         data-elicitation cancelled
         reply elic_2 Unanswered { reason: "nobody answered within 5m, and the call keeps others from a resource (elicit_timeout)." }
         > settled call_1
@@ -210,14 +220,8 @@ fn questions_are_withdrawn_when_the_process_has_ended() {
 
 #[test]
 fn the_schema_of_a_question_is_checked_itself() {
+    assert!(CHECKER.check_here(&Check::of_elicitation(json!({"type": "nonsense"}), json!({}))).is_err());
     assert!(
-        CHECKER
-            .check_here(&AnswerSchema::of_elicitation(json!({"type": "nonsense"})).check(json!({})))
-            .is_err()
-    );
-    assert!(
-        CHECKER
-            .check_here(&AnswerSchema::of_elicitation(question().requested_schema).check(json!({"size": 1})))
-            .is_ok()
+        CHECKER.check_here(&Check::of_elicitation(question().requested_schema, json!({"size": 1}))).is_ok()
     );
 }

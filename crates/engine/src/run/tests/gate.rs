@@ -18,6 +18,7 @@ fn no_call_runs_while_one_waits_for_a_decision() {
             tool-approval-request call_2
             > answered call_2 yes
             save
+            release call_2
             park call_3
             execute call_1 call_2
             tool-approval-response true
@@ -86,9 +87,11 @@ fn a_denial_is_shown_when_the_gate_opens() {
             tool-approval-request call_2
             > answered call_1 no
             save
+            release call_1
             tool-approval-response false
             > answered call_2 yes
             save
+            release call_2
             execute call_2
             tool-approval-response true
             tool-output-denied call_1
@@ -106,6 +109,7 @@ fn a_denial_is_shown_as_an_error_if_a_browser_call_is_open() {
             tool-approval-request call_1
             > answered call_1 no
             save
+            release call_1
             park call_2
             tool-approval-response false
             tool-output-error call_1 Denied: the call was not approved.
@@ -124,6 +128,7 @@ fn the_model_is_asked_again_when_every_call_is_denied() {
         tool-approval-request call_1
         > answered call_1 no
         save
+        release call_1
         tool-approval-response false
         tool-output-denied call_1
         finish-step
@@ -147,6 +152,7 @@ fn a_batch_of_decisions_opens_the_gate_once() {
             tool-approval-request call_2
             > answered call_1 no, call_2 yes
             save
+            release call_1 call_2
             execute call_2
             tool-approval-response false
             tool-approval-response true
@@ -173,7 +179,7 @@ fn always_decides_the_siblings_and_later_calls() {
             tool-approval-request call_2
             > answered call_1 yes always
             save
-            release call_2
+            release call_1 call_2
             execute call_1 call_2
             tool-approval-response true
             tool-approval-response true
@@ -208,7 +214,7 @@ fn a_progressive_gate_lets_each_call_run_as_soon_as_it_is_decided_itself() {
         .check(expect![[r#"
             > finished
             save
-            park call_2 call_4 call_3
+            park call_2 call_3 call_4
             execute call_1
             tool-input-available call_1 {}
             tool-input-available call_2 {"n":1}
@@ -218,6 +224,7 @@ fn a_progressive_gate_lets_each_call_run_as_soon_as_it_is_decided_itself() {
             tool-input-available call_3 {}
             > answered call_4 no
             save
+            release call_4
             tool-approval-response false
             tool-output-error call_4 Denied: the call was not approved.
             > settled call_1
@@ -225,9 +232,11 @@ fn a_progressive_gate_lets_each_call_run_as_soon_as_it_is_decided_itself() {
             tool-output-available call_1 noon
             > answered call_3 "Bern"
             save
+            release call_3
             tool-output-available call_3 Bern
             > answered call_2 yes
             save
+            release call_2
             execute call_2
             tool-approval-response true
             > settled call_2
@@ -247,9 +256,9 @@ fn a_progressive_gate_is_remembered_by_a_run_whose_rules_have_changed_meanwhile(
     play.transcript.clear();
     play.crash().answer(vec![decision("call_2", true)]).check(expect![[r#"
         > resumed
-        park call_2
         > answered call_2 yes
         save
+        release call_2
         execute call_2
         tool-approval-response true
     "#]]);

@@ -33,7 +33,7 @@ impl Play {
 
     /// The calls that these answers approve and that are denied by now are settled, as the active run has it done.
     fn approve_denied(&mut self, answers: &[Answer]) -> &mut Self {
-        let valid = self.run.validate(answers, &self.scene.context(self.now)).unwrap();
+        let valid = self.validate(answers).unwrap();
         self.apply("approved", Event::ApprovalsOverruled(valid.overruled))
     }
 }
@@ -99,6 +99,7 @@ fn a_call_that_waited_for_the_gate_does_not_run() {
         .check(expect![[r#"
             > answered call_3 no
             save
+            release call_3
             tool-approval-response false
             tool-output-error call_3 Denied: the call was not approved.
             tool-output-error call_1 Denied: closed

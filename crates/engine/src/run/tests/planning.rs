@@ -84,6 +84,7 @@ fn a_plan_that_a_person_is_asked_about_may_be_edited() {
     play.answer(vec![edited("call_1", only)]).check(expect![[r#"
         > answered call_1 yes as {"goal":"g","steps":[{"id":"s1","title":"Only this"}]}
         save
+        release call_1
         data-plan proposed
         tool-approval-response true
         data-plan accepted

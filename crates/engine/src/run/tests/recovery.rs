@@ -42,7 +42,6 @@ fn a_call_that_ran_when_the_process_ended_is_not_run_again() {
         tool-input-available call_2 {}
         > resumed
         save
-        park call_2
         tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
     "#]]);
 }

@@ -95,11 +95,11 @@ fn a_retry_is_the_same_call_after_a_crash() {
     assert_eq!(call.retry_of, Some(of));
     play.crash().check(expect![[r#"
         > resumed
-        park call_again
     "#]]);
     play.answer(vec![decision("call_again", true)]).check(expect![[r#"
         > answered call_again yes
         save
+        release call_again
         execute call_again
         tool-approval-response true
     "#]]);

@@ -23,6 +23,7 @@ fn an_approval_is_taken_back_while_the_gate_is_closed() {
     play.check(expect![[r#"
         > answered call_1 yes
         save
+        release call_1
         tool-approval-response true
         > answered call_1 no
         save
@@ -37,6 +38,7 @@ fn an_approval_is_taken_back_while_the_gate_is_closed() {
     play.answer(vec![decision("call_2", true)]).check(expect![[r#"
         > answered call_2 yes
         save
+        release call_2
         execute call_2
         tool-approval-response true
         tool-output-denied call_1
@@ -55,6 +57,7 @@ fn an_approval_is_taken_back_while_the_call_waits_for_its_resource_or_its_tool()
         > answered call_1 yes
         save
         queue call_1 for notes
+        release call_1
         tool-approval-response true
         > answered call_1 no
         save

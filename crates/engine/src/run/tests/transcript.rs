@@ -30,36 +30,27 @@ pub(super) fn brief(answer: &Answer) -> String {
     }
 }
 
-pub(super) fn print(effects: &Effects, out: &mut String) {
+/// Prints effects, and what waits for an answer since then or does not any more.
+pub(super) fn print(effects: &Effects, before: &[AnswerTarget], after: &[AnswerTarget], out: &mut String) {
+    let ended: Vec<_> = before.iter().filter(|target| !after.contains(target)).map(name).collect();
+    let begun: Vec<_> = after.iter().filter(|target| !before.contains(target)).map(name).collect();
     // Nothing is left out with `..`, so that no new effect is missing from transcripts.
     let Effects { before, commit, after } = effects;
     let BeforeCommit { checks: _, lock_requests, slot_requests: _ } = before;
-    let AfterCommit {
-        release,
-        cancel,
-        park,
-        ask,
-        execute,
-        publish,
-        replies,
-        next,
-        may_retry: _,
-        elicited: _,
-    } = after;
-    let ids = |calls: &[ToolCallId]| calls.iter().map(ToolCallId::as_str).collect::<Vec<_>>().join(" ");
+    let AfterCommit { cancel, execute, publish, replies, next, may_retry: _, elicited: _ } = after;
+    let ids = |calls: &[ToolCallId]| calls.iter().map(ToolCallId::to_string).collect::<Vec<_>>();
     if !commit.is_empty() {
         out.push_str("save\n");
     }
     for (call, key) in lock_requests {
         writeln!(out, "queue {call} for {}", key.name).unwrap();
     }
-    for (verb, calls) in [("release", release), ("cancel", cancel), ("park", park), ("execute", execute)] {
-        if !calls.is_empty() {
-            writeln!(out, "{verb} {}", ids(calls)).unwrap();
+    for (verb, ids) in
+        [("release", ended), ("cancel", ids(cancel)), ("park", begun), ("execute", ids(execute))]
+    {
+        if !ids.is_empty() {
+            writeln!(out, "{verb} {}", ids.join(" ")).unwrap();
         }
-    }
-    for id in ask {
-        writeln!(out, "ask the user {id}").unwrap();
     }
     for (_, chunk) in publish {
         writeln!(out, "{}", line(chunk)).unwrap();
@@ -71,6 +62,14 @@ pub(super) fn print(effects: &Effects, out: &mut String) {
         Next::Nothing => {}
         Next::AskModel => out.push_str("ask\n"),
         Next::Close(ending) => writeln!(out, "over: {}", ending.name()).unwrap(),
+    }
+}
+
+fn name(target: &AnswerTarget) -> String {
+    match target {
+        AnswerTarget::Call(id) => id.to_string(),
+        AnswerTarget::Elicitation(id) => id.to_string(),
+        AnswerTarget::Approval(id) => id.to_string(),
     }
 }
 

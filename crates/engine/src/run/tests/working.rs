@@ -7,17 +7,18 @@ use super::*;
 #[test]
 fn a_browser_call_is_parked_before_it_is_shown_and_its_output_starts_the_next_step() {
     Play::new().calls(&[("where", "{}")]).answer(vec![output("call_1", json!("Bern"))]).check(expect![[r#"
-            > finished
-            save
-            park call_1
-            tool-input-available call_1 {}
-            > answered call_1 "Bern"
-            save
-            tool-output-available call_1 Bern
-            finish-step
-            start-step
-            ask
-        "#]]);
+        > finished
+        save
+        park call_1
+        tool-input-available call_1 {}
+        > answered call_1 "Bern"
+        save
+        release call_1
+        tool-output-available call_1 Bern
+        finish-step
+        start-step
+        ask
+    "#]]);
 }
 
 #[test]
@@ -35,6 +36,7 @@ fn the_model_waits_for_every_outcome_of_the_step() {
             tool-input-available call_1 {}
             > answered call_1 null
             save
+            release call_1
             tool-output-available call_1 null
             > settled call_2
             save
@@ -100,6 +102,7 @@ fn an_edited_input_queues_for_the_resource_that_it_names() {
         > answered call_2 yes as {"n":2}
         save
         queue call_2 for 2
+        release call_2
         tool-approval-response true
         tool-input-available call_2 {"n":2}
     "#]]);
@@ -183,6 +186,7 @@ fn a_call_whose_tool_does_not_come_back_fails() {
     play.apply("it is missed", Event::ToolsTimedOut).check(expect![[r#"
         > answered call_1 yes
         save
+        release call_1
         execute call_2
         tool-approval-response true
         > nothing has come

@@ -86,14 +86,15 @@ impl World {
         }
         self.use_newest_tools();
         let before = (self.run.calls.clone(), self.run.snapshot());
-        let valid = self.run.validate(&answers, &self.scene.context(self.now));
+        let by = self.scene.decider(DecisionChannel::Api);
+        let valid = self.run.validate(&answers, &by, &self.scene.context(self.now));
         assert_eq!((self.run.calls.clone(), self.run.snapshot()), before, "a validation changed something");
         let Ok(Validation { answers: valid, overruled, .. }) = valid else { return };
         if !overruled.is_empty() {
             return self.apply(Event::ApprovalsOverruled(overruled));
         }
-        let checks = self.run.inputs_to_check(&answers, &self.scene.context(self.now));
-        if checks.iter().any(|(check, _)| CHECKER.check_here(check).is_err()) {
+        let mut checks = answers.iter().filter_map(|answer| self.run.check_of(answer, &self.scene.toolbox));
+        if checks.any(|check| CHECKER.check_here(&check).is_err()) {
             return;
         }
         if valid.calls.is_empty() && valid.elicitations.is_empty() {

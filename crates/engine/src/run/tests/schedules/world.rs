@@ -232,18 +232,18 @@ impl World {
 
     /// Has the run go on after a message of the user, as the active run does.
     fn continue_after(&mut self, reply: &Reply) {
+        let by = self.scene.decider(DecisionChannel::Words);
         let (answers, said) = match reply {
             Reply::Decision { approved, shown } => {
                 let decisions = self.run.decisions(*approved, &shown.iter().collect());
                 self.use_newest_tools();
-                let context = Context { how: Some(DecisionChannel::Words), ..self.scene.context(self.now) };
-                let valid = self.run.validate(&decisions, &context).unwrap();
+                let valid = self.run.validate(&decisions, &by, &self.scene.context(self.now)).unwrap();
                 if !valid.overruled.is_empty() {
                     return self.apply(Event::ApprovalsOverruled(valid.overruled));
                 }
                 (valid.answers, if *approved { Said::Approved } else { Said::Denied })
             }
-            Reply::Answer(message) => (self.run.replies(message, None), Said::Answered),
+            Reply::Answer(message) => (self.run.replies(message, by), Said::Answered),
         };
         let live = self.live.as_mut().unwrap();
         for (index, _) in &answers.calls {
@@ -332,10 +332,7 @@ impl World {
                 effects.after.publish.is_empty() && effects.after.execute.is_empty(),
                 "after the end: {effects:?}"
             );
-            assert!(
-                effects.after.park.is_empty() && effects.after.next == Next::Nothing,
-                "after the end: {effects:?}"
-            );
+            assert_eq!(effects.after.next, Next::Nothing, "after the end: {effects:?}");
             return;
         }
         if let Err(failure) = self.perform_until_failure(effects) {
@@ -367,18 +364,8 @@ impl World {
             }
         }
         // Every effect has to be performed here, too.
-        let AfterCommit {
-            release,
-            cancel,
-            park,
-            ask,
-            execute,
-            publish,
-            replies,
-            next,
-            may_retry: _,
-            elicited: _,
-        } = &effects.after;
+        let AfterCommit { cancel, execute, publish, replies, next, may_retry: _, elicited: _ } =
+            &effects.after;
         let live = self.live.as_mut().unwrap();
         live.staged.extend(publish.iter().cloned());
         self.check_failure(true)?;
@@ -387,9 +374,6 @@ impl World {
         }
         self.check_failure(false)?;
         let live = self.live.as_mut().unwrap();
-        for call in release {
-            assert!(live.pending_calls.remove(call), "{call} is not pending");
-        }
         for call in cancel {
             let asks = |asked: &Elicited| {
                 asked.source != elicit::QuestionSource::Tool && self.run.calls[asked.asker].id == *call
@@ -400,12 +384,18 @@ impl World {
                 None => assert!(self.run.elicited.iter().any(asks), "{call} does not run"),
             }
         }
-        for call in park {
-            assert!(live.pending_calls.insert(call.clone()), "{call} is pending already");
-        }
-        for id in ask {
-            let asker = self.run.elicited.iter().find(|asked| asked.id == *id).unwrap().asker;
-            live.questions.insert(id.clone(), self.run.calls[asker].id.clone());
+        live.pending_calls.clear();
+        for target in self.run.awaited() {
+            match target {
+                AnswerTarget::Call(id) => _ = live.pending_calls.insert(id),
+                AnswerTarget::Elicitation(id) => {
+                    let asked = self.run.elicited.iter().find(|asked| asked.id == id).unwrap();
+                    if Run::is_own_question(asked) {
+                        live.questions.insert(id, self.run.calls[asked.asker].id.clone());
+                    }
+                }
+                AnswerTarget::Approval(_) => panic!("a call waits by its own id"),
+            }
         }
         self.check_failure(false)?;
         for call in execute {
