@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use fermata_protocol::{
-    FilePart, Plan, PlanMode, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
+    FilePart, Plan, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
 };
 use fermata_tools::{Cancelled, RunBy, ToolRef, ToolSpec, Toolbox};
 use serde_json::{Map, Value, json};
@@ -22,10 +22,7 @@ use crate::{
         provider_metadata::StepMetadata,
     },
     run::{Run, RunSettings},
-    run_tools::{
-        plan::{self, MAKE_PLAN, UPDATE_PLAN},
-        questions::{self, ASK_USER},
-    },
+    run_tools::{self, plan},
     services::{PolicySnapshot, Rules},
     settings::Settings,
 };
@@ -43,8 +40,6 @@ pub(crate) struct PromptContext<'a> {
     pub plan: Option<Plan>,
     /// `true` if the model is offered the tools for plans.
     pub offers_plan: bool,
-    /// `true` if the run has these tools, and the model is not offered them.
-    pub hides_plan: bool,
     /// The instructions for this step alone.
     pub step_instructions: Option<String>,
     /// The settings of the call, by the AI SDK's names.
@@ -75,7 +70,6 @@ impl<'a> PromptContext<'a> {
     ) -> Self {
         let (assistant, model) = of_run.answering(policies);
         let Settings { limits, file_urls, .. } = settings;
-        let offers_plan = run.is_some_and(Run::offers_plan);
         Self {
             instructions: assistant.instructions.as_deref(),
             client_system: assistant.client_system,
@@ -83,8 +77,7 @@ impl<'a> PromptContext<'a> {
             toolbox,
             tool_choice: run.and_then(|run| run.tool_choice(limits)),
             plan: run.and_then(Run::plan),
-            offers_plan,
-            hides_plan: of_run.plan != PlanMode::Off && !offers_plan,
+            offers_plan: run.is_some_and(Run::offers_plan),
             step_instructions: run.and_then(|run| run.step_instructions(limits)),
             call_settings: call_settings(&of_run.call_settings, model, limits.output_tokens),
             rules: &policies.rules,
@@ -142,11 +135,12 @@ pub(crate) fn prompt<'a>(
     let mut system: Vec<String> = context.instructions.map(str::to_owned).into_iter().collect();
     system.extend(context.run.and_then(Run::told_of_consent).map(str::to_owned));
     system.extend(context.step_instructions.clone());
-    if context.offers_plan {
-        system.push(plan::BLOCK.to_owned());
-    }
-    if context.toolbox.find(ASK_USER).is_some_and(ToolRef::is_of_run) {
-        system.push(questions::BLOCK.to_owned());
+    let is_of_run = |name: &str| context.toolbox.find(name).is_some_and(ToolRef::is_of_run);
+    let is_hidden = |name: &str| !context.offers_plan && is_of_run(name) && plan::is_of_plan(name);
+    for tool in run_tools::ALL {
+        if is_of_run(tool.name()) && !is_hidden(tool.name()) {
+            system.extend(tool.instructions().map(str::to_owned));
+        }
     }
     system.extend(context.recollection.and_then(Recollection::block));
     if context.client_system == ClientSystem::Append {
@@ -158,12 +152,10 @@ pub(crate) fn prompt<'a>(
         history.messages.insert(0, ModelMessage::System(system.join("\n\n")));
     }
     context.file_urls.apply_to_messages(&mut history.messages);
-    let is_offered =
-        |spec: &&ToolSpec| !(context.hides_plan && [MAKE_PLAN, UPDATE_PLAN].contains(&spec.name.as_str()));
-    let mut offered: Vec<&ToolSpec> = context.toolbox.specs().filter(is_offered).collect();
+    let mut offered: Vec<&ToolSpec> = context.toolbox.specs().filter(|spec| !is_hidden(&spec.name)).collect();
     // A provider may take fewer. MCP servers often have many that nobody needs.
     offered.sort_by_key(|spec| match spec.run_by {
-        RunBy::Server if context.toolbox.find(&spec.name).is_some_and(ToolRef::is_of_run) => 0,
+        RunBy::Server if is_of_run(&spec.name) => 0,
         RunBy::Server => 1,
         RunBy::Browser => 2,
         RunBy::Mcp => 3,

@@ -72,7 +72,7 @@ use crate::{
     model::Usage,
     ports::{ids::Ids, store::json_bytes},
     run_log::position::Position,
-    run_tools::plan::MAKE_PLAN,
+    run_tools::plan,
     services::{PolicySnapshot, Rules},
     settings::{Limits, RunHold},
 };
@@ -488,7 +488,7 @@ impl Run {
             return None;
         }
         if self.must_plan() {
-            return Some(MAKE_PLAN);
+            return Some(plan::MAKE_PLAN);
         }
         match &self.settings.tool_choice {
             Some(ToolChoice::Tool(name)) if self.state.step <= 1 => Some(name),

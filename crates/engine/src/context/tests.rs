@@ -44,7 +44,6 @@ fn build(fit: &Fit, messages: &[&UiMessage]) -> ModelRequest {
         tool_choice: None,
         plan: None,
         offers_plan: false,
-        hides_plan: false,
         step_instructions: None,
         call_settings: Map::new(),
         rules: &Rules::default(),

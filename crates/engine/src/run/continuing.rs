@@ -20,7 +20,7 @@ use super::{
     RunState, ValidAnswers, ValidReply,
     elicit::{ElicitState, QuestionSource},
 };
-use crate::{run_log::position::Position, run_tools::questions};
+use crate::{run_log::position::Position, run_tools};
 
 /// The message that a run goes on in.
 pub(crate) struct Continuation {
@@ -146,8 +146,10 @@ impl Run {
             if asked.state != ElicitState::Pending || asked.source != QuestionSource::AskUser {
                 continue;
             }
-            let input = self.call(asked.asker).effective_input().value();
-            let fitting = if is_used { None } else { questions::fit(&input, message) };
+            let call = self.call(asked.asker);
+            let Some(tool) = run_tools::find(&call.tool) else { continue };
+            let input = call.effective_input().value();
+            let fitting = if is_used { None } else { tool.fit(&input, message) };
             is_used |= fitting.is_some();
             elicitations.push(ValidReply {
                 index,

@@ -18,7 +18,10 @@ use super::{
 };
 use crate::{
     api::view::Pending,
-    run_tools::questions::{self, CALL_FAILED, FailureChoice},
+    run_tools::{
+        self, Started,
+        questions::{self, CALL_FAILED, FailureChoice},
+    },
 };
 
 /// The kind of the data part that shows a question.
@@ -55,7 +58,7 @@ pub(crate) struct Elicited {
 pub(crate) enum QuestionSource {
     /// A tool that waits for the reply in this process.
     Tool,
-    /// The model, with `ask_user`. The run waits for the reply, so the question outlives the process.
+    /// The model, with a tool of the run. The run waits for the reply, so the question outlives the process.
     AskUser,
     /// The run, about the failure of a call. The question outlives the process, too.
     Failure,
@@ -135,11 +138,13 @@ impl Run {
                 questions::about_failure(call, failure),
                 QuestionSource::Failure,
             ),
-            None if call.asks_user => (
-                questions::id_of(call),
-                questions::form(&call.effective_input().value()),
-                QuestionSource::AskUser,
-            ),
+            None if call.asks_user => {
+                let tool = run_tools::find(&call.tool)?;
+                match tool.start(&call.effective_input().value(), &self.calls) {
+                    Started::Asks(question) => (questions::id_of(call), question, QuestionSource::AskUser),
+                    Started::Settled(_) => return None,
+                }
+            }
             None => return None,
         };
         let (since, state, expiry_ends) = (call.since(), ElicitState::Pending, ExpiryEnds::Run);
@@ -205,7 +210,7 @@ impl Deciding<'_> {
         Ok(id)
     }
 
-    /// Asks the user the questions of a call of `ask_user`.
+    /// Asks the user the question of a call of one of the run's own tools.
     pub(super) fn ask_user(&mut self, index: usize) {
         if self.run.pending().count() + self.run.elicitations().count() >= self.context.limits.parked_calls {
             return self.fail(index, too_many_wait(self.context));
@@ -219,7 +224,7 @@ impl Deciding<'_> {
     pub(super) fn ask_about_failure(&mut self, index: usize, error: &ToolError) -> bool {
         let call = self.run.call(index);
         let strategy = self.context.rules.errors_of(&call.tool).of(error.error_type);
-        let is_own = call.asks_user || self.run.is_of_plan(call);
+        let is_own = run_tools::of_call(call, self.context.toolbox).is_some();
         let waiting = self.run.pending().count() + self.run.elicitations().count();
         if strategy != ErrorStrategy::AskPerson
             || is_own
@@ -286,8 +291,10 @@ impl Deciding<'_> {
         match self.run.elicited[index].source {
             QuestionSource::Tool => {}
             QuestionSource::AskUser => {
-                let input = self.run.call(asker).effective_input().value();
-                let output = questions::output(&input, content.as_ref(), message.as_deref());
+                let call = self.run.call(asker);
+                let Some(tool) = run_tools::find(&call.tool) else { return };
+                let input = call.effective_input().value();
+                let output = tool.output(&input, content.as_ref(), message.as_deref());
                 self.settle(asker, Ok(output));
             }
             QuestionSource::Failure => self.on_choice(asker, questions::choice(content.as_ref())),

@@ -7,15 +7,12 @@
 use fermata_protocol::{ApprovalId, ToolCallId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
-    DecisionSource, ErrorType, GateMode, Grant, PolicyDecision, RunBy, ToolError, ToolRef, ToolSpec,
+    DecisionSource, ErrorType, GateMode, Grant, PolicyDecision, ToolError, ToolRef, ToolSpec,
 };
 use serde_json::{Value, json};
 
 use super::{Activity, Context, Deciding, Phase, Run, call_status::ShownCall, later, streaming::MadeCall};
-use crate::{
-    run_tools::questions::{self, ASK_USER},
-    step::collector::InvalidArguments,
-};
+use crate::{run_tools, step::collector::InvalidArguments};
 
 /// The reason of an approval request that `chain` causes.
 const CHAIN_ASKS: &str = "it is not the first call of the turn";
@@ -186,19 +183,17 @@ impl Run {
     fn chain_asks(&self, index: usize, context: &Context<'_>) -> bool {
         context.rules.chain == ChainMode::Ask
             && context.rules.policy.approval() == ApprovalMode::Default
-            && self.chains(index, 0)
+            && self.chains(index, 0, context)
     }
 
     /// Returns whether `chain` lets a call of the step run instead of this one.
     fn is_another_first(&self, index: usize, context: &Context<'_>) -> bool {
-        context.rules.chain == ChainMode::One && self.chains(index, self.step_indexes().start)
+        context.rules.chain == ChainMode::One && self.chains(index, self.step_indexes().start, context)
     }
 
-    /// Returns whether one of the calls from `first` on has run or may run before this one. Calls that make or update the plan, and
-    /// questions of the run itself, do not count.
-    fn chains(&self, index: usize, first: usize) -> bool {
-        let is_question = |call: &Call| call.tool == ASK_USER && call.run_by == Some(RunBy::Server);
-        let counts = |call: &&Call| !self.is_of_plan(call) && !is_question(call);
+    /// Returns whether one of the calls from `first` on has run or may run before this one. Calls of the run's own tools do not count.
+    fn chains(&self, index: usize, first: usize, context: &Context<'_>) -> bool {
+        let counts = |call: &&Call| run_tools::of_call(call, context.toolbox).is_none();
         counts(&&self.calls[index]) && self.calls[first..index].iter().filter(counts).any(has_run_or_may)
     }
 
@@ -260,7 +255,11 @@ impl Deciding<'_> {
             Ok(input) => {
                 let value = input.value();
                 self.call_mut(index).input = input;
-                if let Some(error_text) = self.plan_error(index).or_else(|| self.question_error(index)) {
+                let of_run = run_tools::of_call(self.run.call(index), self.context.toolbox);
+                if let Some(tool) = of_run
+                    && let Err(error_text) =
+                        tool.check(&value, &self.run.calls[..index], self.context.toolbox)
+                {
                     return self.fail_input(index, error_text);
                 }
                 if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
@@ -295,20 +294,6 @@ impl Deciding<'_> {
                 self.change(index, state);
             }
         }
-    }
-
-    /// Returns the reason why a call of `ask_user` asks nothing; `None` for good questions, and for a call of another tool.
-    fn question_error(&self, index: usize) -> Option<String> {
-        let call = self.run.call(index);
-        let is_question = |call: &Call| {
-            call.tool == ASK_USER && self.context.toolbox.find(&call.tool).is_some_and(ToolRef::is_of_run)
-        };
-        if !is_question(call) {
-            return None;
-        }
-        let earlier = self.run.calls[..index].iter().filter(|earlier| is_question(earlier));
-        let asked = earlier.filter(|earlier| !matches!(earlier.state(), CallState::Error { .. })).count();
-        questions::check(&call.effective_input().value(), asked).err()
     }
 
     /// Applies the policy to a valid call, and returns the state that the call enters.

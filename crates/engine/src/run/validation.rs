@@ -16,7 +16,7 @@ use super::{
     elicit::{ElicitState, Elicited, ValidReply},
     rejected::Rejected,
 };
-use crate::run_tools::plan::{self, MAKE_PLAN};
+use crate::run_tools;
 
 /// The result of validating a batch of answers.
 #[derive(Debug)]
@@ -201,8 +201,9 @@ impl Run {
                     }
                 }
                 let Some(found) = context.toolbox.find(&self.call(index).tool) else { return Ok(()) };
-                if self.call(index).tool == MAKE_PLAN && self.is_of_plan(self.call(index)) {
-                    plan::check(&input.value(), context.toolbox).map_err(Rejected::BadInput)?;
+                if let Some(tool) = run_tools::of_call(self.call(index), context.toolbox) {
+                    let earlier = &self.calls[..index];
+                    tool.check(&input.value(), earlier, context.toolbox).map_err(Rejected::BadInput)?;
                 }
                 // A person has read what they wrote, so the edit is the approval: only a denial counts.
                 let value = input.value();

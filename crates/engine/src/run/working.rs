@@ -20,7 +20,10 @@ use super::{
     is_at_work, later,
     streaming::dynamic,
 };
-use crate::services::Rules;
+use crate::{
+    run_tools::{self, Started},
+    services::Rules,
+};
 
 /// The length of a call's last report in the text for a call that has failed, in characters.
 const REPORT_CHARACTERS: usize = 1_000;
@@ -122,23 +125,29 @@ impl Deciding<'_> {
         if self.keep_overruled(index) {
             return;
         }
-        let call = self.run.call(index);
-        if self.run.is_of_plan(call) {
-            return self.settle_plan_call(index);
-        }
-        if self.context.toolbox.find(&call.tool).is_some_and(ToolRef::is_of_run) {
-            return self.ask_user(index);
-        }
+        let call = &self.run.calls[index];
         let id = call.id.clone();
-        let Some(found) = self.context.toolbox.find(&call.tool).filter(|found| found.tool().is_some()) else {
+        let found = self.context.toolbox.find(&call.tool);
+        let Some(found) = found.filter(|found| found.tool().is_some() || found.is_of_run()) else {
             // The tool may have become unavailable while the call waited.
             self.run.awaiting_tools.entry(id).or_insert(self.context.now);
             return;
         };
+        self.run.awaiting_tools.remove(&id);
+        if let Some(tool) = run_tools::of_call(call, self.context.toolbox) {
+            match tool.start(&call.effective_input().value(), &self.run.calls) {
+                Started::Settled(outcome) => {
+                    self.change(index, CallState::Executing);
+                    let outcome = outcome.map_err(|text| ToolError::new(ErrorType::InvalidFormat, text));
+                    self.settle(index, outcome);
+                }
+                Started::Asks(_) => self.ask_user(index),
+            }
+            return;
+        }
         let resource = found.spec().resource.as_ref();
         let key =
             resource.and_then(|resource| resource.key(&call.effective_input().value(), self.context.owner));
-        self.run.awaiting_tools.remove(&id);
         match key {
             Some(key) => {
                 self.call_mut(index).resource = Some(key.clone());

@@ -1,18 +1,21 @@
-//! Plans: when one is wanted, whether one can be used, and how far it is.
+//! Plans: the tools for them, whether one can be used, and how far it is.
 //!
 //! A plan has no state of its own. It follows from the calls of `make_plan` and `update_plan`, so whatever holds for calls (rules, approval,
 //! edits, expiry, restarts) holds for plans. This module decides without I/O, and knows neither runs nor models.
 
+mod triggers;
+
 use std::collections::HashSet;
 
 use fermata_protocol::{JsonText, Plan, PlanMode, PlanState, PlanStep, PlanStepState, ToolCallId};
-use fermata_tools::{Decision, RunBy, ToolSpec, Toolbox};
+use fermata_tools::{Call, CallState, Decision, ToolSpec, Toolbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use unicode_normalization::UnicodeNormalization;
 
-use crate::{memories::element_text, model::tokens::is_wide};
+pub use self::triggers::PlanTriggers;
+use super::{Offer, RunTool, Started, calls_of, spec_of};
+use crate::memories::element_text;
 
 /// The tool with which the model makes a plan.
 pub const MAKE_PLAN: &str = "make_plan";
@@ -23,7 +26,7 @@ pub(crate) const UPDATE_PLAN: &str = "update_plan";
 const MAX_STEPS: usize = 50;
 
 /// The block of the system message in runs that may have a plan.
-pub(crate) const BLOCK: &str = "For an answer that takes several steps there are plans. make_plan makes one, before anything else is done. Then \
+const BLOCK: &str = "For an answer that takes several steps there are plans. make_plan makes one, before anything else is done. Then \
 do its steps in an order in which each comes after those that it depends on, and report each with update_plan as soon as it is done, failed or \
 no longer needed. The steps that are still open stand before the user's message. Do not repeat the plan to the user.";
 
@@ -32,18 +35,15 @@ const NOTE: &str = "The plan for the message below, which you have made, as far 
 /// The words behind them.
 const END_OF_NOTE: &str = "</plan>\n\n";
 
-/// Decides from the words of a user whether an answer to them is planned first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlanTriggers {
-    /// A text of more characters than this is planned.
-    pub over: usize,
-    /// A text with two of these words is planned. Words of Chinese, Japanese and Korean count anywhere in the text, others as whole words.
-    pub verbs: Vec<String>,
-}
+/// `make_plan`.
+pub(crate) struct MakePlan;
+
+/// `update_plan`.
+pub(crate) struct UpdatePlan;
 
 /// The input of `make_plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct MakePlan {
+struct PlanInput {
     /// What the user is to have in the end, in one sentence.
     #[schemars(length(min = 1, max = 1000))]
     goal: String,
@@ -76,7 +76,7 @@ struct MadeStep {
 
 /// The input of `update_plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct UpdatePlan {
+struct UpdateInput {
     /// The id of the step.
     id: String,
     /// How far the step is: todo, doing, done, failed, or skipped if it need not be done.
@@ -88,16 +88,16 @@ struct UpdatePlan {
 }
 
 /// A call, as far as a plan depends on it.
-pub(crate) struct PlanCall<'a> {
-    pub id: &'a ToolCallId,
-    pub tool: &'a str,
-    pub input: &'a JsonText,
-    pub outcome: PlanOutcome,
+struct PlanCall<'a> {
+    id: &'a ToolCallId,
+    tool: &'a str,
+    input: &'a JsonText,
+    outcome: PlanOutcome,
 }
 
 /// How a call ended, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlanOutcome {
+enum PlanOutcome {
     /// It waits for a person.
     Asked,
     /// It may run, or runs.
@@ -107,118 +107,78 @@ pub(crate) enum PlanOutcome {
     Cancelled,
 }
 
-// === impl PlanTriggers ===
+// === impl MakePlan ===
 
-impl PlanTriggers {
-    /// The words that name goals by default.
-    pub const VERBS: [&str; 19] = [
-        "compare",
-        "summarise",
-        "summarize",
-        "write",
-        "save",
-        "search",
-        "translate",
-        "analyse",
-        "analyze",
-        "draft",
-        "send",
-        "比较",
-        "总结",
-        "写成",
-        "保存",
-        "搜索",
-        "翻译",
-        "分析",
-        "发送",
-    ];
-
-    /// Returns whether an answer to this text is planned first.
-    pub fn match_text(&self, text: &str) -> bool {
-        if text.chars().count() > self.over {
-            return true;
-        }
-        let text: String = text.nfkc().flat_map(char::to_lowercase).collect();
-        let words: HashSet<&str> = text.split(|c: char| !c.is_alphanumeric()).collect();
-        let named =
-            self.verbs.iter().map(|verb| verb.nfkc().flat_map(char::to_lowercase).collect::<String>());
-        let named: HashSet<String> = named
-            .filter(|verb| {
-                if verb.chars().any(is_wide) {
-                    text.contains(verb.as_str())
-                } else {
-                    words.contains(verb.as_str())
-                }
-            })
-            .collect();
-        named.len() >= 2
+impl RunTool for MakePlan {
+    fn name(&self) -> &'static str {
+        MAKE_PLAN
     }
-}
 
-impl Default for PlanTriggers {
-    /// Returns the triggers of a server without settings: 300 characters, or two of [`PlanTriggers::VERBS`].
-    fn default() -> Self {
-        Self { over: 300, verbs: Self::VERBS.map(str::to_owned).to_vec() }
+    fn spec(&self, offer: &Offer<'_>) -> Option<ToolSpec> {
+        let policy = match offer.plan {
+            PlanMode::Off => return None,
+            PlanMode::Auto => Decision::Allow,
+            PlanMode::Ask => Decision::Ask,
+        };
+        let description = "Makes the plan for the answer to the user's message. Call it once, and alone.";
+        Some(spec_of::<PlanInput>(self, "Make a plan", description, policy))
     }
-}
 
-/// Returns the tools of a run that uses plans. The run settles their calls itself.
-pub(crate) fn tools(mode: PlanMode) -> Vec<ToolSpec> {
-    let policy = match mode {
-        PlanMode::Off => return Vec::new(),
-        PlanMode::Auto => Decision::Allow,
-        PlanMode::Ask => Decision::Ask,
-    };
-    let spec = |name: &str, title: &str, description: &str, input_schema: Value, policy: Decision| ToolSpec {
-        name: name.into(),
-        title: Some(title.into()),
-        description: description.into(),
-        input_schema: input_schema.into(),
-        run_by: RunBy::Server,
-        server: None,
-        policy,
-        resource: None,
-        timeout: None,
-        repeatable: false,
-        annotations: None,
-    };
-    vec![
-        spec(
-            MAKE_PLAN,
-            "Make a plan",
-            "Makes the plan for the answer to the user's message. Call it once, and alone.",
-            schema_of::<MakePlan>(),
-            policy,
-        ),
-        spec(
-            UPDATE_PLAN,
-            "Update the plan",
-            "Reports how far a step of the plan is.",
-            schema_of::<UpdatePlan>(),
-            Decision::Allow,
-        ),
-    ]
-}
+    fn instructions(&self) -> Option<&'static str> {
+        Some(BLOCK)
+    }
 
-fn schema_of<T: JsonSchema>() -> Value {
-    let settings =
-        schemars::generate::SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
-    if let Some(schema) = schema.as_object_mut() {
-        for key in ["$schema", "title", "description"] {
-            schema.remove(key);
+    fn check(&self, input: &Value, earlier: &[Call], toolbox: &Toolbox) -> Result<(), String> {
+        let mut earlier = made(earlier).filter(|made| !matches!(made.state(), CallState::Error { .. }));
+        match earlier.next().map(Call::state) {
+            Some(CallState::Cancelled { .. }) => Err("There will be no plan for this message. Go on without one.".into()),
+            Some(_) => Err("There is a plan for this message already. Go on with it, and report its steps with update_plan.".into()),
+            None => check(input, toolbox),
         }
     }
-    schema
+
+    fn start(&self, _input: &Value, _calls: &[Call]) -> Started {
+        Started::Settled(Ok(json!({ "state": "accepted" })))
+    }
+}
+
+// === impl UpdatePlan ===
+
+impl RunTool for UpdatePlan {
+    fn name(&self) -> &'static str {
+        UPDATE_PLAN
+    }
+
+    fn spec(&self, offer: &Offer<'_>) -> Option<ToolSpec> {
+        if offer.plan == PlanMode::Off {
+            return None;
+        }
+        let description = "Reports how far a step of the plan is.";
+        Some(spec_of::<UpdateInput>(self, "Update the plan", description, Decision::Allow))
+    }
+
+    fn start(&self, input: &Value, calls: &[Call]) -> Started {
+        Started::Settled(update(of_calls(calls).as_ref(), input))
+    }
+}
+
+/// Returns whether the tool of this name makes or updates the plan, in a run that may have one.
+pub(crate) fn is_of_plan(tool: &str) -> bool {
+    [MAKE_PLAN, UPDATE_PLAN].contains(&tool)
+}
+
+/// Returns the calls among these that make a plan, in a run that may have one.
+pub(crate) fn made(calls: &[Call]) -> impl Iterator<Item = &Call> {
+    calls_of(&MakePlan, calls)
 }
 
 /// Checks an input of `make_plan` that fits the schema.
 ///
 /// # Errors
 /// Returns the text for the model, or for the person who has edited the plan, if the plan cannot be used.
-pub(crate) fn check(input: &Value, toolbox: &Toolbox) -> Result<(), String> {
-    let MakePlan { steps, .. } =
-        MakePlan::deserialize(input).map_err(|error| format!("The plan cannot be read: {error}."))?;
+fn check(input: &Value, toolbox: &Toolbox) -> Result<(), String> {
+    let PlanInput { steps, .. } =
+        PlanInput::deserialize(input).map_err(|error| format!("The plan cannot be read: {error}."))?;
     if steps.is_empty() || steps.len() > MAX_STEPS {
         return Err(format!(
             "The plan has {} steps; it may have 1 to {MAX_STEPS}. Join some of them.",
@@ -279,9 +239,9 @@ pub(crate) fn check(input: &Value, toolbox: &Toolbox) -> Result<(), String> {
 ///
 /// # Errors
 /// Returns the text for the model if there is no such plan or step, or if something has to be done before the step.
-pub(crate) fn update(plan: Option<&Plan>, input: &Value) -> Result<Value, String> {
-    let UpdatePlan { id, state, .. } =
-        UpdatePlan::deserialize(input).map_err(|error| format!("The update cannot be read: {error}."))?;
+fn update(plan: Option<&Plan>, input: &Value) -> Result<Value, String> {
+    let UpdateInput { id, state, .. } =
+        UpdateInput::deserialize(input).map_err(|error| format!("The update cannot be read: {error}."))?;
     let plan = match plan {
         Some(plan) if [PlanState::Accepted, PlanState::Done].contains(&plan.state) => plan,
         Some(_) | None => return Err("There is no plan that could be updated. Go on without one.".into()),
@@ -304,8 +264,23 @@ pub(crate) fn update(plan: Option<&Plan>, input: &Value) -> Result<Value, String
     Ok(json!({ "id": id, "state": state, "openSteps": open }))
 }
 
-/// Returns the plan that follows from these calls, in the order in which they were made; `None` if none of them made one.
-pub(crate) fn plan_of<'a>(calls: impl Iterator<Item = PlanCall<'a>>) -> Option<Plan> {
+/// Returns the plan that follows from the calls of a run; `None` if none of them made one.
+pub(crate) fn of_calls(calls: &[Call]) -> Option<Plan> {
+    plan_of(calls.iter().filter_map(|call| {
+        let outcome = match call.state() {
+            CallState::AwaitingApproval => PlanOutcome::Asked,
+            CallState::Scheduled | CallState::Executing => PlanOutcome::Begun,
+            CallState::Success { .. } => PlanOutcome::Success,
+            CallState::Error { .. } => PlanOutcome::Failed,
+            CallState::Cancelled { .. } => PlanOutcome::Cancelled,
+            // The model has not made the call yet.
+            CallState::Validating => return None,
+        };
+        Some(PlanCall { id: &call.id, tool: &call.tool, input: call.effective_input(), outcome })
+    }))
+}
+
+fn plan_of<'a>(calls: impl Iterator<Item = PlanCall<'a>>) -> Option<Plan> {
     let mut plan: Option<Plan> = None;
     for call in calls {
         let PlanCall { id, tool, input, outcome } = call;
@@ -316,7 +291,7 @@ pub(crate) fn plan_of<'a>(calls: impl Iterator<Item = PlanCall<'a>>) -> Option<P
                 PlanOutcome::Cancelled => PlanState::Denied,
                 PlanOutcome::Failed => continue,
             };
-            if let Ok(MakePlan { goal, steps }) = input.read() {
+            if let Ok(PlanInput { goal, steps }) = input.read() {
                 let steps = steps.into_iter().map(PlanStep::from).collect();
                 plan = Some(Plan { goal, state, steps });
             }
@@ -329,7 +304,7 @@ pub(crate) fn plan_of<'a>(calls: impl Iterator<Item = PlanCall<'a>>) -> Option<P
         };
         if tool == UPDATE_PLAN {
             if outcome == PlanOutcome::Success
-                && let Ok(UpdatePlan { id, state, .. }) = input.read()
+                && let Ok(UpdateInput { id, state, .. }) = input.read()
                 && let Some(step) = plan.steps.iter_mut().find(|step| step.id == id)
             {
                 step.state = state;

@@ -6,16 +6,18 @@
 use std::collections::HashSet;
 
 use fermata_protocol::ElicitationId;
-use fermata_tools::{AskedFailure, Call, Decision, Elicitation, RunBy, ToolSpec};
+use fermata_tools::{AskedFailure, Call, CallState, Decision, Elicitation, ToolSpec, Toolbox};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+
+use super::{Offer, RunTool, Started, calls_of, spec_of};
 
 /// The tool with which the model asks the user.
 pub const ASK_USER: &str = "ask_user";
 
 /// The block of the system message for assistants that may ask.
-pub(crate) const BLOCK: &str = "If something is not clear, begin from the most likely assumption and say so. Ask with ask_user only what changes the answer and \
+const BLOCK: &str = "If something is not clear, begin from the most likely assumption and say so. Ask with ask_user only what changes the answer and \
 cannot be found out otherwise, and give your best guess with each question.";
 
 /// The code of the question about a failed call. Pages translate its text by this code.
@@ -30,9 +32,12 @@ const ENOUGH: &str = "Answer with your best assumption, and say what you have as
 /// The length of the name of a question, in bytes.
 const LONGEST_ID: usize = 64;
 
+/// `ask_user`.
+pub(crate) struct AskUser;
+
 /// The input of `ask_user`.
 #[derive(Debug, Deserialize, JsonSchema)]
-struct AskUser {
+struct QuestionsInput {
     /// One or two questions.
     #[schemars(length(min = 1))]
     questions: Vec<Question>,
@@ -55,28 +60,41 @@ struct Question {
     guess: String,
 }
 
-/// Returns the tool, whose calls the run itself settles.
-pub(crate) fn tool() -> ToolSpec {
-    let settings =
-        schemars::generate::SchemaSettings::default().with(|settings| settings.inline_subschemas = true);
-    let mut schema = settings.into_generator().into_root_schema_for::<AskUser>().to_value();
-    if let Some(schema) = schema.as_object_mut() {
-        for key in ["$schema", "title", "description"] {
-            schema.remove(key);
-        }
+// === impl AskUser ===
+
+impl RunTool for AskUser {
+    fn name(&self) -> &'static str {
+        ASK_USER
     }
-    ToolSpec {
-        name: ASK_USER.into(),
-        title: Some("Ask a question".into()),
-        description: "Asks the user, who sees your guesses and may change them. At most two questions in a call, and two calls for a message.".into(),
-        input_schema: schema.into(),
-        run_by: RunBy::Server,
-        server: None,
-        policy: Decision::Allow,
-        resource: None,
-        timeout: None,
-        repeatable: false,
-        annotations: None,
+
+    /// A page's own `ask_user` goes before Fermata's.
+    fn spec(&self, offer: &Offer<'_>) -> Option<ToolSpec> {
+        if !offer.asks_user || offer.posted.iter().any(|tool| tool.name == ASK_USER) {
+            return None;
+        }
+        let description = "Asks the user, who sees your guesses and may change them. At most two questions in a call, and two calls for a message.";
+        Some(spec_of::<QuestionsInput>(self, "Ask a question", description, Decision::Allow))
+    }
+
+    fn instructions(&self) -> Option<&'static str> {
+        Some(BLOCK)
+    }
+
+    fn check(&self, input: &Value, earlier: &[Call], _toolbox: &Toolbox) -> Result<(), String> {
+        let asked = calls_of(self, earlier).filter(|call| !matches!(call.state(), CallState::Error { .. }));
+        check(input, asked.count())
+    }
+
+    fn start(&self, input: &Value, _calls: &[Call]) -> Started {
+        Started::Asks(form(input))
+    }
+
+    fn fit(&self, input: &Value, message: &str) -> Option<Map<String, Value>> {
+        fit(input, message)
+    }
+
+    fn output(&self, input: &Value, content: Option<&Value>, message: Option<&str>) -> Value {
+        output(input, content, message)
     }
 }
 
@@ -84,9 +102,9 @@ pub(crate) fn tool() -> ToolSpec {
 ///
 /// # Errors
 /// Returns the text for the model if the questions are too many or cannot be asked.
-pub(crate) fn check(input: &Value, before: usize) -> Result<(), String> {
-    let AskUser { questions } =
-        AskUser::deserialize(input).map_err(|error| format!("The questions cannot be read: {error}."))?;
+fn check(input: &Value, before: usize) -> Result<(), String> {
+    let QuestionsInput { questions } = QuestionsInput::deserialize(input)
+        .map_err(|error| format!("The questions cannot be read: {error}."))?;
     if questions.len() > MAX_QUESTIONS {
         return Err(format!("At most {MAX_QUESTIONS} questions can be asked at a time. {ENOUGH}"));
     }
@@ -113,14 +131,14 @@ pub(crate) fn check(input: &Value, before: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the id of the question of a call. It is the same in each process.
+/// Returns the id of the question of a call of a tool of the run. It is the same in each process.
 pub(crate) fn id_of(call: &Call) -> ElicitationId {
     ElicitationId::new(format!("elic_{}", call.id))
 }
 
 /// Returns the question of a call, as a form that is filled with the guesses.
-pub(crate) fn form(input: &Value) -> Elicitation {
-    let questions = AskUser::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
+fn form(input: &Value) -> Elicitation {
+    let questions = QuestionsInput::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
     let message: Vec<&str> = questions.iter().map(|asked| asked.question.as_str()).collect();
     let mut properties = Map::new();
     for Question { id, question, choices, guess } in &questions {
@@ -140,8 +158,8 @@ pub(crate) fn form(input: &Value) -> Elicitation {
 
 /// Returns a message of the user as the content of the form: the choice that it names, or else the answer to the first question without
 /// choices. Returns `None` if it fits no question.
-pub(crate) fn fit(input: &Value, message: &str) -> Option<Map<String, Value>> {
-    let questions = AskUser::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
+fn fit(input: &Value, message: &str) -> Option<Map<String, Value>> {
+    let questions = QuestionsInput::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
     let message = message.trim();
     if message.is_empty() {
         return None;
@@ -160,8 +178,8 @@ pub(crate) fn fit(input: &Value, message: &str) -> Option<Map<String, Value>> {
 
 /// Returns the output of a call. `content` is the form as the person has sent it; `None` if the person did not answer. `message` is the
 /// message of the user, if the answer is one; the model is told it unless it answers all questions.
-pub(crate) fn output(input: &Value, content: Option<&Value>, message: Option<&str>) -> Value {
-    let questions = AskUser::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
+fn output(input: &Value, content: Option<&Value>, message: Option<&str>) -> Value {
+    let questions = QuestionsInput::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
     let (mut answers, mut assumed) = (Map::new(), Vec::new());
     for Question { id, guess, .. } in questions {
         match content.and_then(|content| content.get(&id)) {

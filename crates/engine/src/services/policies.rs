@@ -15,10 +15,7 @@ use crate::{
     assistants::{Assistant, Assistants},
     consent::ConsentWords,
     memories,
-    run_tools::{
-        plan,
-        questions::{self, ASK_USER},
-    },
+    run_tools::{self, Offer},
 };
 
 /// The rules that decide about calls. A step keeps the rules that were in force when it began, but a call that the newest rules deny does
@@ -230,7 +227,7 @@ impl PolicySnapshot {
     }
 
     /// Returns the tools of that assistant, for a run that may remember or not, that may make a plan or not, and whose page has posted these
-    /// tools. A page's own `ask_user` goes before Fermata's.
+    /// tools.
     pub fn toolbox_of(
         &self,
         name: Option<&str>,
@@ -240,10 +237,8 @@ impl PolicySnapshot {
     ) -> Toolbox {
         let tools = name.and_then(|name| self.other_tools.get(name)).unwrap_or(&self.default_tools);
         let tools = if remembers { &tools.all } else { &tools.without_memory };
-        let mut of_run = plan::tools(plan);
-        if self.assistant(name).asks_user && posted.iter().all(|tool| tool.name != ASK_USER) {
-            of_run.push(questions::tool());
-        }
+        let asks_user = self.assistant(name).asks_user;
+        let of_run = run_tools::specs(&Offer { plan, asks_user, posted });
         if of_run.is_empty() { tools.clone() } else { tools.with_tools_of_run(of_run) }
     }
 }

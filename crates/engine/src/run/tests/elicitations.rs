@@ -4,6 +4,7 @@ use fermata_protocol::{ElicitAction, ElicitationId, UiPart};
 use fermata_tools::{Check, ElicitationReply};
 
 use super::*;
+use crate::run_tools::{self, Offer};
 
 fn elicited(id: &str, action: ElicitAction, content: Option<Value>) -> Answer {
     Answer {
@@ -224,4 +225,23 @@ fn the_schema_of_a_question_is_checked_itself() {
     assert!(
         CHECKER.check_here(&Check::of_elicitation(question().requested_schema, json!({"size": 1}))).is_ok()
     );
+}
+
+#[test]
+fn questions_that_a_person_edits_must_be_ones_that_can_be_asked() {
+    let mut play = Play::new();
+    let mut specs = run_tools::specs(&Offer { plan: PlanMode::Off, asks_user: true, posted: &[] });
+    specs[0].policy = Decision::Ask;
+    play.scene.toolbox = play.scene.toolbox.with_tools_of_run(specs);
+    let questions = |ids: &[&str]| {
+        let asked: Vec<Value> =
+            ids.iter().map(|id| json!({"id": id, "question": "Which?", "guess": "M"})).collect();
+        json!({ "questions": asked })
+    };
+    play.calls(&[("ask_user", &questions(&["size"]).to_string())]);
+    let twice = play.refusal(&[edited("call_1", questions(&["size", "size"]))]);
+    assert!(matches!(&twice, Rejected::BadInput(text) if text.contains("\"size\"")), "{twice:?}");
+    play.answer(vec![edited("call_1", questions(&["size", "color"]))]);
+    let asked: Vec<String> = play.run.elicitations().map(|asked| asked.question.message.clone()).collect();
+    assert_eq!(asked, ["Which?\nWhich?"]);
 }

@@ -1,6 +1,7 @@
 //! Plans: when the model has to make one, and how its calls go through the states of any call.
 
 use super::*;
+use crate::run_tools::{self, Offer};
 
 const GOOD: &str =
     r#"{"goal":"g","steps":[{"id":"s1","title":"One"},{"id":"s2","title":"Two","dependsOn":["s1"]}]}"#;
@@ -14,7 +15,11 @@ fn planned(mode: PlanMode) -> Play {
     play.run.settings.plan = mode;
     play.run.settings.wants_plan = true;
     play.run.state.show.insert(Show::Plan);
-    play.scene.toolbox = play.scene.toolbox.with_tools_of_run(crate::run_tools::plan::tools(mode));
+    play.scene.toolbox = play.scene.toolbox.with_tools_of_run(run_tools::specs(&Offer {
+        plan: mode,
+        asks_user: false,
+        posted: &[],
+    }));
     play.scene.limits.steps = 6;
     play
 }
@@ -224,4 +229,13 @@ fn the_last_step_makes_no_plan() {
     let mut play = planned(PlanMode::Auto);
     play.scene.limits.steps = 1;
     assert_eq!(play.run.tool_choice(&play.scene.limits), Some(ToolChoice::None));
+}
+
+#[test]
+fn without_plans_a_tool_of_the_server_may_be_called_make_plan() {
+    let mut play = Play::new();
+    let own: Arc<dyn Tool> = Arc::new(FakeTool("make_plan", Decision::Allow));
+    play.scene.toolbox = Toolbox::new([own], configure_spec).0;
+    play.calls(&[("make_plan", "{}")]);
+    assert!(play.run.is_running(&ToolCallId::new("call_1")) && !play.run.is_planning());
 }

@@ -89,7 +89,7 @@ fn a_plan_has_neither_no_step_nor_ten_thousand() {
     assert!(error(&steps).contains("10000"));
     assert!(error(&[]).contains('0'));
     assert_eq!(check(&plan(&steps[..50]), &Toolbox::default()), Ok(()));
-    let make = tools(PlanMode::Auto).remove(0);
+    let make = MakePlan.spec(&Offer { plan: PlanMode::Auto, asks_user: false, posted: &[] }).unwrap();
     assert_eq!(make.input_schema["properties"]["steps"]["maxItems"], 50, "a model's input gets no further");
 }
 

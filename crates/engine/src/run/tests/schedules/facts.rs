@@ -346,7 +346,6 @@ impl Facts {
             tool_choice: None,
             plan: None,
             offers_plan: false,
-            hides_plan: false,
             step_instructions: None,
             call_settings: Map::new(),
             rules: &scene.rules,

@@ -20,7 +20,7 @@ use crate::{
     memories::MemoryNote,
     ports::store::memories::MemoryId,
     post::{KnownMessages, Plan, Reply, plan},
-    run_tools::questions,
+    run_tools::{self, Offer},
 };
 use fermata_protocol::{Assembler, ChatBody, ElicitationId, MemoryKind, PostedMessage, Role};
 use fermata_tools::{Fallback, Pattern, ToolSettings};
@@ -690,9 +690,7 @@ fn request(beginning: &Beginning) -> RunRequest {
 
 /// Returns the tools, with those of the run.
 fn with_tools_of_run(mode: PlanMode, toolbox: Toolbox) -> Toolbox {
-    let mut of_run = crate::run_tools::plan::tools(mode);
-    of_run.push(questions::tool());
-    toolbox.with_tools_of_run(of_run)
+    toolbox.with_tools_of_run(run_tools::specs(&Offer { plan: mode, asks_user: true, posted: &[] }))
 }
 
 fn toolbox(missing: Option<&str>, versions: &[u32; OWN.len()]) -> Toolbox {
