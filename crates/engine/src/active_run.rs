@@ -23,7 +23,7 @@ use std::{
 };
 
 use fermata_protocol::{AnswerKind, Plan, ToolCallId, UiMessage};
-use fermata_tools::{InputError, PendingCalls, Slot, ToolError, Toolbox};
+use fermata_tools::{InputError, PendingCalls, Slot, ToolError, Toolbox, Wait};
 use futures::{
     StreamExt,
     future::BoxFuture,
@@ -46,7 +46,7 @@ use crate::{
     model::{ModelError, ModelEvent, metrics::record_model_call},
     ports::store::{Change, StoreError},
     record::Record,
-    run::{Compaction, Effects, Ending, Event, Next, Phase, RememberedRun, Run, interrupted},
+    run::{Admission, Compaction, Effects, Ending, Event, Next, Phase, RememberedRun, Run, interrupted},
     run_log::Writer,
     services::{OpenRun, Patience, PolicySnapshot, ResourceLock, Services},
     step::collector::stream_ended_early,
@@ -102,10 +102,8 @@ pub(crate) struct ActiveRun {
     parked: FuturesUnordered<BoxFuture<'static, Option<AnswerKind>>>,
     /// The futures that calls wait for before they run: each is a lock or a slot.
     waits: FuturesUnordered<BoxFuture<'static, Happening>>,
-    /// The locks of calls that have been granted theirs and have not begun yet.
-    locks: HashMap<ToolCallId, ResourceLock>,
-    /// The slots of calls that have been granted theirs and have not begun yet.
-    slots: HashMap<ToolCallId, Slot>,
+    /// What calls hold that have not begun yet.
+    admitted: HashMap<ToolCallId, Admitted>,
     /// The slot of the request to the model.
     model_slot: Option<Slot>,
     timers: Timers,
@@ -210,15 +208,26 @@ pub(crate) enum Happening {
     SummaryWritten(Result<WrittenSummary, WriteError>),
     InputsChecked(CheckedInputs),
     Tool(Box<ToolEvent>),
-    LockGranted(ToolCallId, ResourceLock),
+    /// A call has the lock of its resource.
+    Locked(ToolCallId, ResourceLock),
     LockTimedOut(ToolCallId, ToolError),
-    SlotGranted(ToolCallId, Slot),
+    /// A call may be one more that runs.
+    Admitted(ToolCallId, Slot),
     /// It is the turn of the request to the model.
     RequestAdmitted(Slot),
     /// A deadline may have passed.
     Deadline,
     /// A wait has ended without what it was for.
     Nothing,
+}
+
+/// What a call holds while it runs.
+#[derive(Default)]
+struct Admitted {
+    /// The lock of its resource, if it has one.
+    lock: Option<ResourceLock>,
+    /// Its place among the calls that run; `None` while it waits for one.
+    slot: Option<Slot>,
 }
 
 /// Counts a call among the parked ones while it lives.
@@ -253,8 +262,7 @@ impl ActiveRun {
             pending: PendingCalls::new(),
             parked: FuturesUnordered::new(),
             waits: FuturesUnordered::new(),
-            locks: HashMap::new(),
-            slots: HashMap::new(),
+            admitted: HashMap::new(),
             model_slot: None,
             timers: Timers::default(),
             // It is set to the first deadline before it is awaited.
@@ -386,14 +394,14 @@ impl ActiveRun {
                 self.step = StepWork::None;
                 Event::InputsChecked(results)
             }
-            Happening::LockGranted(call, lock) => {
-                self.locks.insert(call.clone(), lock);
-                Event::LocksGranted(vec![call])
+            Happening::Locked(call, lock) if self.run.wait_of(&call) == Some(&Wait::Resource) => {
+                let admission = self.admit_locked(&call, Some(lock));
+                Event::Admission(vec![(call, admission)])
             }
-            Happening::LockTimedOut(call, error) => Event::LockTimedOut(call, error),
-            Happening::SlotGranted(call, slot) => {
-                self.slots.insert(call.clone(), slot);
-                Event::SlotsGranted(vec![call])
+            Happening::LockTimedOut(call, error) => Event::Admission(vec![(call, Admission::Refused(error))]),
+            Happening::Admitted(call, slot) if self.run.wait_of(&call) == Some(&Wait::Capacity) => {
+                self.admitted.entry(call.clone()).or_default().slot = Some(slot);
+                Event::Admission(vec![(call, Admission::Granted)])
             }
             Happening::RequestAdmitted(slot) => {
                 self.step = StepWork::None;
@@ -401,6 +409,8 @@ impl ActiveRun {
                 Box::pin(self.apply(Event::RequestQueued(false))).await?;
                 return Box::pin(self.ask_model()).await;
             }
+            // The call does not wait for it any more.
+            Happening::Locked(..) | Happening::Admitted(..) => return Ok(()),
             // Deadlines are looked at before the run waits again.
             Happening::Deadline | Happening::Nothing => return Ok(()),
         };

@@ -17,6 +17,7 @@ mod ending;
 mod event;
 mod gate;
 mod left_over;
+mod live_call;
 mod memory;
 mod own_calls;
 mod planning;
@@ -30,33 +31,28 @@ mod tests;
 mod validation;
 mod working;
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    ops::Range,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, ops::Range, sync::Arc, time::Duration};
 
 use fermata_protocol::{
     AssembleError, Assembler, DataChunk, MessageId, Plan, PlanMode, PostedTool, Profile, RunId, RunStatus,
     Show, ToolCallId, ToolChoice, UiChunk, UiMessage,
 };
-use fermata_tools::{Call, CallState, Decider, Grants, Owner, Policy, Toolbox};
+use fermata_tools::{Call, CallState, Decider, Grants, Owner, Policy, Toolbox, Work};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
-use call_status::CallStatus;
 pub(crate) use continuing::{Continuation, Said, WaitingRun};
 pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, ValidReply, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, interrupted};
-pub(crate) use event::Event;
+pub(crate) use event::{Admission, Event};
 pub(crate) use gate::Overruled;
 use left_over::LeftOver;
 pub(crate) use left_over::drop_unfinished;
+pub(crate) use live_call::LiveCall;
 pub(crate) use own_calls::RetriedCall;
 pub(crate) use reconcile::{claims_settled_call, client_view, reconcile_finished};
 pub(crate) use recovery::RememberedRun;
@@ -84,30 +80,13 @@ pub(crate) struct Run {
     pub settings: RunSettings,
     pub state: RunState,
     /// All calls of the run, in the order the model made them.
-    pub calls: Vec<Call>,
+    pub calls: Vec<LiveCall>,
     assembler: Assembler,
     /// The questions that calls of the run have asked the user. They are never saved: the question of a tool ends with the process, and one
     /// of the run itself follows from its call.
     elicited: Vec<Elicited>,
-    /// The calls that ran when the process ended and that are about to run again.
-    awaiting_retry: BTreeSet<ToolCallId>,
-    /// The calls whose tools are not available, each with the time since which it waits: an MCP server may connect after the run was resumed.
-    awaiting_tools: BTreeMap<ToolCallId, Timestamp>,
-    /// The calls that wait until they may be one more that runs. It is never saved, because they ask again.
-    awaiting_slots: BTreeSet<ToolCallId>,
-    /// The position in the log at which each call got its outcome.
-    settled_at: HashMap<ToolCallId, Position>,
-    /// The position in the log at which each call was asked about again.
-    asked_again_at: HashMap<ToolCallId, Position>,
-    /// The newest partial output of each call that runs, by its index in `calls`. Partial outputs are not saved by themselves.
-    reports: BTreeMap<usize, Value>,
-    /// The calls whose inputs a person is editing, by their indexes in `calls`, each with the time until which that is believed. It is never
-    /// saved, because the page says it again.
-    edited_until: BTreeMap<usize, Timestamp>,
-    /// The number of times that pages have said so.
+    /// The number of times that pages have said that an input is edited, or no longer.
     edits: u32,
-    /// The newest `data-call` about each call, by its index in `calls`. It is never saved, because clients may be told again.
-    shown_calls: BTreeMap<usize, CallStatus>,
     /// The newest `data-plan`. It is never saved, because clients may be told again.
     shown_plan: Option<Plan>,
     /// The newest `data-run`. It is never saved, because clients may be told again.
@@ -328,15 +307,7 @@ impl Run {
             state,
             calls: Vec::new(),
             elicited: Vec::new(),
-            awaiting_retry: BTreeSet::new(),
-            awaiting_tools: BTreeMap::new(),
-            awaiting_slots: BTreeSet::new(),
-            settled_at: HashMap::new(),
-            asked_again_at: HashMap::new(),
-            reports: BTreeMap::new(),
-            edited_until: BTreeMap::new(),
             edits: 0,
-            shown_calls: BTreeMap::new(),
             shown_plan: None,
             shown_status: None,
             open_step: streaming::OpenStep::default(),
@@ -357,17 +328,9 @@ impl Run {
             message,
             settings,
             state,
-            calls,
+            calls: calls.into_iter().map(LiveCall::from).collect(),
             elicited: Vec::new(),
-            awaiting_retry: BTreeSet::new(),
-            awaiting_tools: BTreeMap::new(),
-            awaiting_slots: BTreeSet::new(),
-            settled_at: HashMap::new(),
-            asked_again_at: HashMap::new(),
-            reports: BTreeMap::new(),
-            edited_until: BTreeMap::new(),
             edits: 0,
-            shown_calls: BTreeMap::new(),
             shown_plan: None,
             shown_status: None,
             open_step: streaming::OpenStep::default(),
@@ -420,7 +383,7 @@ impl Run {
                 let mut waits = false;
                 for index in self.step_indexes() {
                     let (call, elicits) = (self.call(index), self.elicits(index));
-                    if *call.state() == CallState::Scheduled || (is_at_work(call) && !elicits) {
+                    if matches!(call.state(), CallState::Scheduled { .. }) || (is_at_work(call) && !elicits) {
                         return false;
                     }
                     waits |= elicits || call.awaits_answer();
@@ -450,12 +413,12 @@ impl Run {
     pub fn expiry(&self) -> Option<Timestamp> {
         let calls = self.calls.iter().filter(|call| call.awaits_answer());
         let questions = self.elicitations().filter(|asked| asked.expiry_ends == ExpiryEnds::Run);
-        calls.filter_map(|call| call.expires).chain(questions.map(|asked| asked.expires)).min()
+        calls.filter_map(|call| call.state().expires()).chain(questions.map(|asked| asked.expires)).min()
     }
 
     /// Returns the calls that wait for an answer.
     pub fn pending(&self) -> impl Iterator<Item = &Call> {
-        self.calls.iter().filter(|call| call.awaits_answer())
+        self.all_calls().filter(|call| call.awaits_answer())
     }
 
     /// Returns which tools the next step may or must call. What the user has chosen is forced in the first step only, or the run would never
@@ -531,7 +494,7 @@ impl Run {
         ))
     }
 
-    fn call(&self, index: usize) -> &Call {
+    fn call(&self, index: usize) -> &LiveCall {
         &self.calls[index]
     }
 
@@ -539,8 +502,13 @@ impl Run {
         self.calls.iter().position(|known| known.id == *call)
     }
 
-    fn step_calls(&self) -> &[Call] {
+    fn step_calls(&self) -> &[LiveCall] {
         &self.calls[self.step_indexes()]
+    }
+
+    /// Returns the calls of the run as they are saved.
+    pub fn all_calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().map(|live| &live.call)
     }
 
     /// Returns the indexes of the step's calls, which are the last ones.
@@ -553,15 +521,16 @@ impl Run {
         | UiChunk::ToolOutputError { tool_call_id, .. }
         | UiChunk::ToolOutputDenied { tool_call_id, .. }
         | UiChunk::ToolInputError { tool_call_id, .. } = chunk
+            && let Some(index) = self.index_of(tool_call_id)
         {
-            self.settled_at.insert(tool_call_id.clone(), position);
+            self.calls[index].settled_at = Some(position);
         }
         if let UiChunk::ToolApprovalRequest { tool_call_id, approval_id, .. } = chunk
-            && let Some(call) = self.calls.iter().find(|call| call.id == *tool_call_id)
-            && !call.asked_before.is_empty()
-            && call.approval_request.as_ref().is_some_and(|request| request.id == *approval_id)
+            && let Some(index) = self.index_of(tool_call_id)
+            && !self.calls[index].asked_before.is_empty()
+            && self.calls[index].approval_request.as_ref().is_some_and(|request| request.id == *approval_id)
         {
-            self.asked_again_at.insert(tool_call_id.clone(), position);
+            self.calls[index].asked_again_at = Some(position);
         }
     }
 }
@@ -570,7 +539,7 @@ impl Run {
 
 impl Deciding<'_> {
     /// Returns a call to be changed, and notes that it is to be saved.
-    fn call_mut(&mut self, index: usize) -> &mut Call {
+    fn call_mut(&mut self, index: usize) -> &mut LiveCall {
         self.effects.commit.calls.insert(index);
         &mut self.run.calls[index]
     }
@@ -582,6 +551,9 @@ impl Deciding<'_> {
                 self.effects.commit.earlier.push(chunk);
             }
             return;
+        }
+        if let Some(left_over) = &mut self.run.left_over {
+            left_over.note_data(&chunk);
         }
         self.run.add_chunk(&chunk);
         self.run.note_outcome(self.run.state.position, &chunk);
@@ -619,5 +591,16 @@ fn later(time: Timestamp, by: Duration) -> Timestamp {
 }
 
 fn is_at_work(call: &Call) -> bool {
-    *call.state() == CallState::Executing && !call.is_parked()
+    match call.state() {
+        CallState::Executing { work } => match work {
+            Work::Server | Work::Asking { .. } | Work::Again(_) => true,
+            Work::Browser { .. } => false,
+        },
+        CallState::Validating
+        | CallState::AwaitingApproval { .. }
+        | CallState::Scheduled { .. }
+        | CallState::Success { .. }
+        | CallState::Error { .. }
+        | CallState::Cancelled { .. } => false,
+    }
 }

@@ -35,13 +35,13 @@ pub(crate) trait RunTool: Sync {
     ///
     /// # Errors
     /// Returns the text for the model or the person if the call cannot be made.
-    fn check(&self, _input: &Value, _earlier: &[Call], _toolbox: &Toolbox) -> Result<(), String> {
+    fn check(&self, _input: &Value, _earlier: &[&Call], _toolbox: &Toolbox) -> Result<(), String> {
         Ok(())
     }
 
     /// Starts a call. `calls` are all calls of the run, with this one. A question is not saved but asked for here again after a restart, so
     /// it must follow from the input alone.
-    fn start(&self, input: &Value, calls: &[Call]) -> Started;
+    fn start(&self, input: &Value, calls: &[&Call]) -> Started;
 
     /// Returns a message of the user as the content of the form that the call has asked for; `None` if it does not answer the question.
     fn fit(&self, _input: &Value, _message: &str) -> Option<Map<String, Value>> {
@@ -92,9 +92,12 @@ pub(crate) fn of_call(call: &Call, toolbox: &Toolbox) -> Option<&'static dyn Run
 }
 
 /// Returns the calls of a tool among those of a run that has it.
-fn calls_of<'a>(tool: &dyn RunTool, calls: &'a [Call]) -> impl Iterator<Item = &'a Call> {
+fn calls_of<'a>(
+    tool: &dyn RunTool,
+    calls: impl IntoIterator<Item = &'a Call>,
+) -> impl Iterator<Item = &'a Call> {
     let name = tool.name();
-    calls.iter().filter(move |call| call.tool == name && call.run_by == Some(RunBy::Server))
+    calls.into_iter().filter(move |call| call.tool == name && call.run_by == Some(RunBy::Server))
 }
 
 /// Returns the description of a tool whose input is a `T`.

@@ -187,7 +187,7 @@ pub(crate) async fn note(database: &Database, owner: &Owner, event: AuditEvent) 
 /// Deletes a chat without its server. Returns `false` if it is not there.
 async fn delete_stored(database: &Database, owner: &Owner, chat: ChatId) -> Result<bool, StoreError> {
     while let Some(record) = database.store.chat(&chat).await? {
-        let open_run = record.open_run.as_ref().map(|run| (&run.id, run.calls.as_slice()));
+        let open_run = record.open_run.as_ref().map(|run| (&run.id, run.calls.iter().collect()));
         let audit = AuditEntry::of_deletion(owner, &chat, open_run, None);
         match database.store.delete(&chat, record.version, Timestamp::now(), audit).await {
             Ok(()) => return Ok(true),

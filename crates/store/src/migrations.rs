@@ -56,6 +56,7 @@ pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite":
     "0030_audit_of_outcomes"
     "0031_scopes_of_grants"
     "0032_answers_by_result"
+    "0033_waits_of_calls"
 );
 
 /// The migrations of a PostgreSQL database.
@@ -90,6 +91,7 @@ pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres":
     "0028_answers_by_result"
     "0029_processes_of_instances"
     "0030_versions_of_instances"
+    "0031_waits_of_calls"
 );
 
 /// Returns the migrations of these files, whose names are a number and a description.

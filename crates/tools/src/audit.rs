@@ -156,7 +156,9 @@ impl AuditEvent {
         let was_asked_about = call.was_asked_about();
         let mut is_by_person = false;
         let (action, reason) = match call.state() {
-            CallState::Executing if was_asked_about && call.times_run() == 1 => (AuditAction::Started, None),
+            CallState::Executing { .. } if was_asked_about && call.times_run() == 1 => {
+                (AuditAction::Started, None)
+            }
             CallState::Success { .. } if was_asked_about => (AuditAction::Succeeded, None),
             CallState::Error { error_type, .. } if was_asked_about => {
                 (AuditAction::Failed, Some(error_type.as_str().to_owned()))
@@ -174,9 +176,9 @@ impl AuditEvent {
                 }
             }
             CallState::Validating
-            | CallState::AwaitingApproval
-            | CallState::Scheduled
-            | CallState::Executing
+            | CallState::AwaitingApproval { .. }
+            | CallState::Scheduled { .. }
+            | CallState::Executing { .. }
             | CallState::Success { .. }
             | CallState::Error { .. } => return None,
         };

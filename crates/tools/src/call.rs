@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use answer::{Receipt, Refusal, ValidAnswer};
-pub use state::{CallState, Cancelled, StateName, Transition};
+pub use state::{Asking, CallState, Cancelled, StateName, Transition, Wait, Work};
 
 use crate::{
     Decider, Decision, DecisionChannel, DecisionSource, ErrorType, Owner, Permission, PolicyDecision,
@@ -68,18 +68,12 @@ pub struct Call {
     /// The browser's answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<AnswerKind>,
-    /// True once the gate has let the call pass. A decision about it is no longer accepted.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub has_passed: bool,
     /// The person's replies to questions that the call asked while it ran.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub replies: Vec<ElicitationRecord>,
-    /// The lock that the call holds while it runs, set as soon as the call is queued for it.
+    /// The resource that the call locks while it runs, set as soon as the call is queued for it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resource: Option<ResourceKey>,
-    /// True if the call is a question of the run itself, which waits for the user.
-    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
-    pub asks_user: bool,
     /// The failure that the person is, or was, asked about.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub asked_about: Option<AskedFailure>,
@@ -105,9 +99,6 @@ pub struct Call {
     /// The last partial output of a call that was cancelled or has failed.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub last_report: Option<Value>,
-    /// The time at which the call expires if it is still waiting for an answer.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub expires: Option<Timestamp>,
     #[serde(flatten)]
     state: CallState,
     since: Timestamp,
@@ -208,10 +199,8 @@ impl Call {
             fingerprint: None,
             approval_decision: None,
             answer: None,
-            has_passed: false,
             replies: Vec::new(),
             resource: None,
-            asks_user: false,
             asked_about: None,
             is_empty: false,
             idempotency_key: None,
@@ -220,14 +209,13 @@ impl Call {
             retried_as: None,
             reads_from: None,
             last_report: None,
-            expires: None,
             state: CallState::Validating,
             since: at,
             history: vec![Transition { state: StateName::Validating, at }],
         }
     }
 
-    /// Moves the call into a state and clears its deadline. No other function changes the state.
+    /// Moves the call into a state. Only [`Call::wait_for`] changes the state besides.
     ///
     /// # Panics
     /// Panics in debug builds if the state cannot follow the current one ([`StateName::may_become`]). A release build leaves the call as
@@ -240,8 +228,27 @@ impl Call {
         }
         self.state = state;
         self.since = at;
-        self.expires = None;
         self.history.push(Transition { state: to, at });
+    }
+
+    /// Notes what the call waits for before it runs, for the first time or again. This enters no other state.
+    ///
+    /// # Panics
+    /// Panics in debug builds if the call is not about to run.
+    pub fn wait_for(&mut self, wait: Wait) {
+        match &mut self.state {
+            CallState::Scheduled { waits_for } => *waits_for = wait,
+            CallState::Executing { work } => *work = Work::Again(wait),
+            other => debug_assert!(false, "the call {} waits for {wait:?} in {other:?}", self.id),
+        }
+    }
+
+    /// Notes that the run asks the user what follows the failure of the call, which counts as running meanwhile.
+    pub fn ask_about(&mut self, failure: AskedFailure, expires: Timestamp) {
+        self.asked_about = Some(failure);
+        if let CallState::Executing { work } = &mut self.state {
+            *work = Work::Asking { about: Asking::Failure, expires };
+        }
     }
 
     /// Returns the current state.
@@ -260,9 +267,9 @@ impl Call {
             CallState::Error { error_type, .. } => Some(*error_type),
             CallState::Success { .. } if self.is_empty => Some(ErrorType::EmptyResult),
             CallState::Validating
-            | CallState::AwaitingApproval
-            | CallState::Scheduled
-            | CallState::Executing
+            | CallState::AwaitingApproval { .. }
+            | CallState::Scheduled { .. }
+            | CallState::Executing { .. }
             | CallState::Success { .. }
             | CallState::Cancelled { .. } => None,
         }
@@ -295,11 +302,6 @@ impl Call {
             }
         }
         total
-    }
-
-    /// Returns whether the call waits only for the lock of its resource.
-    pub fn is_queued(&self) -> bool {
-        self.state == CallState::Scheduled && self.resource.is_some()
     }
 
     /// Returns whether this process or an MCP server runs the call.
@@ -335,10 +337,9 @@ impl Call {
         self.approval_request.is_some() || by == Some(Decision::Ask)
     }
 
-    /// Returns whether a question that the run itself asks about the call waits for a person's reply. Unlike a question of a tool, it outlives
-    /// the process.
+    /// Returns whether a question that the run itself asks about the call waits for a person's reply.
     pub fn awaits_reply(&self) -> bool {
-        self.state == CallState::Executing && self.runs_on_server() && self.expires.is_some()
+        matches!(self.state, CallState::Executing { work: Work::Asking { .. } })
     }
 
     /// Returns whether the call waits for a person or for the browser.
@@ -348,12 +349,12 @@ impl Call {
 
     /// Returns whether the gate waits for a decision about the call.
     pub fn awaits_approval(&self) -> bool {
-        self.state == CallState::AwaitingApproval
+        matches!(self.state, CallState::AwaitingApproval { .. })
     }
 
     /// Returns whether the call waits for the browser's output.
     pub fn is_parked(&self) -> bool {
-        self.state == CallState::Executing && self.run_by == Some(RunBy::Browser)
+        matches!(self.state, CallState::Executing { work: Work::Browser { .. } })
     }
 }
 
@@ -363,21 +364,27 @@ mod tests {
 
     use super::*;
 
+    fn scheduled() -> CallState {
+        CallState::scheduled(Wait::Gate)
+    }
+
+    fn executing() -> CallState {
+        CallState::Executing { work: Work::Server }
+    }
+
     #[test]
     fn a_call_keeps_every_state_it_came_into_and_a_final_one_for_ever() {
         let mut call =
             Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), Timestamp::UNIX_EPOCH);
         for (second, state) in
-            [CallState::Scheduled, CallState::Executing, CallState::Success { output: json!(1) }]
-                .into_iter()
-                .enumerate()
+            [scheduled(), executing(), CallState::Success { output: json!(1) }].into_iter().enumerate()
         {
             call.enter(state, Timestamp::from_second(second as i64).unwrap());
         }
         let names: Vec<_> = call.history().iter().map(|entered| entered.state.as_str()).collect();
         assert_eq!(names, ["validating", "scheduled", "executing", "success"]);
         assert_eq!(call.since(), Timestamp::from_second(2).unwrap());
-        let late = std::panic::catch_unwind(move || call.enter(CallState::Executing, Timestamp::UNIX_EPOCH));
+        let late = std::panic::catch_unwind(move || call.enter(executing(), Timestamp::UNIX_EPOCH));
         assert!(late.is_err() || !cfg!(debug_assertions));
     }
 
@@ -408,14 +415,12 @@ mod tests {
             approval_request: Some(ApprovalRequest { id: ApprovalId::new("q"), required: true }),
             approval_decision: Some(decided),
             answer: Some(AnswerKind::Output { output: json!(1) }),
-            has_passed: true,
             replies: vec![reply],
             resource: crate::Resource::named("files").key(&json!({}), &Owner::anyone()),
             idempotency_key: Some("k".into()),
             ..Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), at)
         };
-        call.enter(CallState::Scheduled, at);
-        call.expires = Some(at);
+        call.enter(scheduled(), at);
         let saved = json!({
             "id": "c",
             "step": 1,
@@ -427,12 +432,11 @@ mod tests {
             "question": {"id": "q", "required": true},
             "decided": {"by": "bob", "approved": true, "reason": "fine", "always": true, "how": "words"},
             "answer": {"kind": "output", "output": 1},
-            "has_passed": true,
             "replies": [{"to": "e", "by": "bob", "action": "accept", "content": {"size": 1}}],
             "resource": {"name": "files"},
             "idempotency_key": "k",
-            "expires": "1970-01-01T00:00:00Z",
             "state": "scheduled",
+            "waits_for": "gate",
             "since": "1970-01-01T00:00:00Z",
             "history": [
                 {"state": "validating", "at": "1970-01-01T00:00:00Z"},

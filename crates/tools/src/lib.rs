@@ -35,8 +35,8 @@ mod toolbox;
 
 pub use audit::{AuditAction, AuditEvent, input_hash};
 pub use call::{
-    ApprovalDecision, ApprovalRequest, AskedFailure, Call, CallState, Cancelled, ElicitationRecord, Receipt,
-    Refusal, RunBy, StateName, Transition, ValidAnswer,
+    ApprovalDecision, ApprovalRequest, AskedFailure, Asking, Call, CallState, Cancelled, ElicitationRecord,
+    Receipt, Refusal, RunBy, StateName, Transition, ValidAnswer, Wait, Work,
 };
 pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
 pub use checker::{Check, Checker, InputError};

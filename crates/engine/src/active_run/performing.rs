@@ -1,16 +1,16 @@
 //! Performing what a run has decided.
 
 use fermata_protocol::ToolCallId;
-use fermata_tools::{CallContext, ElicitationReply, SlotRequest, Toolbox};
+use fermata_tools::{CallContext, ElicitationReply, ResourceKey, SlotRequest, Toolbox, Wait};
 use futures::FutureExt;
 
-use super::{ActiveRun, Happening, Ownership, StepWork, ToolEvent};
+use super::{ActiveRun, Admitted, Happening, Ownership, StepWork, ToolEvent};
 use crate::{
     context::Window,
     ports::store::StoreError,
     record::Record,
-    run::{AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
-    services::{LockRequest, Patience, PolicySnapshot, Services},
+    run::{Admission, AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
+    services::{LockRequest, Patience, PolicySnapshot, ResourceLock, Services},
     step::call_executor::CallExecutor,
 };
 
@@ -31,8 +31,8 @@ impl ActiveRun {
         loop {
             // What was granted to calls that do not run after all is given back.
             let (run, execute) = (&self.run, &effects.after.execute);
-            self.locks.retain(|call, _| execute.contains(call) || run.awaits_slot(call));
-            self.slots.retain(|call, _| execute.contains(call));
+            self.admitted
+                .retain(|call, _| execute.contains(call) || run.wait_of(call) == Some(&Wait::Capacity));
             match self.next_at_once(&mut effects.before) {
                 Some(next) => effects.append(self.decide_event(next, window)),
                 None => break,
@@ -73,50 +73,55 @@ impl ActiveRun {
                 .boxed(),
             );
         }
-        let (asks_for_locks, asks_for_slots) =
-            (!before.lock_requests.is_empty(), !before.slot_requests.is_empty());
-        let mut granted = Vec::new();
-        for (call, key) in std::mem::take(&mut before.lock_requests) {
-            match self.services.locks.enqueue(key.clone()) {
-                LockRequest::Granted(lock) => {
-                    self.locks.insert(call.clone(), lock);
-                    granted.push(call);
-                }
-                LockRequest::Queued(waiting) => {
-                    let executor = self.call_executor();
-                    let wait = async move {
-                        match executor.wait_for_lock(&key, waiting).await {
-                            Ok(lock) => Happening::LockGranted(call, lock),
-                            Err(error) => Happening::LockTimedOut(call, error),
-                        }
-                    };
-                    self.waits.push(wait.boxed());
-                }
+        if before.admissions.is_empty() {
+            return None;
+        }
+        let mut admissions = Vec::new();
+        for (call, key) in std::mem::take(&mut before.admissions) {
+            let admission = self.admit(&call, key);
+            admissions.push((call, admission));
+        }
+        Some(Event::Admission(admissions))
+    }
+
+    /// Gives a call the lock of its resource and then lets it be one more that runs, as far as neither has to be waited for.
+    fn admit(&mut self, call: &ToolCallId, key: Option<ResourceKey>) -> Admission {
+        let Some(key) = key else { return self.admit_locked(call, None) };
+        match self.services.locks.enqueue(key.clone()) {
+            LockRequest::Granted(lock) => self.admit_locked(call, Some(lock)),
+            LockRequest::Queued(waiting) => {
+                let (executor, call) = (self.call_executor(), call.clone());
+                let wait = async move {
+                    match executor.wait_for_lock(&key, waiting).await {
+                        Ok(lock) => Happening::Locked(call, lock),
+                        Err(error) => Happening::LockTimedOut(call, error),
+                    }
+                };
+                self.waits.push(wait.boxed());
+                Admission::Queued(Wait::Resource)
             }
         }
-        if asks_for_locks {
-            return Some(Event::LocksGranted(granted));
-        }
-        let mut admitted = Vec::new();
-        for call in std::mem::take(&mut before.slot_requests) {
-            match self.services.running_calls.request(&self.record.owner) {
-                SlotRequest::Granted(slot) => {
-                    self.slots.insert(call.clone(), slot);
-                    admitted.push(call);
-                }
-                SlotRequest::Queued(turn) => {
-                    let wait = async move {
-                        match turn.await {
-                            Ok(slot) => Happening::SlotGranted(call, slot),
-                            // The slots are gone, because the server ends.
-                            Err(_) => Happening::Nothing,
-                        }
-                    };
-                    self.waits.push(wait.boxed());
-                }
+    }
+
+    /// Lets a call be one more that runs, as soon as it may. The lock that it holds is kept for it.
+    pub(super) fn admit_locked(&mut self, call: &ToolCallId, lock: Option<ResourceLock>) -> Admission {
+        let (admission, slot) = match self.services.running_calls.request(&self.record.owner) {
+            SlotRequest::Granted(slot) => (Admission::Granted, Some(slot)),
+            SlotRequest::Queued(turn) => {
+                let call = call.clone();
+                let wait = async move {
+                    match turn.await {
+                        Ok(slot) => Happening::Admitted(call, slot),
+                        // The slots are gone, because the server ends.
+                        Err(_) => Happening::Nothing,
+                    }
+                };
+                self.waits.push(wait.boxed());
+                (Admission::Queued(Wait::Capacity), None)
             }
-        }
-        if asks_for_slots { Some(Event::SlotsGranted(admitted)) } else { None }
+        };
+        self.admitted.insert(call.clone(), Admitted { lock, slot });
+        admission
     }
 
     /// Performs what the run has decided, in the order of [`Effects`]. What comes before the commit is done when this is called.
@@ -218,13 +223,13 @@ impl ActiveRun {
         let context =
             context.permitted_by(call.permission()).after_reading(self.run.outside_sources(call.step));
         let mut context = self.tools.host(context);
-        if let Some(slot) = self.slots.remove(id) {
+        let Admitted { lock, slot } = self.admitted.remove(id).unwrap_or_default();
+        if let Some(slot) = slot {
             context = context.in_slot(slot);
         }
         let input = call.effective_input().clone();
         let times_run_before = u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1);
         let Some(execution) = executor.execution(tool, input, context, times_run_before) else { return };
-        let lock = self.locks.remove(id);
         self.tools.start(execution, lock, self.spans.span(id));
     }
 

@@ -96,7 +96,8 @@ impl ActiveRun {
 
 /// Returns whether a run goes on by itself when it is resumed, and not only when it is answered.
 pub(crate) fn works_by_itself(saved: &RunRecord, now: Timestamp) -> bool {
-    let is_due = |call: &Call| call.awaits_answer() && call.expires.is_some_and(|expires| expires <= now);
+    let is_due =
+        |call: &Call| call.awaits_answer() && call.state().expires().is_some_and(|expires| expires <= now);
     !saved.waiting || saved.calls.iter().any(is_due)
 }
 
@@ -149,7 +150,7 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
         if call.state().is_final() {
             continue;
         }
-        let has_begun = *call.state() == CallState::Executing;
+        let has_begun = matches!(call.state(), CallState::Executing { .. });
         call.enter(CallState::Cancelled { cancelled: Cancelled::RunEnded }, now);
         let event = match AuditEvent::of_unknown_outcome(&call) {
             Some(unknown) if has_begun => Some(unknown),
@@ -189,9 +190,9 @@ fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
             Some(CallState::Cancelled { cancelled }) => cancelled.text(),
             Some(
                 CallState::Validating
-                | CallState::AwaitingApproval
-                | CallState::Scheduled
-                | CallState::Executing,
+                | CallState::AwaitingApproval { .. }
+                | CallState::Scheduled { .. }
+                | CallState::Executing { .. },
             )
             | None => Cancelled::RunEnded.text(),
         };

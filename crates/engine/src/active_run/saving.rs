@@ -167,13 +167,16 @@ impl ActiveRun {
             changes.push(Change::Touched);
         }
         for index in &commit.calls {
-            changes.push(Change::PutCall { run: run.id.clone(), call: Box::new(run.calls[*index].clone()) });
+            changes.push(Change::PutCall {
+                run: run.id.clone(),
+                call: Box::new(run.calls[*index].call.clone()),
+            });
         }
         for index in &commit.decisions {
             let grant = commit.grants.iter().find(|(granted, _)| granted == index).map(|(_, grant)| grant);
             changes.push(Change::Confirm {
                 run: run.id.clone(),
-                call: Box::new(run.calls[*index].clone()),
+                call: Box::new(run.calls[*index].call.clone()),
                 by: self.record.owner.clone(),
                 terms: grant.map(|grant| Box::new(grant.terms.clone())),
             });

@@ -86,7 +86,7 @@ impl Handle for CancelCall {
             .active()
             .and_then(|active| active.run.find_call(&AnswerTarget::Call(self.call.clone())))
         {
-            Some(index) => actor.active().map(|active| active.run.calls[index].clone()),
+            Some(index) => actor.active().map(|active| active.run.calls[index].call.clone()),
             None => {
                 let target = AnswerTarget::Call(self.call.clone());
                 actor.services.store.call(&actor.mailbox.chat, &target).await?
@@ -170,8 +170,8 @@ impl Handle for Delete {
             return Ok(());
         }
         let open_run = match &actor.state {
-            ChatState::Active(active) => Some((&active.run.id, active.run.calls.as_slice())),
-            ChatState::Dormant { saved, .. } => Some((&saved.id, saved.calls.as_slice())),
+            ChatState::Active(active) => Some((&active.run.id, active.run.all_calls().collect())),
+            ChatState::Dormant { saved, .. } => Some((&saved.id, saved.calls.iter().collect())),
             ChatState::Unread | ChatState::Absent | ChatState::Elsewhere(_) | ChatState::Idle(_) => None,
         };
         let (now, owner) = (actor.services.clock.now(), &record.owner);

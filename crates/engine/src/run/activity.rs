@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fermata_protocol::{Profile, Show};
-use fermata_tools::{Call, CallState};
+use fermata_tools::CallState;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ impl Run {
             self.state.checkpoints.last() == Some(&checkpoint)
         } else {
             // A page may answer its own call by posting, whatever else of the step is at work. One checkpoint is enough for that.
-            !self.step_calls().iter().any(Call::awaits_answer)
+            !self.step_calls().iter().any(|call| call.awaits_answer())
                 || self
                     .state
                     .checkpoints
@@ -117,9 +117,9 @@ impl Deciding<'_> {
     /// noted whether the run waits. Partial outputs alone make no checkpoint, because they are not saved by themselves.
     pub(super) fn advance(&mut self) {
         match self.run.state.phase {
-            Phase::Deciding if !self.run.step_calls().iter().any(Call::awaits_approval) => {
+            Phase::Deciding if !self.run.step_calls().iter().any(|call| call.awaits_approval()) => {
                 self.ask_again_about_changed_tools();
-                if !self.run.step_calls().iter().any(Call::awaits_approval) {
+                if !self.run.step_calls().iter().any(|call| call.awaits_approval()) {
                     self.open_gate();
                 }
             }
@@ -155,7 +155,7 @@ impl Deciding<'_> {
             // approval of it is requested, too, although the gate does not wait for the answer.
             for index in self.run.step_indexes() {
                 let call = self.run.call(index);
-                if *call.state() == CallState::Scheduled && call.approval_request.is_none() {
+                if matches!(call.state(), CallState::Scheduled { .. }) && call.approval_request.is_none() {
                     self.request_approval(index, false);
                 }
             }

@@ -3,7 +3,7 @@
 use fermata_protocol::{AnswerKind, ApprovalId, JsonText, UiChunk};
 use fermata_tools::{
     ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Decider, Decision, DecisionChannel,
-    DecisionSource, Grant, PolicyDecision, ToolError,
+    DecisionSource, Grant, PolicyDecision, ToolError, Wait,
 };
 
 use super::{Deciding, Phase, ValidAnswers};
@@ -56,7 +56,7 @@ impl Deciding<'_> {
         self.call_mut(index).edited = Some(input);
         self.audit(AuditAction::Edited, index, by, None);
         if self.run.call(index).awaits_approval() {
-            self.change(index, CallState::AwaitingApproval);
+            self.change(index, self.run.call(index).state().clone());
         }
     }
 
@@ -100,7 +100,7 @@ impl Deciding<'_> {
 
     fn decide_call(&mut self, index: usize, decided: ApprovalDecision, is_shown: bool) {
         let state = if decided.approved {
-            CallState::Scheduled
+            CallState::scheduled(Wait::Gate)
         } else {
             CallState::Cancelled { cancelled: Cancelled::Denied { reason: decided.reason.clone() } }
         };
@@ -113,12 +113,6 @@ impl Deciding<'_> {
                 // All readers see the decision, even if the gate still waits for others.
                 self.show_response(question, decided.approved, decided.reason.clone());
             }
-        }
-        if !decided.approved {
-            // An approval is taken back that the call was about to start with.
-            let id = self.run.call(index).id.clone();
-            self.run.awaiting_tools.remove(&id);
-            self.run.awaiting_slots.remove(&id);
         }
         self.call_mut(index).approval_decision = Some(decided);
         if *self.run.call(index).state() != state {

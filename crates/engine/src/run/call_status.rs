@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use fermata_protocol::{JsonText, Show, ToolCallId, UiChunk};
-use fermata_tools::{Call, CallState, ErrorStrategy, ErrorType, RunBy, Scope, StateName};
+use fermata_tools::{Call, CallState, ErrorStrategy, ErrorType, RunBy, Scope, StateName, Wait, Work};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
@@ -47,9 +47,9 @@ pub(super) struct ShownCall {
 }
 
 /// The status of a call for its client.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct CallStatus {
+pub(crate) struct CallStatus {
     /// The call, with its input while a person is asked about it.
     #[serde(flatten)]
     shown: ShownCall,
@@ -67,7 +67,7 @@ pub(super) struct CallStatus {
 }
 
 /// The failure of a call, and the reaction to it; or the failure to which the call is the reaction.
-#[derive(Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Trouble {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub(super) struct Trouble {
 }
 
 /// The party or the thing that a call waits for.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum WaitsFor {
     /// A person's decision or reply.
@@ -126,8 +126,7 @@ impl ShownCall {
 
 impl Run {
     /// Returns what has gone wrong with a call, or with the call in whose place it was made.
-    pub(super) fn trouble(&self, index: usize, rules: &Rules) -> Trouble {
-        let call = self.call(index);
+    pub(super) fn trouble(&self, call: &Call, rules: &Rules) -> Trouble {
         let (fallback_of, retry_of) = (call.fallback_of.clone(), call.retry_of.clone());
         let mut trouble = Trouble { fallback_of, retry_of, ..Trouble::default() };
         if call.times_run() > 1 && !call.is_parked() {
@@ -149,32 +148,39 @@ impl Run {
         let call = self.call(index);
         let (mut waits_for, mut resource) = (None, None);
         match call.state() {
-            CallState::AwaitingApproval => waits_for = Some(WaitsFor::Person),
-            CallState::Scheduled if self.state.phase == Phase::Deciding => waits_for = Some(WaitsFor::Gate),
-            CallState::Scheduled if self.awaits_slot(&call.id) => waits_for = Some(WaitsFor::Capacity),
-            CallState::Scheduled if call.is_queued() => {
-                waits_for = Some(WaitsFor::Resource);
-                resource = call.resource.as_ref().map(|resource| resource.name.clone());
+            CallState::AwaitingApproval { .. } => waits_for = Some(WaitsFor::Person),
+            CallState::Scheduled { waits_for: wait } | CallState::Executing { work: Work::Again(wait) } => {
+                match wait {
+                    Wait::Gate => waits_for = Some(WaitsFor::Gate),
+                    Wait::Capacity => waits_for = Some(WaitsFor::Capacity),
+                    Wait::Resource => {
+                        waits_for = Some(WaitsFor::Resource);
+                        resource = call.resource.as_ref().map(|resource| resource.name.clone());
+                    }
+                    Wait::Tool { .. } => {}
+                }
             }
-            CallState::Executing if self.elicits(index) => waits_for = Some(WaitsFor::Person),
-            CallState::Executing if call.is_parked() => waits_for = Some(WaitsFor::Page),
-            CallState::Validating
-            | CallState::Scheduled
-            | CallState::Executing
+            CallState::Executing { work: Work::Server } if self.elicits(index) => {
+                waits_for = Some(WaitsFor::Person);
+            }
+            CallState::Executing { work: Work::Asking { .. } } => waits_for = Some(WaitsFor::Person),
+            CallState::Executing { work: Work::Browser { .. } } => waits_for = Some(WaitsFor::Page),
+            CallState::Executing { work: Work::Server }
+            | CallState::Validating
             | CallState::Success { .. }
             | CallState::Error { .. }
             | CallState::Cancelled { .. } => {}
         }
-        let trouble = self.trouble(index, rules);
-        let editing = call.awaits_approval() && self.edited_until.contains_key(&index);
+        let trouble = self.trouble(call, rules);
+        let editing = call.awaits_approval() && call.edited_until.is_some();
         let shown = if call.awaits_approval() { ShownCall::of(call) } else { ShownCall::without_input(call) };
         CallStatus { shown, state: call.state().name(), waits_for, resource, editing, trouble }
     }
 
     /// Returns the time at which a person is no longer believed to edit the first of the inputs.
     pub fn editing_ends(&self) -> Option<Timestamp> {
-        let open = self.edited_until.iter().filter(|(index, _)| self.call(**index).awaits_approval());
-        open.map(|(_, until)| *until).min()
+        let open = self.step_calls().iter().filter(|call| call.awaits_approval());
+        open.filter_map(|call| call.edited_until).min()
     }
 }
 
@@ -186,17 +192,15 @@ impl Deciding<'_> {
         if self.run.edits > MOST_EDITS {
             return;
         }
-        if is_edited {
-            let until = later(self.context.now, EDITING_LASTS);
-            self.run.edited_until.insert(index, until);
-        } else {
-            self.run.edited_until.remove(&index);
-        }
+        let until = later(self.context.now, EDITING_LASTS);
+        self.run.calls[index].edited_until = if is_edited { Some(until) } else { None };
     }
 
     pub(super) fn on_editing_timed_out(&mut self) {
         let Some(first) = self.run.editing_ends() else { return };
-        self.run.edited_until.retain(|_, until| *until != first);
+        for call in &mut self.run.calls {
+            call.edited_until = call.edited_until.filter(|until| *until != first);
+        }
     }
 
     /// Tells the client of the step's calls whose states have changed, if it has asked for that. Nothing follows `finish`.
@@ -206,20 +210,19 @@ impl Deciding<'_> {
         }
         for index in self.run.step_indexes() {
             let status = self.run.call_status(index, self.context.rules);
-            if self.run.shown_calls.get(&index) == Some(&status) || self.has_asked_for_turn(index) {
+            if self.run.call(index).shown.as_deref() == Some(&status) || self.is_being_admitted(index) {
                 continue;
             }
             let mut data = json!(status);
             data["toolCallId"] = json!(self.run.call(index).id);
             self.publish_transient("data-call", data);
-            self.run.shown_calls.insert(index, status);
+            self.run.calls[index].shown = Some(Box::new(status));
         }
     }
 
-    /// Returns whether the call has just asked for its resource or its slot. The next event says whether it has to wait.
-    fn has_asked_for_turn(&self, index: usize) -> bool {
-        let (id, before) = (&self.run.call(index).id, &self.effects.before);
-        before.lock_requests.iter().any(|(call, _)| call == id) || before.slot_requests.contains(id)
+    /// Returns whether the call has just asked to be admitted. The next event says whether it has to wait.
+    fn is_being_admitted(&self, index: usize) -> bool {
+        self.effects.before.admissions.iter().any(|(call, _)| *call == self.run.call(index).id)
     }
 
     /// Completes the step for readers, who have then been told of every call of it.

@@ -108,8 +108,8 @@ impl Deciding<'_> {
             if call.state().is_final() {
                 continue;
             }
-            let has_expired =
-                has_expired_question || call.expires.is_some_and(|expires| expires <= self.context.now);
+            let has_expired = has_expired_question
+                || call.state().expires().is_some_and(|expires| expires <= self.context.now);
             let cancelled = match ending {
                 Ending::Stopped => Cancelled::Stopped,
                 Ending::Superseded => Cancelled::Superseded,
@@ -146,7 +146,7 @@ impl Deciding<'_> {
         let mut calls = Map::new();
         for (index, call) in self.run.calls.iter().enumerate() {
             if self.run.is_own(call) {
-                let mut about = json!(self.run.trouble(index, self.context.rules));
+                let mut about = json!(self.run.trouble(self.run.call(index), self.context.rules));
                 // A call that was cancelled while it ran has no duration.
                 let has_ended = matches!(call.state(), CallState::Success { .. } | CallState::Error { .. });
                 if has_ended && let Some(ran_for) = call.ran_for() {

@@ -16,8 +16,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Activity, Context, Deciding, EarlierMessage, Ending, Next, Phase, Run, RunHold, RunRequest, RunSettings,
-    RunState, ValidAnswers, ValidReply,
+    Activity, Context, Deciding, EarlierMessage, Ending, LiveCall, Next, Phase, Run, RunHold, RunRequest,
+    RunSettings, RunState, ValidAnswers, ValidReply,
     elicit::{ElicitState, QuestionSource},
 };
 use crate::{run_log::position::Position, run_tools};
@@ -173,11 +173,8 @@ impl Run {
         };
         let settings = RunSettings { started: now, ..self.settings.clone() };
         let mut next = Self::new(RunRequest { id, message, profile, hold, show: show.clone(), settings });
-        next.calls.clone_from(&self.calls);
+        next.calls = self.calls.iter().map(LiveCall::in_next_log).collect();
         next.elicited.clone_from(&self.elicited);
-        next.awaiting_retry = std::mem::take(&mut self.awaiting_retry);
-        next.awaiting_tools = std::mem::take(&mut self.awaiting_tools);
-        next.awaiting_slots = std::mem::take(&mut self.awaiting_slots);
         next.state = RunState {
             profile,
             hold,

@@ -28,17 +28,9 @@ pub(crate) struct BeforeCommit {
     ///
     /// [`Event::InputsChecked`]: super::Event::InputsChecked
     pub checks: Vec<(ToolCallId, Check)>,
-    /// Calls that queue for a resource from now on, in the model's order. The results are [`Event::LocksGranted`] and
-    /// [`Event::LockTimedOut`]. The next event is [`Event::LocksGranted`] even if none of them is granted its lock at once.
-    ///
-    /// [`Event::LocksGranted`]: super::Event::LocksGranted
-    /// [`Event::LockTimedOut`]: super::Event::LockTimedOut
-    pub lock_requests: Vec<(ToolCallId, ResourceKey)>,
-    /// Calls that wait from now on until they may be one more that runs. The result is [`Event::SlotsGranted`], which is the next event even if
-    /// none of them may run at once.
-    ///
-    /// [`Event::SlotsGranted`]: super::Event::SlotsGranted
-    pub slot_requests: Vec<ToolCallId>,
+    /// Calls that ask to be admitted, in the model's order: each needs the lock of its resource, if it has one, and then has to be one more
+    /// call that may run. The next event says for each whether it is admitted or waits ([`Event::Admission`](super::Event::Admission)).
+    pub admissions: Vec<(ToolCallId, Option<ResourceKey>)>,
 }
 
 /// The changes that are saved, all in one commit.
@@ -102,8 +94,7 @@ impl Effects {
     pub fn append(&mut self, next: Self) {
         let Self { before, commit, after } = next;
         self.before.checks.extend(before.checks);
-        self.before.lock_requests.extend(before.lock_requests);
-        self.before.slot_requests.extend(before.slot_requests);
+        self.before.admissions.extend(before.admissions);
 
         let Commit { run, calls, decisions, grants, audit, earlier, answer_route, is_progress, is_news } =
             commit;

@@ -5,8 +5,8 @@
 
 use fermata_protocol::{DataChunk, ElicitAction, ElicitationId, ToolCallId, UiChunk, UiMessage, UiPart};
 use fermata_tools::{
-    AskedFailure, Asks, CallState, Decider, Elicitation, ElicitationRecord, ElicitationReply, ErrorStrategy,
-    ToolError,
+    AskedFailure, Asking, Asks, CallState, Decider, Elicitation, ElicitationRecord, ElicitationReply,
+    ErrorStrategy, ToolError, Work,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ impl Run {
     pub fn pending_questions(&self) -> impl Iterator<Item = Pending> {
         self.elicitations().map(|elicited| Pending::Elicitation {
             id: elicited.id.clone(),
-            call: Box::new(self.call(elicited.asker).clone()),
+            call: Box::new(self.call(elicited.asker).call.clone()),
             question: elicited.question.clone(),
             asks: elicited.asks(),
             failure: self.failure_of(elicited).cloned(),
@@ -131,21 +131,22 @@ impl Run {
     /// Returns the question that the run itself asks about a call, if there is one.
     pub(super) fn own_question(&self, index: usize) -> Option<Elicited> {
         let call = self.call(index);
-        let (CallState::Executing, Some(expires)) = (call.state(), call.expires) else { return None };
-        let (id, question, source) = match &call.asked_about {
-            Some(failure) => (
+        let CallState::Executing { work: Work::Asking { about, expires } } = *call.state() else {
+            return None;
+        };
+        let (id, question, source) = match about {
+            Asking::Failure => (
                 questions::id_about_failure(call),
-                questions::about_failure(call, failure),
+                questions::about_failure(call, call.asked_about.as_ref()?),
                 QuestionSource::Failure,
             ),
-            None if call.asks_user => {
+            Asking::Call => {
                 let tool = run_tools::find(&call.tool)?;
-                match tool.start(&call.effective_input().value(), &self.calls) {
+                match tool.start(&call.effective_input().value(), &self.all_calls().collect::<Vec<_>>()) {
                     Started::Asks(question) => (questions::id_of(call), question, QuestionSource::AskUser),
                     Started::Settled(_) => return None,
                 }
             }
-            None => return None,
         };
         let (since, state, expiry_ends) = (call.since(), ElicitState::Pending, ExpiryEnds::Run);
         Some(Elicited { id, asker: index, question, source, state, since, expires, expiry_ends })
@@ -215,9 +216,9 @@ impl Deciding<'_> {
         if self.run.pending().count() + self.run.elicitations().count() >= self.context.limits.parked_calls {
             return self.fail(index, too_many_wait(self.context));
         }
-        self.change(index, CallState::Executing);
-        self.call_mut(index).asks_user = true;
-        self.ask_own_question(index);
+        let work = Work::Asking { about: Asking::Call, expires: expiry(self.context) };
+        self.change(index, CallState::Executing { work });
+        self.show_own_question(index);
     }
 
     /// Asks a person what follows the failure of a call. Returns `false` if nobody is asked.
@@ -235,13 +236,13 @@ impl Deciding<'_> {
             return false;
         }
         let failure = AskedFailure { error_type: error.error_type, text: error.text.clone() };
-        self.call_mut(index).asked_about = Some(failure);
-        self.ask_own_question(index);
+        let expires = expiry(self.context);
+        self.call_mut(index).ask_about(failure, expires);
+        self.show_own_question(index);
         true
     }
 
-    fn ask_own_question(&mut self, index: usize) {
-        self.call_mut(index).expires = Some(expiry(self.context));
+    fn show_own_question(&mut self, index: usize) {
         let Some(question) = self.run.own_question(index) else { return };
         self.run.elicited.push(question);
         self.show_elicitation(self.run.elicited.len() - 1);
@@ -306,14 +307,12 @@ impl Deciding<'_> {
         let Some(AskedFailure { error_type, text }) = self.run.call(index).asked_about.clone() else {
             return;
         };
-        self.call_mut(index).expires = None;
         match choice {
             FailureChoice::Retry => {
                 let call = self.call_mut(index);
                 call.asked_about = None;
                 // The person wants the effect again, so it is another one.
                 call.idempotency_key = None;
-                self.run.awaiting_retry.insert(self.run.call(index).id.clone());
                 self.start_or_queue(index);
             }
             FailureChoice::GoOn => self.fail(index, ToolError::new(error_type, text)),

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use fermata_protocol::{Answer, ElicitationId, Profile, Show, ToolCallId, UiChunk, measure};
-use fermata_tools::{DecisionChannel, Elicitation, InputError, ToolError};
+use fermata_tools::{DecisionChannel, Elicitation, InputError, ToolError, Wait};
 use serde_json::Value;
 
 use super::{
@@ -39,12 +39,8 @@ pub(crate) enum Event {
     Compacts(Compaction),
     /// The inputs of the step's calls were checked against their schemas.
     InputsChecked(Vec<(ToolCallId, Result<(), InputError>)>),
-    /// The resources of these calls are locked for them.
-    LocksGranted(Vec<ToolCallId>),
-    /// A call does not get its resource, for this reason.
-    LockTimedOut(ToolCallId, ToolError),
-    /// Each of these calls may be one more that runs.
-    SlotsGranted(Vec<ToolCallId>),
+    /// The answers to calls that have asked to be admitted.
+    Admission(Vec<(ToolCallId, Admission)>),
     /// The request to the model waits for its turn, or does so no longer.
     RequestQueued(bool),
     /// Running calls show partial outputs.
@@ -81,6 +77,17 @@ pub(crate) enum Event {
     Superseded(Vec<Answer>),
     /// The run has to end.
     Ended(Ending),
+}
+
+/// The answer to a call that has asked to be admitted.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// It may run at once.
+    Granted,
+    /// It waits for this.
+    Queued(Wait),
+    /// It has waited for its resource as long as it may.
+    Refused(ToolError),
 }
 
 /// The author of an event, for lists of chats.
@@ -147,9 +154,7 @@ impl Event {
             | Self::ModelFailed(_)
             | Self::Compacts(_)
             | Self::InputsChecked(_)
-            | Self::LocksGranted(_)
-            | Self::LockTimedOut(..)
-            | Self::SlotsGranted(_)
+            | Self::Admission(_)
             | Self::RequestQueued(_)
             | Self::Reported(_)
             | Self::Retries(_)
@@ -209,18 +214,12 @@ impl Deciding<'_> {
             }
             Event::Compacts(compaction) => self.on_compaction(compaction),
             Event::InputsChecked(results) => self.on_inputs_checked(results),
-            Event::LocksGranted(calls) => {
-                for call in calls {
-                    self.on_lock_granted(&call);
-                }
-            }
-            Event::SlotsGranted(calls) => {
-                for call in calls {
-                    self.on_slot_granted(&call);
+            Event::Admission(calls) => {
+                for (call, admission) in calls {
+                    self.on_admission(&call, admission);
                 }
             }
             Event::RequestQueued(is_queued) => self.run.open_step.is_queued = is_queued,
-            Event::LockTimedOut(call, error) => self.on_lock_timed_out(&call, error),
             Event::Reported(reports) => {
                 for (call, output) in reports {
                     let json = output.to_string();

@@ -7,11 +7,13 @@
 use fermata_protocol::{ApprovalId, ToolCallId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
-    DecisionSource, ErrorType, GateMode, Grant, PolicyDecision, ToolError, ToolRef, ToolSpec,
+    DecisionSource, ErrorType, GateMode, Grant, PolicyDecision, ToolError, ToolRef, ToolSpec, Wait,
 };
 use serde_json::{Value, json};
 
-use super::{Activity, Context, Deciding, Phase, Run, call_status::ShownCall, later, streaming::MadeCall};
+use super::{
+    Activity, Context, Deciding, LiveCall, Phase, Run, call_status::ShownCall, later, streaming::MadeCall,
+};
 use crate::{run_tools, step::collector::InvalidArguments};
 
 /// The reason of an approval request that `chain` causes.
@@ -193,8 +195,9 @@ impl Run {
 
     /// Returns whether one of the calls from `first` on has run or may run before this one. Calls of the run's own tools do not count.
     fn chains(&self, index: usize, first: usize, context: &Context<'_>) -> bool {
-        let counts = |call: &&Call| run_tools::of_call(call, context.toolbox).is_none();
-        counts(&&self.calls[index]) && self.calls[first..index].iter().filter(counts).any(has_run_or_may)
+        let counts = |call: &&LiveCall| run_tools::of_call(call, context.toolbox).is_none();
+        let mut before = self.calls[first..index].iter().filter(counts);
+        counts(&self.call(index)) && before.any(|call| has_run_or_may(call))
     }
 
     /// Returns whether no further call of the chat may wait for an answer.
@@ -235,7 +238,6 @@ impl Deciding<'_> {
         for index in self.run.step_indexes() {
             if self.run.call(index).awaits_approval() {
                 self.request_approval(index, true);
-                self.call_mut(index).expires = Some(expiry(self.context));
             }
         }
     }
@@ -256,9 +258,9 @@ impl Deciding<'_> {
                 let value = input.value();
                 self.call_mut(index).input = input;
                 let of_run = run_tools::of_call(self.run.call(index), self.context.toolbox);
+                let earlier: Vec<&Call> = self.run.all_calls().take(index).collect();
                 if let Some(tool) = of_run
-                    && let Err(error_text) =
-                        tool.check(&value, &self.run.calls[..index], self.context.toolbox)
+                    && let Err(error_text) = tool.check(&value, &earlier, self.context.toolbox)
                 {
                     return self.fail_input(index, error_text);
                 }
@@ -281,7 +283,8 @@ impl Deciding<'_> {
                     refused_by_tool = self.refusal_by_tool(index);
                     state
                 };
-                let is_full = state == CallState::AwaitingApproval && self.run.is_full(self.context);
+                let asks = matches!(state, CallState::AwaitingApproval { .. });
+                let is_full = asks && self.run.is_full(self.context);
                 if self.run.call(index).runs_on_server() {
                     self.show_input(index);
                 }
@@ -299,14 +302,16 @@ impl Deciding<'_> {
     /// Applies the policy to a valid call, and returns the state that the call enters.
     fn apply_policy(&mut self, index: usize, input: &Value) -> CallState {
         let call = self.run.call(index);
-        let Some(found) = self.context.toolbox.find(&call.tool) else { return CallState::Scheduled };
+        let Some(found) = self.context.toolbox.find(&call.tool) else {
+            return CallState::scheduled(Wait::Gate);
+        };
         let policy_decision = self.run.policy_decision(index, input, found, self.context);
         let state = match policy_decision.decision {
             Decision::Deny => CallState::Cancelled {
                 cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
             },
-            Decision::Ask => CallState::AwaitingApproval,
-            Decision::Allow => CallState::Scheduled,
+            Decision::Ask => CallState::AwaitingApproval { expires: expiry(self.context) },
+            Decision::Allow => CallState::scheduled(Wait::Gate),
         };
         self.effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
         self.call_mut(index).policy_decision = Some(policy_decision);
@@ -344,7 +349,7 @@ impl Deciding<'_> {
     pub(super) fn ask_again_about_changed_tools(&mut self) {
         for index in self.run.step_indexes() {
             let call = self.run.call(index);
-            if *call.state() == CallState::Scheduled
+            if matches!(call.state(), CallState::Scheduled { .. })
                 && let Some(Overruled::ToolChanged) =
                     self.run.overruled(index, &call.effective_input().value(), self.context)
             {
@@ -358,11 +363,7 @@ impl Deciding<'_> {
     fn ask_again(&mut self, index: usize) {
         let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return };
-        let (id, tool) = (call.id.clone(), call.tool.clone());
-        self.run.awaiting_tools.remove(&id);
-        self.run.awaiting_slots.remove(&id);
-        self.run.awaiting_retry.remove(&id);
-        let call = self.run.call(index);
+        let tool = call.tool.clone();
         let is_same_party = call.run_by == Some(found.spec().run_by);
         if call.times_run() > 0 || !is_same_party || self.run.is_in_earlier_message() {
             let before = if call.times_run() > 0 { RAN_BEFORE } else { "It did not run." };
@@ -377,30 +378,26 @@ impl Deciding<'_> {
             PolicyDecision { decision: Decision::Ask, reason: Some(reason), by: DecisionSource::ToolChanged };
         let presentation = found.presentation(&call.input.value());
         self.effects.commit.audit.push(AuditEvent::by_policy(call, &call.input, &policy_decision));
-        self.run.edited_until.remove(&index);
         let call = self.call_mut(index);
-        call.asked_before.extend(call.approval_request.take().map(|request| request.id));
+        call.edited_until = None;
+        let asked = call.approval_request.take().map(|request| request.id);
+        call.asked_before.extend(asked);
         call.fingerprint = Some(found.fingerprint().to_owned());
         call.presentation = presentation;
         call.policy_decision = Some(policy_decision);
         call.approval_decision = None;
         // An edit was made for the tool as it was.
         call.edited = None;
-        call.has_passed = false;
         call.resource = None;
-        self.change(index, CallState::AwaitingApproval);
+        self.change(index, CallState::AwaitingApproval { expires: expiry(self.context) });
         if self.run.call(index).runs_on_server() {
             self.show_input(index);
         }
         self.request_approval(index, true);
-        self.call_mut(index).expires = Some(expiry(self.context));
     }
 
     /// Settles a call that a rule denies by now, although the step's own rules allowed it or required an approval.
     pub(super) fn settle_as_denied(&mut self, index: usize, policy_decision: PolicyDecision) {
-        let id = self.run.call(index).id.clone();
-        self.run.awaiting_tools.remove(&id);
-        self.run.awaiting_retry.remove(&id);
         let call = self.run.call(index);
         if call.accepts_decision()
             && let Some(request) = &call.approval_request
@@ -457,8 +454,7 @@ impl Deciding<'_> {
 
     pub(super) fn start_decided(&mut self) {
         for index in self.run.step_indexes() {
-            let call = self.run.call(index);
-            if *call.state() == CallState::Scheduled && !call.has_passed {
+            if matches!(self.run.call(index).state(), CallState::Scheduled { waits_for: Wait::Gate }) {
                 self.start(index);
             }
         }
@@ -469,9 +465,9 @@ impl Deciding<'_> {
 fn has_run_or_may(call: &Call) -> bool {
     match call.state() {
         CallState::Success { .. }
-        | CallState::AwaitingApproval
-        | CallState::Scheduled
-        | CallState::Executing => true,
+        | CallState::AwaitingApproval { .. }
+        | CallState::Scheduled { .. }
+        | CallState::Executing { .. } => true,
         CallState::Error { .. } | CallState::Cancelled { .. } => call.times_run() > 0,
         CallState::Validating => false,
     }

@@ -50,11 +50,19 @@ impl LeftOver {
                     left.open_part = Some((PartKind::Reasoning, id.clone()))
                 }
                 UiChunk::TextEnd { .. } | UiChunk::ReasoningEnd { .. } => left.open_part = None,
-                UiChunk::Data(data) if data.transient != Some(true) => left.data.push(chunk.clone()),
-                _ => {}
+                _ => left.note_data(chunk),
             }
         }
         left
+    }
+
+    /// Notes a data part of the step, also one that is shown before the model speaks again.
+    pub fn note_data(&mut self, chunk: &UiChunk) {
+        if let UiChunk::Data(data) = chunk
+            && data.transient != Some(true)
+        {
+            self.data.push(chunk.clone());
+        }
     }
 }
 

@@ -62,7 +62,7 @@ impl Run {
 
     fn changed_memories(&self) -> ChangedMemories {
         let mut changed = ChangedMemories::default();
-        for output in self.calls.iter().filter_map(memory_output) {
+        for output in self.all_calls().filter_map(memory_output) {
             match output {
                 MemoryToolOutput::Saved(note) => changed.saved.push(note),
                 MemoryToolOutput::Changed(note) => changed.changed.push(note),

@@ -23,13 +23,14 @@ impl Run {
         if self.settings.plan == PlanMode::Off {
             return None;
         }
-        plan::of_calls(&self.calls)
+        plan::of_calls(self.all_calls())
     }
 
     /// Returns whether the model is offered the tools for plans. Once it is, they are offered until the run ends, so that its requests begin
     /// alike.
     pub fn offers_plan(&self) -> bool {
-        self.settings.plan != PlanMode::Off && (self.wants_plan() || plan::made(&self.calls).next().is_some())
+        self.settings.plan != PlanMode::Off
+            && (self.wants_plan() || plan::made(self.all_calls()).next().is_some())
     }
 
     /// Returns whether the step has to make a plan.
@@ -38,13 +39,13 @@ impl Run {
             return false;
         }
         let mut failures = usize::try_from(self.state.plan_refusals).unwrap_or(usize::MAX);
-        for call in plan::made(&self.calls).filter(|call| call.step < self.state.step) {
+        for call in plan::made(self.all_calls()).filter(|call| call.step < self.state.step) {
             match call.state() {
                 CallState::Error { .. } => failures += 1,
                 CallState::Validating
-                | CallState::AwaitingApproval
-                | CallState::Scheduled
-                | CallState::Executing
+                | CallState::AwaitingApproval { .. }
+                | CallState::Scheduled { .. }
+                | CallState::Executing { .. }
                 | CallState::Success { .. }
                 | CallState::Cancelled { .. } => return false,
             }
@@ -60,7 +61,7 @@ impl Run {
             Some(ToolChoice::Auto) | None => {}
         }
         let is_of_model = |call: &&Call| !plan::is_of_plan(&call.tool) && !self.is_made_by_run(call);
-        let before = self.calls.iter().filter(|call| call.step < self.state.step).filter(is_of_model);
+        let before = self.all_calls().filter(|call| call.step < self.state.step).filter(is_of_model);
         let tools: BTreeSet<&str> = before.map(|call| call.tool.as_str()).collect();
         self.settings.wants_plan || tools.len() >= 2
     }
@@ -70,7 +71,8 @@ impl Run {
         if self.settings.plan == PlanMode::Off {
             return false;
         }
-        let has_open_plan = plan::made(self.step_calls()).any(|call| !call.state().is_final());
+        let has_open_plan =
+            plan::made(self.step_calls().iter().map(|live| &live.call)).any(|call| !call.state().is_final());
         has_open_plan || (self.state.phase == Phase::Streaming && self.must_plan())
     }
 }

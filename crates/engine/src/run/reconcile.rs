@@ -71,9 +71,10 @@ impl Run {
             // If the gate is open, outcomes that this client has not seen may precede the checkpoint.
             for part in &shown.calls {
                 let Some(known) = part_of(&message, part) else { continue };
-                let settled_at = self.settled_at.get(&part.tool_call_id);
+                let call = self.calls.iter().find(|call| call.id == part.tool_call_id);
+                let settled_at = call.and_then(|call| call.settled_at);
                 if !shows_outcome(part, known)
-                    && settled_at.is_some_and(|&position| position <= checkpoint.position)
+                    && settled_at.is_some_and(|position| position <= checkpoint.position)
                 {
                     prologue.extend(outcome(known));
                 }
@@ -86,7 +87,7 @@ impl Run {
     fn shows_new_question(&self, part: &ToolPart) -> Option<Position> {
         let call = self.calls.iter().find(|call| call.id == part.tool_call_id)?;
         let (shown, newest) = (part.approval.as_ref()?, call.approval_request.as_ref()?);
-        if shown.id == newest.id { self.asked_again_at.get(&call.id).copied() } else { None }
+        if shown.id == newest.id { call.asked_again_at } else { None }
     }
 
     /// Returns whether the client shows the whole message.

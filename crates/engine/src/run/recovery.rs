@@ -3,7 +3,7 @@
 //! Whatever was not saved is lost, but readers may have seen it. So the positions that it had in the log are never used again.
 
 use fermata_protocol::RunId;
-use fermata_tools::{Call, CallState};
+use fermata_tools::{Call, CallState, Wait, Work};
 use jiff::Timestamp;
 
 use super::{Deciding, Ending, Phase, Run, is_at_work};
@@ -35,7 +35,7 @@ impl Run {
                 .calls
                 .iter()
                 .filter(|call| call.runs_on_server() && call.times_run() > 0)
-                .cloned()
+                .map(|live| live.call.clone())
                 .collect(),
         }
     }
@@ -53,17 +53,18 @@ impl Run {
             let Some(index) = self.index_of(&begun.id) else { continue };
             let call = &mut self.calls[index];
             match call.state() {
-                CallState::Validating | CallState::AwaitingApproval => call.enter(CallState::Scheduled, now),
-                CallState::Scheduled => {}
-                CallState::Executing
+                CallState::Validating | CallState::AwaitingApproval { .. } => {
+                    call.enter(CallState::scheduled(Wait::Gate), now);
+                }
+                CallState::Scheduled { .. } => {}
+                CallState::Executing { .. }
                 | CallState::Success { .. }
                 | CallState::Error { .. }
                 | CallState::Cancelled { .. } => continue,
             }
-            call.enter(CallState::Executing, now);
+            call.enter(CallState::Executing { work: Work::Server }, now);
             call.approval_decision.clone_from(&begun.approval_decision);
             call.idempotency_key.clone_from(&begun.idempotency_key);
-            call.has_passed = true;
         }
     }
 }
@@ -83,22 +84,43 @@ impl Deciding<'_> {
                 self.skip_lost_positions();
                 self.withdraw_orphans();
                 for index in self.run.step_indexes() {
-                    let call = self.run.call(index);
-                    if *call.state() == CallState::Scheduled && call.has_passed {
-                        self.start_or_queue(index);
-                    } else if is_at_work(call) && self.run.own_question(index).is_none() {
-                        let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
-                        let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));
-                        if call.times_run() > retries as usize {
-                            self.settle_as_unknown(index, CUT_OFF);
-                        } else {
-                            self.run.awaiting_retry.insert(call.id.clone());
-                            self.start_or_queue(index);
-                        }
-                    }
+                    self.resume_call(index);
                 }
             }
             Phase::Over => {}
+        }
+    }
+
+    fn resume_call(&mut self, index: usize) {
+        let call = self.run.call(index);
+        match call.state() {
+            CallState::Scheduled { waits_for: wait } | CallState::Executing { work: Work::Again(wait) } => {
+                match wait {
+                    Wait::Gate => {}
+                    Wait::Tool { .. } => {
+                        // An MCP server may connect only now.
+                        let since = self.context.now;
+                        self.call_mut(index).wait_for(Wait::Tool { since });
+                        self.start_or_queue(index);
+                    }
+                    Wait::Resource | Wait::Capacity => self.start_or_queue(index),
+                }
+            }
+            CallState::Executing { work: Work::Server } => {
+                let found = self.context.toolbox.find(&call.tool).map(|found| found.spec().retries());
+                let retries = found.unwrap_or_else(|| self.context.rules.retries(&call.tool));
+                if call.times_run() > retries as usize {
+                    self.settle_as_unknown(index, CUT_OFF);
+                } else {
+                    self.start_or_queue(index);
+                }
+            }
+            CallState::Executing { work: Work::Browser { .. } | Work::Asking { .. } }
+            | CallState::Validating
+            | CallState::AwaitingApproval { .. }
+            | CallState::Success { .. }
+            | CallState::Error { .. }
+            | CallState::Cancelled { .. } => {}
         }
     }
 
@@ -117,7 +139,9 @@ impl Deciding<'_> {
     /// Skips the positions of chunks that readers may have seen and that were not saved: those of a step that the model streamed, and those
     /// of partial outputs.
     fn skip_lost_positions(&mut self) {
-        if self.run.state.phase == Phase::Streaming || self.run.step_calls().iter().any(is_at_work) {
+        if self.run.state.phase == Phase::Streaming
+            || self.run.step_calls().iter().any(|call| is_at_work(call))
+        {
             self.run.state.position = self.run.state.position.next_epoch();
         }
     }

@@ -43,7 +43,7 @@ impl Run {
         let last = self.state.last_outcome.as_ref();
         RunStatus {
             stage: self.stage(),
-            requires_confirm: self.calls.iter().any(Call::awaits_approval),
+            requires_confirm: self.all_calls().any(Call::awaits_approval),
             confirm_words: Vec::new(),
             takes_reply: false,
             waits_for: if self.open_step.is_queued && self.state.phase == Phase::Streaming {
@@ -91,9 +91,9 @@ impl Deciding<'_> {
             }
             CallState::Cancelled { cancelled } => cancelled.text(),
             CallState::Validating
-            | CallState::AwaitingApproval
-            | CallState::Scheduled
-            | CallState::Executing => return,
+            | CallState::AwaitingApproval { .. }
+            | CallState::Scheduled { .. }
+            | CallState::Executing { .. } => return,
         };
         let tool = call.tool.clone();
         let result = told.chars().take(RESULT_CHARACTERS).collect();

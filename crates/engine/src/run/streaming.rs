@@ -313,7 +313,7 @@ impl Deciding<'_> {
             dynamic: dynamic(&call),
             title: call.presentation.title.clone(),
         });
-        self.run.calls.push(call);
+        self.run.calls.push(call.into());
     }
 
     /// Has the inputs of a complete answer checked. If the answer was cut off, its calls have failed, and the run is over.

@@ -39,7 +39,7 @@ use fermata_protocol::{
 use fermata_tools::{
     AuditEvent, CallContext, Check, Checker, Decision, DecisionChannel, DecisionSource, DefaultPolicy,
     Elicitation, GateMode, Policy, PolicyDecision, Resource, RunBy, Scope, StateName, Tool, ToolError,
-    ToolSpec, Toolbox,
+    ToolSpec, Toolbox, Wait,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -331,7 +331,10 @@ impl Play {
     }
 
     fn grant_lock(&mut self, call: &str) -> &mut Self {
-        self.apply(&format!("lock granted to {call}"), Event::LocksGranted(vec![ToolCallId::new(call)]))
+        self.apply(
+            &format!("lock granted to {call}"),
+            Event::Admission(vec![(ToolCallId::new(call), Admission::Granted)]),
+        )
     }
 
     fn asks(&mut self, call: &str) -> &mut Self {
@@ -348,7 +351,10 @@ impl Play {
             message: self.run.message.clone(),
             settings: self.run.settings.clone(),
             state: serde_json::from_value(serde_json::to_value(&self.run.state).unwrap()).unwrap(),
-            calls: serde_json::from_value(serde_json::to_value(&self.run.calls).unwrap()).unwrap(),
+            calls: serde_json::from_value(
+                serde_json::to_value(self.run.all_calls().collect::<Vec<_>>()).unwrap(),
+            )
+            .unwrap(),
             log: self.log.clone(),
         };
         self.run = Run::restore(saved).unwrap();
@@ -366,7 +372,7 @@ impl Play {
                 .as_ref()
                 .map(|policy_decision| (policy_decision.decision, policy_decision.by))
         };
-        self.run.calls.iter().map(policy_decision).collect()
+        self.run.all_calls().map(policy_decision).collect()
     }
 
     fn later(&mut self, milliseconds: i64) -> &mut Self {
@@ -381,7 +387,7 @@ impl Play {
 
     fn check(&mut self, expected: Expect) -> &mut Self {
         expected.assert_eq(&std::mem::take(&mut self.transcript));
-        let calls: Vec<&Call> = self.run.step_calls().iter().collect();
+        let calls: Vec<&Call> = self.run.step_calls().iter().map(|live| &live.call).collect();
         let asked = calls.iter().any(|call| call.awaits_approval());
         assert!(
             self.scene.rules.gate == GateMode::Progressive

@@ -62,7 +62,7 @@ impl Run {
                     let newest = call.approval_request.as_ref().map(|request| &request.id);
                     newest == Some(id) || call.asked_before.contains(id)
                 };
-                self.calls.iter().position(is_about).map(Subject::Call)
+                self.all_calls().position(is_about).map(Subject::Call)
             }
             AnswerTarget::Elicitation(id) => {
                 self.elicited.iter().position(|elicited| elicited.id == *id).map(Subject::Elicitation)
@@ -202,8 +202,8 @@ impl Run {
                 }
                 let Some(found) = context.toolbox.find(&self.call(index).tool) else { return Ok(()) };
                 if let Some(tool) = run_tools::of_call(self.call(index), context.toolbox) {
-                    let earlier = &self.calls[..index];
-                    tool.check(&input.value(), earlier, context.toolbox).map_err(Rejected::BadInput)?;
+                    let earlier: Vec<&Call> = self.all_calls().take(index).collect();
+                    tool.check(&input.value(), &earlier, context.toolbox).map_err(Rejected::BadInput)?;
                 }
                 // A person has read what they wrote, so the edit is the approval: only a denial counts.
                 let value = input.value();

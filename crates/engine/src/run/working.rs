@@ -8,13 +8,13 @@ use std::time::Duration;
 use fermata_protocol::{ToolCallId, UiChunk};
 use fermata_tools::{
     AuditEvent, CallState, Cancelled, ErrorStrategy, ErrorType, Presentation, RunBy, ToolError, ToolRef,
-    is_empty_output,
+    Wait, Work, is_empty_output,
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Context, Deciding, Phase, Run,
+    Admission, Context, Deciding, LiveCall, Phase, Run,
     ending::Ending,
     gate::{expiry, too_many_wait},
     is_at_work, later,
@@ -49,20 +49,25 @@ impl Run {
         format!("{text}\nIt had reported: {clipped}")
     }
 
-    /// Returns whether a call waits until it may be one more that runs.
-    pub fn awaits_slot(&self, call: &ToolCallId) -> bool {
-        self.awaiting_slots.contains(call)
-            && self.index_of(call).is_some_and(|index| !self.call(index).state().is_final())
+    /// Returns what a call waits for before it runs.
+    pub fn wait_of(&self, call: &ToolCallId) -> Option<&Wait> {
+        self.call(self.index_of(call)?).state().waits_for()
     }
 
     /// Returns whether calls wait for tools that are not available.
     pub fn waits_for_tools(&self) -> bool {
-        !self.awaiting_tools.is_empty()
+        self.missing_tool_since().is_some()
     }
 
     /// Returns the time at which the first call has waited for its tool as long as it may.
     pub fn tool_wait_ends(&self, limit: Duration) -> Option<Timestamp> {
-        self.awaiting_tools.values().min().map(|since| later(*since, limit))
+        self.missing_tool_since().map(|since| later(since, limit))
+    }
+
+    /// Returns the time since which the first call waits for its tool.
+    fn missing_tool_since(&self) -> Option<Timestamp> {
+        let waiting = self.step_calls().iter().filter_map(|call| missing_since(call));
+        waiting.min()
     }
 
     /// Returns the hint that the model gets besides the error of a call that failed. A browser's call has none, because only its page could
@@ -106,9 +111,7 @@ impl Deciding<'_> {
         let call = self.run.call(index);
         let found = self.context.toolbox.find(&call.tool);
         let reads_from = found.and_then(|found| found.reads_from(call.effective_input()));
-        let call = self.call_mut(index);
-        call.has_passed = true;
-        call.reads_from = reads_from;
+        self.call_mut(index).reads_from = reads_from;
         match self.run.call(index).run_by {
             Some(RunBy::Server | RunBy::Mcp) => {
                 if self.run.call(index).edited.is_some() {
@@ -125,19 +128,21 @@ impl Deciding<'_> {
         if self.keep_overruled(index) {
             return;
         }
-        let call = &self.run.calls[index];
-        let id = call.id.clone();
+        let call = self.run.call(index);
         let found = self.context.toolbox.find(&call.tool);
         let Some(found) = found.filter(|found| found.tool().is_some() || found.is_of_run()) else {
             // The tool may have become unavailable while the call waited.
-            self.run.awaiting_tools.entry(id).or_insert(self.context.now);
+            if missing_since(call).is_none() {
+                let since = self.context.now;
+                self.call_mut(index).wait_for(Wait::Tool { since });
+            }
             return;
         };
-        self.run.awaiting_tools.remove(&id);
+        let input = call.effective_input().value();
         if let Some(tool) = run_tools::of_call(call, self.context.toolbox) {
-            match tool.start(&call.effective_input().value(), &self.run.calls) {
+            match tool.start(&input, &self.run.all_calls().collect::<Vec<_>>()) {
                 Started::Settled(outcome) => {
-                    self.change(index, CallState::Executing);
+                    self.change(index, CallState::Executing { work: Work::Server });
                     let outcome = outcome.map_err(|text| ToolError::new(ErrorType::InvalidFormat, text));
                     self.settle(index, outcome);
                 }
@@ -146,46 +151,46 @@ impl Deciding<'_> {
             return;
         }
         let resource = found.spec().resource.as_ref();
-        let key =
-            resource.and_then(|resource| resource.key(&call.effective_input().value(), self.context.owner));
-        match key {
-            Some(key) => {
-                self.call_mut(index).resource = Some(key.clone());
-                self.effects.before.lock_requests.push((id, key));
-            }
-            None => self.execute_or_queue(index),
-        }
-    }
-
-    /// Executes a call, unless it has to wait until it may be one more that runs.
-    fn execute_or_queue(&mut self, index: usize) {
-        let id = self.run.call(index).id.clone();
+        let key = resource.and_then(|resource| resource.key(&input, self.context.owner));
         let limits = self.context.limits;
-        if limits.running_calls.is_some() || limits.running_calls_per_owner.is_some() {
-            self.run.awaiting_slots.insert(id.clone());
-            self.effects.before.slot_requests.push(id);
-        } else {
-            self.run.awaiting_retry.remove(&id);
-            self.execute(index);
+        let is_limited = limits.running_calls.is_some() || limits.running_calls_per_owner.is_some();
+        if key.is_none() && !is_limited {
+            return self.execute(index);
         }
+        let call = self.call_mut(index);
+        call.wait_for(if key.is_some() { Wait::Resource } else { Wait::Capacity });
+        call.resource.clone_from(&key);
+        let id = call.id.clone();
+        self.effects.before.admissions.push((id, key));
     }
 
-    /// Executes a call that may be one more that runs. The caller keeps the slot only if the call is among those to be executed.
-    pub(super) fn on_slot_granted(&mut self, call: &ToolCallId) {
-        if !self.run.awaiting_slots.remove(call) {
-            return;
-        }
+    /// Executes a call that is admitted. The caller keeps its lock and its slot only if the call is among those to be executed.
+    pub(super) fn on_admission(&mut self, call: &ToolCallId, admission: Admission) {
         let Some(index) = self.run.index_of(call) else { return };
-        let waits = *self.run.call(index).state() == CallState::Scheduled;
-        if (self.run.awaiting_retry.remove(call) || waits) && !self.keep_overruled(index) {
-            self.execute(index);
+        let (Some(Wait::Resource | Wait::Capacity), admission) =
+            (self.run.call(index).state().waits_for(), admission)
+        else {
+            return;
+        };
+        match admission {
+            Admission::Granted => {
+                if !self.keep_overruled(index) {
+                    self.execute(index);
+                }
+            }
+            Admission::Queued(wait) => {
+                if self.run.call(index).state().waits_for() != Some(&wait) {
+                    self.call_mut(index).wait_for(wait);
+                }
+            }
+            Admission::Refused(error) => self.settle(index, Err(error)),
         }
     }
 
     /// Continues the calls whose tools are available by now.
     pub(super) fn on_tools_changed(&mut self) {
         for index in self.run.step_indexes() {
-            if self.run.awaiting_tools.contains_key(&self.run.call(index).id) {
+            if missing_since(self.run.call(index)).is_some() {
                 self.start_or_queue(index);
             }
         }
@@ -193,47 +198,21 @@ impl Deciding<'_> {
 
     /// Fails the calls that have waited longest for their tools.
     pub(super) fn on_tools_timed_out(&mut self) {
-        let Some(first) = self.run.awaiting_tools.values().min().copied() else { return };
-        let missed: Vec<ToolCallId> =
-            self.run.awaiting_tools.extract_if(.., |_, since| *since == first).map(|(id, _)| id).collect();
+        let Some(first) = self.run.missing_tool_since() else { return };
         for index in self.run.step_indexes() {
-            let id = self.run.call(index).id.clone();
-            if !missed.contains(&id) || self.run.call(index).state().is_final() {
-                continue;
+            let call = self.run.call(index);
+            if missing_since(call) == Some(first) {
+                let text = format!("The tool {} is not there any more, so the call did not run.", call.tool);
+                self.settle(index, Err(ToolError::new(ErrorType::Network, text)));
             }
-            self.run.awaiting_retry.remove(&id);
-            let tool = &self.run.call(index).tool;
-            let text = format!("The tool {tool} is not there any more, so the call did not run.");
-            self.settle(index, Err(ToolError::new(ErrorType::Network, text)));
         }
     }
 
     fn execute(&mut self, index: usize) {
-        self.change(index, CallState::Executing);
+        self.change(index, CallState::Executing { work: Work::Server });
         let ids = self.context.ids;
         self.call_mut(index).idempotency_key.get_or_insert_with(|| ids.next_idempotency_key());
         self.effects.after.execute.push(self.run.call(index).id.clone());
-    }
-
-    /// Executes a call whose resource is locked for it, or has it wait until it may be one more that runs. The caller keeps the lock only if the
-    /// call is executed, or waits so.
-    pub(super) fn on_lock_granted(&mut self, call: &ToolCallId) {
-        let Some(index) = self.run.index_of(call) else { return };
-        if !(self.run.call(index).is_queued() || self.run.awaiting_retry.contains(call)) {
-            return;
-        }
-        if !self.keep_overruled(index) {
-            self.execute_or_queue(index);
-        }
-    }
-
-    /// Fails a call that does not get its resource.
-    pub(super) fn on_lock_timed_out(&mut self, call: &ToolCallId, error: ToolError) {
-        let Some(index) = self.run.index_of(call) else { return };
-        if !(self.run.call(index).is_queued() || self.run.awaiting_retry.remove(call)) {
-            return;
-        }
-        self.settle(index, Err(error));
     }
 
     fn park(&mut self, index: usize) {
@@ -243,8 +222,8 @@ impl Deciding<'_> {
         if self.run.is_full(self.context) {
             return self.fail(index, too_many_wait(self.context));
         }
-        self.change(index, CallState::Executing);
-        self.call_mut(index).expires = Some(expiry(self.context));
+        let work = Work::Browser { expires: expiry(self.context) };
+        self.change(index, CallState::Executing { work });
         self.show_input(index);
     }
 
@@ -257,14 +236,14 @@ impl Deciding<'_> {
             self.withdraw_elicitations(index);
             return false;
         }
-        self.change(index, CallState::Executing);
+        self.change(index, CallState::Executing { work: Work::Server });
         true
     }
 
     /// Shows the partial output of a running call.
     pub(super) fn on_report(&mut self, call: &ToolCallId, output: Value) {
         if let Some(index) = self.run.index_of(call).filter(|&index| is_at_work(self.run.call(index))) {
-            self.run.reports.insert(index, output.clone());
+            self.run.calls[index].report = Some(output.clone());
             self.show_output(index, output, Some(true));
         }
     }
@@ -275,9 +254,7 @@ impl Deciding<'_> {
             return;
         };
         self.withdraw_elicitations(index);
-        // A call that waits to run again, because what ran it is gone, does not run any more.
-        self.run.awaiting_tools.remove(call);
-        if !self.run.awaiting_retry.remove(call) {
+        if *self.run.call(index).state() == (CallState::Executing { work: Work::Server }) {
             self.effects.after.cancel.push(call.clone());
         }
         self.keep_last_report(index);
@@ -288,7 +265,7 @@ impl Deciding<'_> {
 
     /// Keeps what a call has reported last, if it ends without an output.
     pub(super) fn keep_last_report(&mut self, index: usize) {
-        if let Some(report) = self.run.reports.remove(&index) {
+        if let Some(report) = self.run.calls[index].report.take() {
             self.call_mut(index).last_report = Some(report);
         }
     }
@@ -484,4 +461,9 @@ impl Deciding<'_> {
         };
         self.publish(chunk);
     }
+}
+
+/// Returns the time since which a call waits for its tool; `None` if it does not.
+fn missing_since(call: &LiveCall) -> Option<Timestamp> {
+    if let Some(Wait::Tool { since }) = call.state().waits_for() { Some(*since) } else { None }
 }

@@ -128,8 +128,9 @@ impl RunTool for MakePlan {
         Some(BLOCK)
     }
 
-    fn check(&self, input: &Value, earlier: &[Call], toolbox: &Toolbox) -> Result<(), String> {
-        let mut earlier = made(earlier).filter(|made| !matches!(made.state(), CallState::Error { .. }));
+    fn check(&self, input: &Value, earlier: &[&Call], toolbox: &Toolbox) -> Result<(), String> {
+        let mut earlier =
+            made(earlier.iter().copied()).filter(|made| !matches!(made.state(), CallState::Error { .. }));
         match earlier.next().map(Call::state) {
             Some(CallState::Cancelled { .. }) => Err("There will be no plan for this message. Go on without one.".into()),
             Some(_) => Err("There is a plan for this message already. Go on with it, and report its steps with update_plan.".into()),
@@ -137,7 +138,7 @@ impl RunTool for MakePlan {
         }
     }
 
-    fn start(&self, _input: &Value, _calls: &[Call]) -> Started {
+    fn start(&self, _input: &Value, _calls: &[&Call]) -> Started {
         Started::Settled(Ok(json!({ "state": "accepted" })))
     }
 }
@@ -157,8 +158,8 @@ impl RunTool for UpdatePlan {
         Some(spec_of::<UpdateInput>(self, "Update the plan", description, Decision::Allow))
     }
 
-    fn start(&self, input: &Value, calls: &[Call]) -> Started {
-        Started::Settled(update(of_calls(calls).as_ref(), input))
+    fn start(&self, input: &Value, calls: &[&Call]) -> Started {
+        Started::Settled(update(of_calls(calls.iter().copied()).as_ref(), input))
     }
 }
 
@@ -168,7 +169,7 @@ pub(crate) fn is_of_plan(tool: &str) -> bool {
 }
 
 /// Returns the calls among these that make a plan, in a run that may have one.
-pub(crate) fn made(calls: &[Call]) -> impl Iterator<Item = &Call> {
+pub(crate) fn made<'a>(calls: impl IntoIterator<Item = &'a Call>) -> impl Iterator<Item = &'a Call> {
     calls_of(&MakePlan, calls)
 }
 
@@ -265,11 +266,11 @@ fn update(plan: Option<&Plan>, input: &Value) -> Result<Value, String> {
 }
 
 /// Returns the plan that follows from the calls of a run; `None` if none of them made one.
-pub(crate) fn of_calls(calls: &[Call]) -> Option<Plan> {
-    plan_of(calls.iter().filter_map(|call| {
+pub(crate) fn of_calls<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Option<Plan> {
+    plan_of(calls.into_iter().filter_map(|call| {
         let outcome = match call.state() {
-            CallState::AwaitingApproval => PlanOutcome::Asked,
-            CallState::Scheduled | CallState::Executing => PlanOutcome::Begun,
+            CallState::AwaitingApproval { .. } => PlanOutcome::Asked,
+            CallState::Scheduled { .. } | CallState::Executing { .. } => PlanOutcome::Begun,
             CallState::Success { .. } => PlanOutcome::Success,
             CallState::Error { .. } => PlanOutcome::Failed,
             CallState::Cancelled { .. } => PlanOutcome::Cancelled,

@@ -80,12 +80,13 @@ impl RunTool for AskUser {
         Some(BLOCK)
     }
 
-    fn check(&self, input: &Value, earlier: &[Call], _toolbox: &Toolbox) -> Result<(), String> {
-        let asked = calls_of(self, earlier).filter(|call| !matches!(call.state(), CallState::Error { .. }));
+    fn check(&self, input: &Value, earlier: &[&Call], _toolbox: &Toolbox) -> Result<(), String> {
+        let asked = calls_of(self, earlier.iter().copied())
+            .filter(|call| !matches!(call.state(), CallState::Error { .. }));
         check(input, asked.count())
     }
 
-    fn start(&self, input: &Value, _calls: &[Call]) -> Started {
+    fn start(&self, input: &Value, _calls: &[&Call]) -> Started {
         Started::Asks(form(input))
     }
 

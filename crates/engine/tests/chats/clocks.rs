@@ -45,7 +45,7 @@ async fn has_both(world: &World, call: &str) -> bool {
 /// Returns the time at which the only pending call of the chat expires.
 async fn expiry(world: &World) -> Timestamp {
     match &world.engine.pending(&world.owner, &world.chat).await.unwrap()[..] {
-        [Pending::Call(call)] => call.expires.unwrap(),
+        [Pending::Call(call)] => call.state().expires().unwrap(),
         other => panic!("{other:?}"),
     }
 }

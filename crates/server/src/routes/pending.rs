@@ -126,6 +126,7 @@ impl From<EnginePending> for Pending {
                 } else {
                     (Kind::Output, None, Vec::new())
                 };
+                let expires = call.state().expires();
                 Self {
                     kind,
                     state: call.state().name(),
@@ -142,7 +143,7 @@ impl From<EnginePending> for Pending {
                     server,
                     description,
                     details,
-                    expires: call.expires,
+                    expires,
                     message: None,
                     asks: None,
                     code: None,

@@ -15,9 +15,9 @@ use fermata_protocol::{
     Role, RunId, ToolCallId, UiMessage, UiPart,
 };
 use fermata_tools::{
-    ApprovalDecision, ApprovalRequest, AuditAction, AuditEvent, Call, CallState, Cancelled, Decision,
+    ApprovalDecision, ApprovalRequest, Asking, AuditAction, AuditEvent, Call, CallState, Cancelled, Decision,
     DecisionChannel, DecisionSource, ErrorType, GrantTerms, Owner, PolicyDecision, ResourceKey, RunBy, Scope,
-    input_hash,
+    Wait, Work, input_hash,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -217,8 +217,24 @@ pub fn call(id: &str, state: CallState) -> Call {
     for state in way_to(state) {
         call.enter(state, at(0));
     }
-    call.expires = Some(at(60));
     call
+}
+
+pub fn awaiting_approval() -> CallState {
+    CallState::AwaitingApproval { expires: at(60) }
+}
+
+pub fn scheduled() -> CallState {
+    CallState::scheduled(Wait::Resource)
+}
+
+pub fn executing() -> CallState {
+    CallState::Executing { work: Work::Server }
+}
+
+/// The state of a call that a page runs.
+pub fn parked() -> CallState {
+    CallState::Executing { work: Work::Browser { expires: at(60) } }
 }
 
 /// A call with something else about it.
@@ -241,8 +257,18 @@ pub fn calls_of_all_kinds() -> Vec<Call> {
         Cancelled::RunEnded,
     ];
     let cancelled = reasons.into_iter().map(|cancelled| CallState::Cancelled { cancelled });
-    let open =
-        [CallState::Validating, CallState::AwaitingApproval, CallState::Scheduled, CallState::Executing];
+    let waits = [Wait::Gate, Wait::Tool { since: moment(3) }, Wait::Resource, Wait::Capacity];
+    let works = [
+        Work::Server,
+        Work::Browser { expires: moment(4) },
+        Work::Asking { about: Asking::Call, expires: moment(5) },
+        Work::Asking { about: Asking::Failure, expires: moment(6) },
+    ];
+    let works = works.into_iter().chain(waits.clone().map(Work::Again));
+    let open = [CallState::Validating, awaiting_approval()]
+        .into_iter()
+        .chain(waits.map(CallState::scheduled))
+        .chain(works.map(|work| CallState::Executing { work }));
     let outputs =
         [json!(null), json!("text"), json!({"z": [1.5, u64::MAX, i64::MIN], "a": {"output": "\u{0}"}})];
     let successes = outputs.into_iter().map(|output| CallState::Success { output });
@@ -250,8 +276,7 @@ pub fn calls_of_all_kinds() -> Vec<Call> {
     for (n, state) in open.into_iter().chain(successes).chain(failures).chain(cancelled).enumerate() {
         calls.push(in_detail(&format!("full-{n}"), &state, n));
         let mut bare = call(&format!("bare-{n}"), state);
-        (bare.approval_request, bare.run_by, bare.expires, bare.input) =
-            (None, None, None, json!("{not json").into());
+        (bare.approval_request, bare.run_by, bare.input) = (None, None, json!("{not json").into());
         calls.push(bare);
     }
     calls
@@ -291,7 +316,6 @@ fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
         name: "file".into(),
         owner: Some(alice()),
     });
-    call.expires = Some(moment(9));
     call
 }
 
@@ -304,10 +328,10 @@ pub fn moment(n: i64) -> Timestamp {
 fn way_to(state: CallState) -> Vec<CallState> {
     match &state {
         CallState::Validating => vec![],
-        CallState::Executing => vec![CallState::Scheduled, state],
-        CallState::Success { .. } => vec![CallState::Scheduled, CallState::Executing, state],
-        CallState::AwaitingApproval
-        | CallState::Scheduled
+        CallState::Executing { .. } => vec![scheduled(), state],
+        CallState::Success { .. } => vec![scheduled(), executing(), state],
+        CallState::AwaitingApproval { .. }
+        | CallState::Scheduled { .. }
         | CallState::Error { .. }
         | CallState::Cancelled { .. } => vec![state],
     }
@@ -321,7 +345,7 @@ pub fn put_call(id: &str, call: &Call) -> Change {
 pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
     let decided =
         Some(ApprovalDecision { by: alice(), approved, reason: Some("because".into()), always, how: None });
-    let mut call = call("c", CallState::Scheduled);
+    let mut call = call("c", scheduled());
     call.tool = tool.into();
     call.approval_decision = decided;
     call.edited = Some(json!({"z": 2, "a": tool}).into());

@@ -286,7 +286,7 @@ async fn what_is_old_and_over_is_forgotten(store: AnyStore) {
     let full = vec![
         put(user("1", "one")),
         open("r"),
-        put_call("r", &call("c", fermata_tools::CallState::AwaitingApproval)),
+        put_call("r", &call("c", awaiting_approval())),
         confirm("r", "tool", true, true),
         append("r", 1, &["1"]),
         close("r"),

@@ -131,7 +131,7 @@ async fn a_file_is_there_for_as_long_as_a_message_has_it(store: AnyStore) {
 
 async fn a_call_that_changes_later_changes_no_message(store: AnyStore) {
     let id = chat("a");
-    let open_call = changed(call("c", CallState::AwaitingApproval), |call| call.input = large("i").into());
+    let open_call = changed(call("c", awaiting_approval()), |call| call.input = large("i").into());
     let shown = read(
         "answer",
         Role::Assistant,
@@ -188,7 +188,7 @@ async fn a_decision_about_a_large_input_has_its_hash() {
     let folder = Folder::new();
     let store = opened(&folder).await;
     let decided = |id: &str, input: Value, edited: Option<Value>| {
-        let call = changed(call(id, CallState::Scheduled), |call| {
+        let call = changed(call(id, scheduled()), |call| {
             call.approval_decision = Some(ApprovalDecision {
                 by: alice(),
                 approved: true,

@@ -76,8 +76,8 @@ use fermata_protocol::{
     AnswerKind, AnswerTarget, ApprovalId, ChatId, GrantedFor, MessageId, Profile, Role, ToolCallId, UiMessage,
 };
 use fermata_tools::{
-    AuditAction, AuditEvent, Call, CallState, Cancelled, Confirmation, ErrorType, Grant, GrantEnd, Grants,
-    Owner, RunBy, Scope,
+    Asking, AuditAction, AuditEvent, Call, CallState, Cancelled, Confirmation, ErrorType, Grant, GrantEnd,
+    Grants, Owner, RunBy, Scope, Work,
 };
 use fixtures::*;
 use jiff::{SignedDuration, Timestamp};
@@ -293,10 +293,9 @@ async fn an_open_run_is_read_with_its_state_log_and_calls(store: AnyStore) {
     assert_eq!((opened.id, opened.state), (run("r"), Value::Null));
     let state = json!({"z": [1, 0.1, null], "a": "ü"});
     let chunks = [r#"{"type":"start"}"#, "{\n}", r#""\u001e""#];
-    let first = call("c1", CallState::AwaitingApproval);
+    let first = call("c1", awaiting_approval());
     let second = changed(call("b", CallState::Success { output: Value::Null }), |call| {
         call.approval_request = None;
-        call.expires = None;
     });
     commit(&store, &id, vec![append("r", 1, &chunks[..2]), put_call("r", &first), put_call("r", &second)])
         .await;
@@ -350,11 +349,7 @@ async fn the_number_of_attempts_to_resume_a_run_is_saved(store: AnyStore) {
 /// What ends a run whose state nobody survives looking at: its calls, an end of its log far behind what is saved, and its row.
 async fn a_run_can_be_ended_without_being_read(store: AnyStore) {
     let id = with_run(&store).await;
-    let calls = [
-        call("a", CallState::Executing),
-        call("b", CallState::AwaitingApproval),
-        call("c", CallState::Scheduled),
-    ];
+    let calls = [call("a", executing()), call("b", awaiting_approval()), call("c", scheduled())];
     let mut changes = vec![append("r", 1, &["1", "2"]), save("r", json!({"seq": 2}), Some(at(9)))];
     changes.extend(calls.iter().map(|call| put_call("r", call)));
     changes.push(Change::SetRunOwner { run: run("r"), owner: Some(instance("one")), attempts: 6 });
@@ -386,7 +381,7 @@ async fn a_run_can_be_ended_without_being_read(store: AnyStore) {
 
 async fn a_call_put_again_keeps_its_place(store: AnyStore) {
     let id = with_run(&store).await;
-    let calls = [call("z", CallState::Executing), call("a", CallState::Executing)];
+    let calls = [call("z", executing()), call("a", executing())];
     commit(&store, &id, calls.iter().map(|call| put_call("r", call)).collect()).await;
     let failed = CallState::Error { error_type: ErrorType::Network, error_text: "no".into() };
     let settled = changed(call("z", failed), |call| call.approval_request = None);
@@ -418,7 +413,7 @@ async fn a_closed_run_is_gone_from_the_chat_and_takes_nothing_more(store: AnySto
 
 async fn a_call_is_found_by_both_its_ids_also_when_its_run_is_over(store: AnyStore) {
     let id = with_run(&store).await;
-    let waiting = call("c", CallState::AwaitingApproval);
+    let waiting = call("c", awaiting_approval());
     commit(&store, &id, vec![put_call("r", &waiting)]).await;
     let by_id = AnswerTarget::Call(ToolCallId::new("c"));
     let by_question = AnswerTarget::Approval(ApprovalId::new("question-c"));
@@ -434,7 +429,7 @@ async fn a_call_is_found_by_both_its_ids_also_when_its_run_is_over(store: AnySto
 async fn a_call_is_not_found_in_another_chat(store: AnyStore) {
     let id = with_run(&store).await;
     let other = chat("b");
-    commit(&store, &id, vec![put_call("r", &call("c", CallState::Executing))]).await;
+    commit(&store, &id, vec![put_call("r", &call("c", executing()))]).await;
     commit(&store, &other, vec![create(bob()), open("r")]).await;
     for target in
         [AnswerTarget::Call(ToolCallId::new("c")), AnswerTarget::Approval(ApprovalId::new("question-c"))]
@@ -450,10 +445,9 @@ async fn a_call_is_not_found_in_another_chat(store: AnyStore) {
 
 async fn a_call_belongs_to_one_run(store: AnyStore) {
     let id = with_run(&store).await;
-    commit(&store, &id, vec![put_call("r", &call("c", CallState::Executing)), close("r"), open("next")])
-        .await;
-    refused(&store, &id, vec![put_call("next", &call("c", CallState::Executing))]).await;
-    let taken = changed(call("c", CallState::Executing), |call| call.id = ToolCallId::new("d"));
+    commit(&store, &id, vec![put_call("r", &call("c", executing())), close("r"), open("next")]).await;
+    refused(&store, &id, vec![put_call("next", &call("c", executing()))]).await;
+    let taken = changed(call("c", executing()), |call| call.id = ToolCallId::new("d"));
     refused(&store, &id, vec![put_call("next", &taken)]).await;
 }
 
@@ -492,11 +486,11 @@ async fn a_call_keeps_its_history_and_times_through_all_its_states(store: AnySto
     let restored = async || store.chat(&id).await.unwrap().unwrap().open_run.unwrap().calls.remove(0);
     let mut made = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), moment(0));
     let ways = [
-        CallState::AwaitingApproval,
-        CallState::AwaitingApproval,
-        CallState::Scheduled,
-        CallState::Executing,
-        CallState::Executing,
+        awaiting_approval(),
+        awaiting_approval(),
+        scheduled(),
+        executing(),
+        executing(),
         CallState::Success { output: json!(1) },
     ];
     for (n, state) in (1..).zip(ways) {
@@ -669,7 +663,7 @@ async fn a_failing_change_leaves_nothing(store: AnyStore) {
         Change::TruncateMessages { keep: 0 },
         put(user("2", "two")),
         append("r", 2, &["2"]),
-        put_call("r", &call("c", CallState::Executing)),
+        put_call("r", &call("c", executing())),
         confirm("r", "a", true, true),
         save("r", json!(1), Some(at(0))),
         close("r"),
@@ -686,7 +680,7 @@ async fn a_failing_change_leaves_nothing(store: AnyStore) {
 
 async fn what_does_not_fit_is_a_conflict(store: AnyStore) {
     let nowhere = chat("nowhere");
-    let undecided = call("c", CallState::AwaitingApproval);
+    let undecided = call("c", awaiting_approval());
     let unknown_run = || {
         vec![
             save("x", json!(1), None),
@@ -825,17 +819,17 @@ async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
         states.into_iter().for_each(|state| call.enter(state, at(0)));
         put_call("r", &call)
     };
-    let running = || vec![CallState::Scheduled, CallState::Executing];
+    let running = || vec![scheduled(), executing()];
     assert_eq!(listed().await, [("a".into(), 0)]);
     commit(
         &store,
         &id,
         vec![
             made("validating", RunBy::Browser, vec![]),
-            made("asked", RunBy::Server, vec![CallState::AwaitingApproval]),
-            made("asked-too", RunBy::Browser, vec![CallState::AwaitingApproval]),
-            made("withheld", RunBy::Browser, vec![CallState::Scheduled]),
-            made("parked", RunBy::Browser, running()),
+            made("asked", RunBy::Server, vec![awaiting_approval()]),
+            made("asked-too", RunBy::Browser, vec![awaiting_approval()]),
+            made("withheld", RunBy::Browser, vec![scheduled()]),
+            made("parked", RunBy::Browser, vec![scheduled(), parked()]),
             made("running", RunBy::Server, running()),
             made("running-elsewhere", RunBy::Mcp, running()),
         ],
@@ -867,8 +861,8 @@ async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
     commit(&store, &id, vec![asking(0, "alive")]).await;
     assert_eq!(listed().await, [("a".into(), 2)]);
     let mut own = Call::new(ToolCallId::new("own"), 1, "ask_user".into(), Some(RunBy::Server), at(0));
-    running().into_iter().for_each(|state| own.enter(state, at(0)));
-    own.expires = Some(at(99));
+    let asks = Work::Asking { about: Asking::Call, expires: at(99) };
+    [scheduled(), CallState::Executing { work: asks }].into_iter().for_each(|state| own.enter(state, at(0)));
     commit(&store, &id, vec![put_call("r", &own), asking(1, "alive")]).await;
     assert_eq!(listed().await, [("a".into(), 3)], "a question of the run itself is counted once");
     commit(&store, &id, vec![asking(1, "dead")]).await;
@@ -876,8 +870,12 @@ async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
     own.enter(CallState::Success { output: json!(1) }, at(0));
     commit(&store, &id, vec![put_call("r", &own), asking(0, "alive")]).await;
     assert_eq!(listed().await, [("a".into(), 2)]);
-    commit(&store, &chat("b"), vec![create(alice()), open("r"), made("parked", RunBy::Browser, running())])
-        .await;
+    commit(
+        &store,
+        &chat("b"),
+        vec![create(alice()), open("r"), made("parked", RunBy::Browser, vec![scheduled(), parked()])],
+    )
+    .await;
     assert_eq!(listed().await, [("b".into(), 1), ("a".into(), 2)]);
     commit(&store, &chat("b"), vec![asking(1, "alive"), close("r")]).await;
     assert_eq!(listed().await, [("b".into(), 0), ("a".into(), 2)], "nothing waits in a run that is over");
@@ -908,7 +906,7 @@ async fn a_deadline_between_two_microseconds_is_not_early(store: AnyStore) {
 
 async fn a_deleted_chat_leaves_nothing_and_its_id_is_free(store: AnyStore) {
     let (id, other) = (with_run(&store).await, chat("b"));
-    let waiting = call("c", CallState::AwaitingApproval);
+    let waiting = call("c", awaiting_approval());
     let full = vec![
         put(user("1", "one")),
         append("r", 1, &["1"]),

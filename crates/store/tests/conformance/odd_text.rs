@@ -21,7 +21,7 @@ in_every_store! {
 }
 
 fn odd_call(text: &str) -> Call {
-    let mut call = call("c", CallState::Executing);
+    let mut call = call("c", executing());
     call.id = ToolCallId::new(format!("c{text}"));
     call.tool = text.into();
     call.input = json!({"\0": text}).into();

@@ -2,7 +2,6 @@
 
 use fermata_engine::store::Change;
 use fermata_protocol::{PlanState, PlanStepState};
-use fermata_tools::CallState;
 
 use crate::{AnyStore, commit, commit_at, fixtures::*};
 
@@ -40,7 +39,7 @@ async fn the_plan_of_the_last_run_that_is_over_counts(store: AnyStore) {
 
 async fn an_open_run_takes_over_the_calls_of_one_that_is_over(store: AnyStore) {
     let id = chat("a");
-    let made = [call("c", CallState::AwaitingApproval), call("b", CallState::Executing)];
+    let made = [call("c", awaiting_approval()), call("b", executing())];
     commit(
         &store,
         &id,

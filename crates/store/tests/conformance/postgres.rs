@@ -7,7 +7,7 @@ use fermata_engine::{
     store::{Change, InstanceId, StoreError, Version},
 };
 use fermata_store::{Database, OpenError, OpenOptions, WriteNoteError};
-use fermata_tools::{CallState, ResourceKey};
+use fermata_tools::ResourceKey;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio_rustls::rustls::{ServerConfig, crypto::aws_lc_rs};
@@ -32,7 +32,7 @@ async fn fill(store: &dyn Store) {
         schedule_summary(60),
         open("r"),
         append("r", 1, &["1", "2"]),
-        put_call("r", &call("c", CallState::AwaitingApproval)),
+        put_call("r", &call("c", awaiting_approval())),
         confirm("r", "tool", true, true),
         end_grant("tool"),
         audit("yes"),
@@ -733,6 +733,7 @@ async fn a_database_is_migrated_only_when_wanted() {
             "0028 answers by result",
             "0029 processes of instances",
             "0030 versions of instances",
+            "0031 waits of calls",
         ]
     );
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();

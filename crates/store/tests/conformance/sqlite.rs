@@ -9,7 +9,6 @@ use crate::{
 use fermata_engine::store::{ChatStore, InstanceId, Membership, StoreError, Version};
 use fermata_protocol::{AnswerTarget, Role, ToolCallId};
 use fermata_store::{OpenError, OpenOptions, SqlStore, open};
-use fermata_tools::CallState;
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Connection, Row, SqliteConnection};
 
@@ -46,7 +45,7 @@ async fn fill(store: &SqlStore) {
         schedule_summary(60),
         open_run("r"),
         append("r", 1, &["1", "2"]),
-        put_call("r", &call("c", CallState::AwaitingApproval)),
+        put_call("r", &call("c", awaiting_approval())),
         confirm("r", "tool", true, true),
         end_grant("tool"),
         audit("yes"),
@@ -68,7 +67,7 @@ async fn a_file_opened_again_has_everything() {
     assert_eq!(store.chat(&chat("a")).await.unwrap(), written);
     assert_eq!(store.due(at(60), 1).await.unwrap(), [chat("a")]);
     let target = AnswerTarget::Call(ToolCallId::new("c"));
-    assert_eq!(store.call(&chat("a"), &target).await.unwrap(), Some(call("c", CallState::AwaitingApproval)));
+    assert_eq!(store.call(&chat("a"), &target).await.unwrap(), Some(call("c", awaiting_approval())));
     store.close().await;
 }
 

@@ -43,9 +43,9 @@ async fn a_settled_call_stands_there_column_by_column() {
     let mut call =
         Call::new(ToolCallId::new("c"), 2, "write_note".into(), Some(RunBy::Server), microsecond(100));
     for (state, at) in [
-        (CallState::AwaitingApproval, 110),
-        (CallState::Scheduled, 1_000),
-        (CallState::Executing, 1_500),
+        (awaiting_approval(), 110),
+        (scheduled(), 1_000),
+        (executing(), 1_500),
         (CallState::Success { output: json!({"b": 1, "a": "ü"}) }, 9_000),
     ] {
         call.enter(state, microsecond(at));
@@ -102,14 +102,14 @@ async fn a_settled_call_stands_there_column_by_column() {
 #[tokio::test]
 async fn a_wait_is_measured_across_the_end_of_the_process() {
     let mut waits = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), microsecond(100));
-    waits.enter(CallState::AwaitingApproval, microsecond(110));
+    waits.enter(awaiting_approval(), microsecond(110));
     let (folder, store) = stored(&[waits]).await;
     let durations = "select waited_for_approval || ' ' || coalesce(waited_for_turn, 'null') from tool_calls";
     assert_eq!(read(&folder, durations).await, "null", "it still waits");
     store.close().await;
     let store = opened(&folder).await;
     let mut call = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap().calls.remove(0);
-    call.enter(CallState::Scheduled, microsecond(5_000));
+    call.enter(scheduled(), microsecond(5_000));
     commit_at(&store, &chat("a"), at(0), vec![put_call("r", &call)]).await.unwrap();
     assert_eq!(read(&folder, durations).await, "4890 null");
     assert_eq!(read(&folder, "select created_at from tool_calls").await, "100");

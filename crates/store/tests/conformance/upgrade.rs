@@ -200,9 +200,9 @@ async fn an_old_open_run_goes_on() {
     assert_eq!((run.state, run.chunks.len()), (json!({"step": 1}), 1));
     let [mut asked, runs] = <[Call; 2]>::try_from(run.calls).unwrap();
     assert!(asked.awaits_approval() && asked.accepts_decision());
-    assert_eq!(asked.expires, Some("2023-11-14T22:14:20Z".parse().unwrap()));
+    assert_eq!(asked.state().expires(), Some("2023-11-14T22:14:20Z".parse().unwrap()));
     assert_eq!(runs.times_run(), 1, "it has begun to run, and must not begin again");
-    asked.enter(CallState::Scheduled, asked.since() + jiff::SignedDuration::from_secs(2));
+    asked.enter(scheduled(), asked.since() + jiff::SignedDuration::from_secs(2));
     let states: Vec<_> = asked.history().iter().map(|entered| entered.state).collect();
     assert_eq!(states, [StateName::AwaitingApproval, StateName::Scheduled]);
     commit_at(&store, &chat("a"), at(0), vec![put_call("r", &asked)]).await.unwrap();

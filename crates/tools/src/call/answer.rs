@@ -3,7 +3,7 @@
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
 use serde::{Deserialize, Serialize};
 
-use super::{Call, CallState, Cancelled, StateName};
+use super::{Call, CallState, Cancelled, StateName, Wait, Work};
 
 /// A valid answer to a call, as [`Call::validate_answer`] found it.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub struct Receipt {
 impl Call {
     /// Returns whether a decision about the call would be accepted, even if the gate does not wait for one.
     pub fn accepts_decision(&self) -> bool {
-        let is_before_gate = self.state == CallState::Scheduled && !self.has_passed && !self.is_queued();
+        let is_before_gate = matches!(self.state, CallState::Scheduled { waits_for: Wait::Gate });
         let is_undecided = self.approval_request.is_some() && self.approval_decision.is_none();
         is_undecided && (self.awaits_approval() || is_before_gate)
     }
@@ -50,7 +50,7 @@ impl Call {
     /// Returns whether a person can still take an approval back, because the call has not started.
     pub fn can_be_taken_back(&self) -> bool {
         let is_approved = self.approval_decision.as_ref().is_some_and(|decided| decided.approved);
-        is_approved && self.state == CallState::Scheduled
+        is_approved && matches!(self.state, CallState::Scheduled { .. })
     }
 
     /// Returns whether an answer is about the call as it was shown before its tool changed: it names an approval request that no longer counts,
@@ -81,7 +81,7 @@ impl Call {
     pub fn validate_answer(&self, answer: &AnswerKind) -> Result<ValidAnswer, Refusal> {
         match answer {
             AnswerKind::Output { .. } | AnswerKind::Failure { .. } => match &self.state {
-                CallState::Executing if self.is_parked() => Ok(ValidAnswer::New),
+                CallState::Executing { work: Work::Browser { .. } } => Ok(ValidAnswer::New),
                 CallState::Success { .. } | CallState::Error { .. }
                     if self.answer.as_ref() == Some(answer) =>
                 {
@@ -103,9 +103,9 @@ impl Call {
                         | Cancelled::NotChosen,
                 } => Err(Refusal::Gone),
                 CallState::Validating
-                | CallState::AwaitingApproval
-                | CallState::Scheduled
-                | CallState::Executing => Err(Refusal::WrongAnswer),
+                | CallState::AwaitingApproval { .. }
+                | CallState::Scheduled { .. }
+                | CallState::Executing { .. } => Err(Refusal::WrongAnswer),
             },
             AnswerKind::Decision { approved, input, .. } => {
                 if let CallState::Cancelled { cancelled } = &self.state
@@ -139,12 +139,28 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{ApprovalDecision, ApprovalRequest, NamedBy, Owner, ResourceKey, RunBy};
+    use crate::{ApprovalDecision, ApprovalRequest, Owner, RunBy};
 
     fn call(state: CallState, run_by: RunBy) -> Call {
         let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(run_by), Timestamp::UNIX_EPOCH);
         call.state = state;
         call
+    }
+
+    fn asks() -> CallState {
+        CallState::AwaitingApproval { expires: Timestamp::UNIX_EPOCH }
+    }
+
+    fn parked() -> CallState {
+        CallState::Executing { work: Work::Browser { expires: Timestamp::UNIX_EPOCH } }
+    }
+
+    fn running() -> CallState {
+        CallState::Executing { work: Work::Server }
+    }
+
+    fn scheduled() -> CallState {
+        CallState::scheduled(Wait::Gate)
     }
 
     fn output(value: Value) -> AnswerKind {
@@ -170,21 +186,21 @@ mod tests {
 
     #[test]
     fn a_parked_call_takes_an_output_and_nothing_else() {
-        let parked = call(CallState::Executing, RunBy::Browser);
+        let parked = call(parked(), RunBy::Browser);
         assert_eq!(parked.validate_answer(&output(json!(1))), Ok(ValidAnswer::New));
         assert_eq!(parked.validate_answer(&decision(true, None)), Err(Refusal::WrongAnswer));
     }
 
     #[test]
     fn an_output_that_no_call_waits_for_is_refused() {
-        for state in [CallState::Validating, CallState::AwaitingApproval, CallState::Scheduled] {
+        for state in [CallState::Validating, asks(), scheduled()] {
             assert_eq!(
                 call(state, RunBy::Browser).validate_answer(&output(json!(1))),
                 Err(Refusal::WrongAnswer)
             );
         }
         assert_eq!(
-            call(CallState::Executing, RunBy::Server).validate_answer(&output(json!(1))),
+            call(running(), RunBy::Server).validate_answer(&output(json!(1))),
             Err(Refusal::WrongAnswer)
         );
     }
@@ -210,11 +226,8 @@ mod tests {
 
     #[test]
     fn a_decision_is_taken_once() {
-        assert_eq!(
-            asked(CallState::AwaitingApproval, None).validate_answer(&decision(true, None)),
-            Ok(ValidAnswer::New)
-        );
-        let approved = asked(CallState::Scheduled, Some(true));
+        assert_eq!(asked(asks(), None).validate_answer(&decision(true, None)), Ok(ValidAnswer::New));
+        let approved = asked(scheduled(), Some(true));
         assert_eq!(approved.validate_answer(&decision(true, None)), Ok(ValidAnswer::Repeated));
         assert_eq!(approved.validate_answer(&decision(true, Some(json!({})))), Err(Refusal::AlreadyAnswered));
     }
@@ -223,8 +236,8 @@ mod tests {
     fn an_approval_is_taken_back_until_the_call_starts_and_a_denial_never() {
         let denied = CallState::Cancelled { cancelled: Cancelled::Denied { reason: None } };
         for (state, was, now, expected) in [
-            (CallState::Scheduled, true, false, Ok(ValidAnswer::New)),
-            (CallState::Executing, true, false, Err(Refusal::AlreadyAnswered)),
+            (scheduled(), true, false, Ok(ValidAnswer::New)),
+            (running(), true, false, Err(Refusal::AlreadyAnswered)),
             (CallState::Success { output: json!(1) }, true, false, Err(Refusal::AlreadyAnswered)),
             (denied.clone(), false, true, Err(Refusal::AlreadyAnswered)),
             (denied, false, false, Ok(ValidAnswer::Repeated)),
@@ -232,11 +245,7 @@ mod tests {
             let call = asked(state, Some(was));
             assert_eq!(call.validate_answer(&decision(now, None)), expected, "{call:?}");
         }
-        let queued = Call {
-            has_passed: true,
-            resource: Some(ResourceKey { named_by: NamedBy::Settings, name: "a".into(), owner: None }),
-            ..asked(CallState::Scheduled, Some(true))
-        };
+        let queued = asked(CallState::scheduled(Wait::Resource), Some(true));
         assert_eq!(queued.validate_answer(&decision(false, None)), Ok(ValidAnswer::New));
         let edited = Call {
             edited: Some(json!(1).into()),
@@ -258,11 +267,11 @@ mod tests {
 
     #[test]
     fn an_approval_request_that_is_not_required_can_be_answered() {
-        let mut withheld = call(CallState::Scheduled, RunBy::Browser);
+        let mut withheld = call(scheduled(), RunBy::Browser);
         assert_eq!(withheld.validate_answer(&decision(false, None)), Err(Refusal::WrongAnswer));
         withheld.approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: false });
         assert_eq!(withheld.validate_answer(&decision(false, None)), Ok(ValidAnswer::New));
-        withheld.resource = Some(ResourceKey { named_by: NamedBy::Settings, name: "a".into(), owner: None });
+        withheld.wait_for(Wait::Resource);
         assert_eq!(
             withheld.validate_answer(&decision(false, None)),
             Err(Refusal::WrongAnswer),

@@ -9,18 +9,27 @@ use serde_json::Value;
 
 use crate::ErrorType;
 
-/// The state of a call. The last three states are final.
+/// The state of a call, with what the call waits for. The last three states are final.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum CallState {
     /// The model is making the call, or its input has not been checked yet.
     Validating,
     /// The call waits for a person's decision.
-    AwaitingApproval,
-    /// The call is allowed or approved, and waits for the gate or for a lock.
-    Scheduled,
-    /// The call is running, or parked for the browser's output.
-    Executing,
+    AwaitingApproval {
+        /// The time at which it expires if nobody decides.
+        expires: Timestamp,
+    },
+    /// The call is allowed or approved, and waits for something else before it runs.
+    Scheduled {
+        /// What it waits for.
+        waits_for: Wait,
+    },
+    /// The call is running.
+    Executing {
+        /// What is being done for it.
+        work: Work,
+    },
     /// The call has its output.
     Success {
         /// The tool's output.
@@ -39,6 +48,55 @@ pub enum CallState {
         /// The reason.
         cancelled: Cancelled,
     },
+}
+
+/// What a call waits for before it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wait {
+    /// The decisions about the other calls of its step. A decision about the call itself is still accepted.
+    Gate,
+    /// Its tool, which is not available.
+    Tool {
+        /// The time since which it waits.
+        since: Timestamp,
+    },
+    /// The lock of its resource ([`Call::resource`](super::Call::resource)).
+    Resource,
+    /// The end of others that run, because no more may.
+    Capacity,
+}
+
+/// What is being done for a call that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// This server's process or an MCP server runs it.
+    Server,
+    /// The page that posted the tool runs it.
+    Browser {
+        /// The time at which the call expires if the page has not answered.
+        expires: Timestamp,
+    },
+    /// The run itself asks the user something, and waits for the reply. Unlike a question of a tool, this one outlives the process.
+    Asking {
+        /// The subject of the question.
+        about: Asking,
+        /// The time at which the call expires if nobody has replied.
+        expires: Timestamp,
+    },
+    /// Nothing: it is to run again, and waits for this before.
+    Again(Wait),
+}
+
+/// The subject of a question that the run itself asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asking {
+    /// What the call is there for.
+    Call,
+    /// The failure of the call ([`Call::asked_about`](super::Call::asked_about)).
+    Failure,
 }
 
 /// The name of a [`CallState`], as the wire and the database use it.
@@ -101,18 +159,54 @@ impl CallState {
     pub fn name(&self) -> StateName {
         match self {
             Self::Validating => StateName::Validating,
-            Self::AwaitingApproval => StateName::AwaitingApproval,
-            Self::Scheduled => StateName::Scheduled,
-            Self::Executing => StateName::Executing,
+            Self::AwaitingApproval { .. } => StateName::AwaitingApproval,
+            Self::Scheduled { .. } => StateName::Scheduled,
+            Self::Executing { .. } => StateName::Executing,
             Self::Success { .. } => StateName::Success,
             Self::Error { .. } => StateName::Error,
             Self::Cancelled { .. } => StateName::Cancelled,
         }
     }
 
+    /// Returns the state of a call that waits for this before it runs.
+    pub fn scheduled(waits_for: Wait) -> Self {
+        Self::Scheduled { waits_for }
+    }
+
     /// Returns whether the call has its outcome.
     pub fn is_final(&self) -> bool {
         self.name().is_final()
+    }
+
+    /// Returns what the call waits for before it runs, for the first time or again.
+    pub fn waits_for(&self) -> Option<&Wait> {
+        match self {
+            Self::Scheduled { waits_for } | Self::Executing { work: Work::Again(waits_for) } => {
+                Some(waits_for)
+            }
+            Self::Executing { work: Work::Server | Work::Browser { .. } | Work::Asking { .. } }
+            | Self::Validating
+            | Self::AwaitingApproval { .. }
+            | Self::Success { .. }
+            | Self::Error { .. }
+            | Self::Cancelled { .. } => None,
+        }
+    }
+
+    /// Returns the time at which the call expires if nobody answers; `None` if it does not wait for an answer.
+    pub fn expires(&self) -> Option<Timestamp> {
+        match self {
+            Self::AwaitingApproval { expires }
+            | Self::Executing { work: Work::Browser { expires } | Work::Asking { expires, .. } } => {
+                Some(*expires)
+            }
+            Self::Executing { work: Work::Server | Work::Again(_) }
+            | Self::Validating
+            | Self::Scheduled { .. }
+            | Self::Success { .. }
+            | Self::Error { .. }
+            | Self::Cancelled { .. } => None,
+        }
     }
 
     /// Returns the type of the failure; `None` if the call has not failed.
@@ -122,9 +216,9 @@ impl CallState {
             Self::Cancelled { cancelled: Cancelled::Denied { .. } } => Some(ErrorType::Denied),
             Self::Cancelled { .. } => Some(ErrorType::Cancelled),
             Self::Validating
-            | Self::AwaitingApproval
-            | Self::Scheduled
-            | Self::Executing
+            | Self::AwaitingApproval { .. }
+            | Self::Scheduled { .. }
+            | Self::Executing { .. }
             | Self::Success { .. } => None,
         }
     }

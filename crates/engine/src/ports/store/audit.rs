@@ -35,7 +35,7 @@ impl AuditEntry {
     pub fn of_deletion(
         owner: &Owner,
         chat: &ChatId,
-        open_run: Option<(&RunId, &[Call])>,
+        open_run: Option<(&RunId, Vec<&Call>)>,
         by: Option<&Owner>,
     ) -> Vec<Self> {
         let by_person = |event: AuditEvent| match by {
@@ -44,7 +44,7 @@ impl AuditEntry {
         };
         let mut entries = Vec::new();
         if let Some((run, calls)) = open_run {
-            let ended = calls.iter().filter_map(AuditEvent::of_deleted);
+            let ended = calls.into_iter().filter_map(AuditEvent::of_deleted);
             entries.extend(ended.map(|event| Self::of_chat(owner, chat, Some(run), by_person(event))));
         }
         let deleted = by_person(AuditEvent::new(AuditAction::ChatDeleted));

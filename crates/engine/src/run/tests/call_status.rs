@@ -63,7 +63,10 @@ fn only_a_call_that_may_not_run_yet_waits_for_capacity() {
     let mut play = play();
     play.scene.limits.running_calls = std::num::NonZeroUsize::new(1);
     play.calls(&[("time", "{}"), ("again", "{}")]);
-    play.apply("slot granted", Event::SlotsGranted(vec![ToolCallId::new("call_1")]));
+    let call = ToolCallId::new;
+    let admissions =
+        vec![(call("call_1"), Admission::Granted), (call("call_2"), Admission::Queued(Wait::Capacity))];
+    play.apply("admission", Event::Admission(admissions));
     assert_eq!(said(&play)[2..], ["call_1 executing", "call_2 scheduled capacity"]);
 }
 

@@ -146,14 +146,14 @@ fn a_tool_that_changes_while_its_call_is_queued_does_not_run() {
         tool-approval-request call_1
     "#]]);
     play.approve_newest(0);
-    assert!(play.run.calls[0].is_queued(), "it queues again");
+    assert!(play.run.calls[0].state().waits_for() == Some(&Wait::Resource), "it queues again");
     play.grant_lock("call_1");
     assert_eq!(play.states_of_calls(), ["executing"]);
 
     let mut play = Play::asking();
     play.scene.limits.running_calls = std::num::NonZeroUsize::new(1);
     play.calls(&[("note", "{}")]).answer(vec![decision("call_1", true)]).describe_tool("note");
-    let slot = || Event::SlotsGranted(vec![ToolCallId::new("call_1")]);
+    let slot = || Event::Admission(vec![(ToolCallId::new("call_1"), Admission::Granted)]);
     play.apply("slot", slot());
     assert_eq!(play.states_of_calls(), ["awaiting_approval"]);
     play.apply("slot", slot());
@@ -192,7 +192,7 @@ fn always_does_not_let_a_tool_run_that_has_changed() {
     let grant = Grant::new(&play.scene.toolbox, spec, Scope::tool("note"), &Always::default(), play.now);
     play.scene.grants.add(grant);
     play.calls(&[("note", "{}")]);
-    assert!(play.run.calls[0].is_queued());
+    assert!(play.run.calls[0].state().waits_for() == Some(&Wait::Resource));
     play.change_tool("note", |spec| {
         in_turn(spec);
         spec.description = "Pays ten times.".into();

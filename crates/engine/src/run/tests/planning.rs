@@ -199,7 +199,7 @@ fn chain_counts_no_call_of_the_plan() {
     let mut play = planned(PlanMode::Auto);
     play.scene.rules.chain = fermata_tools::ChainMode::Ask;
     play.calls(&[("make_plan", GOOD)]).calls(&[("time", "{}"), ("update_plan", S1_DONE), ("time", "{}")]);
-    let asked: Vec<bool> = play.run.calls.iter().map(Call::awaits_approval).collect();
+    let asked: Vec<bool> = play.run.all_calls().map(Call::awaits_approval).collect();
     assert_eq!(asked, [false, false, false, true]);
 }
 

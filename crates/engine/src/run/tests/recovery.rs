@@ -1,6 +1,9 @@
 //! What is saved of a run, and how another process resumes it.
 
+use fermata_protocol::UiPart;
+
 use super::*;
+use crate::memories::MemoryNote;
 
 #[test]
 fn a_saved_run_is_the_same_run() {
@@ -8,7 +11,10 @@ fn a_saved_run_is_the_same_run() {
     play.receive(ModelEvent::Text("so".into()));
     play.calls(&[("note", ""), ("where", "")]).answer(vec![decision("call_1", false)]);
     let state: RunState = serde_json::from_value(serde_json::to_value(&play.run.state).unwrap()).unwrap();
-    let calls: Vec<Call> = serde_json::from_value(serde_json::to_value(&play.run.calls).unwrap()).unwrap();
+    let calls: Vec<Call> = {
+        let calls: Vec<&Call> = play.run.all_calls().collect();
+        serde_json::from_value(serde_json::to_value(calls).unwrap()).unwrap()
+    };
     let records = play
         .log
         .iter()
@@ -24,7 +30,7 @@ fn a_saved_run_is_the_same_run() {
     };
     let again = Run::restore(saved).unwrap();
     assert_eq!(again.snapshot(), play.run.snapshot());
-    assert_eq!(again.calls, play.run.calls);
+    assert!(again.all_calls().eq(play.run.all_calls()));
     assert!(again.is_waiting());
 }
 
@@ -56,6 +62,20 @@ fn a_step_that_was_cut_off_is_asked_for_again_and_its_positions_are_not_reused()
         ask
     "#]]);
     assert!(play.run.state.position > before.plus(1_000_000));
+}
+
+#[test]
+fn what_was_recalled_after_a_crash_stays_in_the_message_when_the_model_speaks() {
+    let mut play = Play::new();
+    play.crash();
+    let note: MemoryNote =
+        serde_json::from_value(json!({"id": "mem_1", "kind": "fact", "text": "Likes tea."})).unwrap();
+    let recollection = Recollection { recalled: vec![note], slots: Vec::new() };
+    play.apply("recollected", Event::Recollected(Arc::new(recollection)));
+    play.receive(ModelEvent::Text("Tea?".into()));
+    let parts = play.run.snapshot().parts;
+    let is_memory = |part: &UiPart| matches!(part, UiPart::Data(data) if data.kind == "data-memory");
+    assert!(parts.iter().any(is_memory), "{parts:?}");
 }
 
 #[test]

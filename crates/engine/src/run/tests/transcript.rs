@@ -36,14 +36,16 @@ pub(super) fn print(effects: &Effects, before: &[AnswerTarget], after: &[AnswerT
     let begun: Vec<_> = after.iter().filter(|target| !before.contains(target)).map(name).collect();
     // Nothing is left out with `..`, so that no new effect is missing from transcripts.
     let Effects { before, commit, after } = effects;
-    let BeforeCommit { checks: _, lock_requests, slot_requests: _ } = before;
+    let BeforeCommit { checks: _, admissions } = before;
     let AfterCommit { cancel, execute, publish, replies, next, may_retry: _, elicited: _ } = after;
     let ids = |calls: &[ToolCallId]| calls.iter().map(ToolCallId::to_string).collect::<Vec<_>>();
     if !commit.is_empty() {
         out.push_str("save\n");
     }
-    for (call, key) in lock_requests {
-        writeln!(out, "queue {call} for {}", key.name).unwrap();
+    for (call, key) in admissions {
+        if let Some(key) = key {
+            writeln!(out, "queue {call} for {}", key.name).unwrap();
+        }
     }
     for (verb, ids) in
         [("release", ended), ("cancel", ids(cancel)), ("park", begun), ("execute", ids(execute))]

@@ -113,7 +113,10 @@ fn a_call_that_does_not_get_its_lock_fails_as_a_timeout() {
     let mut play = Play::new();
     play.calls(&[("file", r#"{"n":1}"#), ("time", "{}")]);
     let late = ToolError::new(ErrorType::Timeout, "Other calls used 1 for too long.");
-    play.apply("lock timed out for call_1", Event::LockTimedOut(ToolCallId::new("call_1"), late));
+    play.apply(
+        "lock timed out for call_1",
+        Event::Admission(vec![(ToolCallId::new("call_1"), Admission::Refused(late))]),
+    );
     play.grant_lock("call_1").check(expect![[r#"
         > finished
         save

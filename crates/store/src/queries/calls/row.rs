@@ -31,14 +31,10 @@ struct More<'a> {
     asked_before: &'a [ApprovalId],
     #[serde(skip_serializing_if = "Option::is_none")]
     fingerprint: Option<&'a str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    has_passed: bool,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     replies: &'a [ElicitationRecord],
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<&'a ResourceKey>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    asks_user: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     asked_about: Option<&'a AskedFailure>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -55,10 +51,10 @@ struct More<'a> {
     reads_from: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_report: Option<&'a Value>,
-    /// To the nanosecond.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires: Option<Timestamp>,
     since: Timestamp,
+    /// What the call waits for, unless its state is final.
+    #[serde(flatten)]
+    open_state: Map<String, Value>,
 }
 
 /// Declares a row with the names of its columns, and the binding of all values in the same order.
@@ -131,10 +127,8 @@ impl Row {
             answer: if answered { None } else { call.answer.as_ref() },
             asked_before: &call.asked_before,
             fingerprint: call.fingerprint.as_deref(),
-            has_passed: call.has_passed,
             replies: &call.replies,
             resource: call.resource.as_ref(),
-            asks_user: call.asks_user,
             asked_about: call.asked_about.as_ref(),
             is_empty: call.is_empty,
             idempotency_key: call.idempotency_key.as_deref(),
@@ -143,8 +137,8 @@ impl Row {
             retried_as: call.retried_as.as_ref(),
             reads_from: call.reads_from.as_deref(),
             last_report: call.last_report.as_ref(),
-            expires: call.expires,
             since: call.since(),
+            open_state: open_state(call.state())?,
         };
         Ok(Self {
             id: call.id.as_str().into(),
@@ -156,7 +150,7 @@ impl Row {
             created_at: timing.created_at,
             started_at: timing.started_at,
             ended_at: timing.ended_at,
-            expires_at: call.expires.map(deadline),
+            expires_at: call.state().expires().map(deadline),
             waited_for_approval: timing.waited_for_approval,
             waited_for_turn: timing.waited_for_turn,
             ran_for: timing.ran_for,
@@ -188,9 +182,9 @@ impl Row {
 
     /// The call; the error is [`StoreError::Corrupt`] if the columns do not make one.
     pub fn call(self) -> Result<Call, StoreError> {
-        let state = self.call_state()?;
-        let answer = answer_of(&state).filter(|_| self.answered);
-        let mut call = self.in_state(state)?;
+        let final_state = self.final_state()?;
+        let answer = final_state.as_ref().and_then(answer_of).filter(|_| self.answered);
+        let mut call = self.in_state(final_state)?;
         call.run_by = self.run_by.as_deref().map(|by| read_name("who runs a call", by)).transpose()?;
         call.input = read_json("a call's input", &self.input)?;
         call.edited =
@@ -220,31 +214,31 @@ impl Row {
         Ok(call)
     }
 
-    /// The call in this state, without the fields that other columns add. Only a call itself can enter a state, so the state and the history
-    /// are put into its serialised form.
-    fn in_state(&self, state: CallState) -> Result<Call, StoreError> {
+    /// The call in this final state, or in the one that is in `more`, without the fields that other columns add. Only a call itself can enter a
+    /// state, so the state and the history are put into its serialised form.
+    fn in_state(&self, final_state: Option<CallState>) -> Result<Call, StoreError> {
         let mut fields: Map<String, Value> = read_json("a call", &self.more)?;
         fields.insert("id".into(), self.id.0.clone().into());
         fields.insert("step".into(), self.step.into());
         fields.insert("tool".into(), self.tool.0.clone().into());
         fields.insert("input".into(), Value::Null);
         fields.insert("history".into(), read_json("a call's states", &self.states)?);
-        if let Value::Object(state) =
-            serde_json::to_value(state).map_err(|error| corrupt("a call's state", error))?
-        {
-            fields.extend(state);
+        fields.insert("state".into(), self.state.clone().into());
+        if let Some(state) = final_state {
+            fields.extend(fields_of(&state)?);
         }
         serde_json::from_value(Value::Object(fields)).map_err(|error| corrupt("a call", error))
     }
 
-    fn call_state(&self) -> Result<CallState, StoreError> {
+    /// The state, if it is final.
+    fn final_state(&self) -> Result<Option<CallState>, StoreError> {
         let what = "a call's outcome";
         let outcome = self.outcome.as_deref().unwrap_or_default();
-        Ok(match read_name::<StateName>("a call's state", &self.state)? {
-            StateName::Validating => CallState::Validating,
-            StateName::AwaitingApproval => CallState::AwaitingApproval,
-            StateName::Scheduled => CallState::Scheduled,
-            StateName::Executing => CallState::Executing,
+        Ok(Some(match read_name::<StateName>("a call's state", &self.state)? {
+            StateName::Validating
+            | StateName::AwaitingApproval
+            | StateName::Scheduled
+            | StateName::Executing => return Ok(None),
             StateName::Success => CallState::Success { output: read_json(what, outcome)? },
             StateName::Error => CallState::Error {
                 error_type: read_name::<ErrorType>("a type", self.error_type.as_deref().unwrap_or_default())?,
@@ -253,7 +247,25 @@ impl Row {
             StateName::Cancelled => {
                 CallState::Cancelled { cancelled: read_json::<Cancelled>(what, outcome)? }
             }
-        })
+        }))
+    }
+}
+
+/// The fields of a state that is not final, for which there are no columns.
+fn open_state(state: &CallState) -> Result<Map<String, Value>, StoreError> {
+    if state.is_final() {
+        return Ok(Map::new());
+    }
+    let mut fields = fields_of(state)?;
+    fields.remove("state");
+    Ok(fields)
+}
+
+fn fields_of(state: &CallState) -> Result<Map<String, Value>, StoreError> {
+    match serde_json::to_value(state) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(other) => Err(corrupt("a call's state", other)),
+        Err(error) => Err(corrupt("a call's state", error)),
     }
 }
 
@@ -265,9 +277,9 @@ fn answer_of(state: &CallState) -> Option<AnswerKind> {
             Some(AnswerKind::Failure { error_text: error_text.clone() })
         }
         CallState::Validating
-        | CallState::AwaitingApproval
-        | CallState::Scheduled
-        | CallState::Executing
+        | CallState::AwaitingApproval { .. }
+        | CallState::Scheduled { .. }
+        | CallState::Executing { .. }
         | CallState::Cancelled { .. } => None,
     }
 }
@@ -285,9 +297,10 @@ fn is_answer_of(state: &CallState, answer: &AnswerKind) -> bool {
 
 fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
     match state {
-        CallState::Validating | CallState::AwaitingApproval | CallState::Scheduled | CallState::Executing => {
-            Ok(None)
-        }
+        CallState::Validating
+        | CallState::AwaitingApproval { .. }
+        | CallState::Scheduled { .. }
+        | CallState::Executing { .. } => Ok(None),
         CallState::Success { output } => json(output).map(Some),
         CallState::Error { error_type: _, error_text } => json(error_text).map(Some),
         CallState::Cancelled { cancelled } => json(cancelled).map(Some),
@@ -355,7 +368,6 @@ mod tests {
         call.answer = Some(AnswerKind::Output { output: json!(1) });
         call.asked_before = vec![ApprovalId::new("appr_0")];
         call.fingerprint = Some("abc".into());
-        call.has_passed = true;
         call.replies = vec![ElicitationRecord {
             to: ElicitationId::new("q"),
             by: Owner::anyone(),
@@ -363,7 +375,6 @@ mod tests {
             content: None,
         }];
         call.resource = Some(ResourceKey { named_by: NamedBy::Settings, name: "file".into(), owner: None });
-        call.asks_user = true;
         call.asked_about = Some(AskedFailure { error_type: ErrorType::Timeout, text: "late".into() });
         call.is_empty = true;
         call.idempotency_key = Some("k".into());
@@ -372,7 +383,6 @@ mod tests {
         call.retried_as = Some(ToolCallId::new("d"));
         call.reads_from = Some("https://example.com".into());
         call.last_report = Some(json!("half"));
-        call.expires = Some(Timestamp::UNIX_EPOCH);
         call
     }
 

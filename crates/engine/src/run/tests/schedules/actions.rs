@@ -85,10 +85,11 @@ impl World {
             return;
         }
         self.use_newest_tools();
-        let before = (self.run.calls.clone(), self.run.snapshot());
+        let calls = |run: &Run| run.all_calls().cloned().collect::<Vec<_>>();
+        let before = (calls(&self.run), self.run.snapshot());
         let by = self.scene.decider(DecisionChannel::Api);
         let valid = self.run.validate(&answers, &by, &self.scene.context(self.now));
-        assert_eq!((self.run.calls.clone(), self.run.snapshot()), before, "a validation changed something");
+        assert_eq!((calls(&self.run), self.run.snapshot()), before, "a validation changed something");
         let Ok(Validation { answers: valid, overruled, .. }) = valid else { return };
         if !overruled.is_empty() {
             return self.apply(Event::ApprovalsOverruled(overruled));
@@ -165,9 +166,11 @@ impl World {
         for index in 0..live.waiters.len() {
             let Some(lock) = live.waiters[index].1.try_acquire() else { continue };
             let (call, _) = live.waiters.remove(index);
-            live.locks.insert(call.clone(), lock);
-            let effects = self.decide(Event::LocksGranted(vec![call]));
-            self.perform(effects);
+            if self.run.wait_of(&call) == Some(&Wait::Resource) {
+                live.locks.insert(call.clone(), lock);
+                let admission = self.admit_locked(&call, 0);
+                self.apply(Event::Admission(vec![(call, admission)]));
+            }
             return true;
         }
         self.grant_slot()
@@ -180,8 +183,7 @@ impl World {
             return false;
         };
         let call = live.slot_waiters.remove(0);
-        let effects = self.decide(Event::SlotsGranted(vec![call]));
-        self.perform(effects);
+        self.apply(Event::Admission(vec![(call, Admission::Granted)]));
         true
     }
 

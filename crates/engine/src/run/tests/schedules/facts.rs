@@ -130,7 +130,9 @@ impl Facts {
                     "memories are looked for, or the model streams, or inputs are checked"
                 );
             }
-            Phase::Deciding => assert!(run.step_calls().iter().any(Call::awaits_approval), "nobody is asked"),
+            Phase::Deciding => {
+                assert!(run.step_calls().iter().any(|call| call.awaits_approval()), "nobody is asked")
+            }
             Phase::Working => self.check_work(world),
             Phase::Over => panic!("a run that is over is live"),
         }
@@ -163,8 +165,8 @@ impl Facts {
             let waiters = live.waiters.iter().filter(|(id, _)| *id == call.id).count();
             let parked = usize::from(live.pending_calls.contains(&call.id));
             let queued = live.slot_waiters.iter().filter(|id| **id == call.id).count();
-            let absent = usize::from(world.run.awaiting_tools.contains_key(&call.id));
-            let asked = usize::from(call.asked_about.is_some() || call.awaits_reply());
+            let absent = usize::from(matches!(call.state().waits_for(), Some(Wait::Tool { .. })));
+            let asked = usize::from(call.awaits_reply());
             assert_eq!(jobs + waiters + queued + parked + absent + asked, 1, "who settles {call:?}?");
         }
         let is_open =
@@ -190,7 +192,7 @@ impl Facts {
             assert!(!state.is_final() || state == call.state(), "{state:?} has become {:?}", call.state());
             let now = call.approval_decision.as_ref().map(|decided| decided.approved);
             let is_taken_back =
-                *decided == Some(true) && now == Some(false) && *state == CallState::Scheduled;
+                *decided == Some(true) && now == Some(false) && state.name() == StateName::Scheduled;
             let is_asked_again = call.asked_before.len() > *asked_again && *decided == Some(true);
             assert!(
                 decided.is_none() || *decided == now || is_taken_back || is_asked_again,
@@ -258,11 +260,20 @@ impl Facts {
         };
         if self.gates[&call.step] == GateMode::Step {
             let is_decided = |other: &Call| is_open(other) || !other.asked_before.is_empty();
-            assert!(run.step_calls().iter().all(is_decided), "{} runs before its step is decided", call.id);
+            assert!(
+                run.step_calls().iter().all(|other| is_decided(other)),
+                "{} runs before its step is decided",
+                call.id
+            );
         }
         assert!(is_open(call), "{} runs before it is decided", call.id);
         let saved = &self.saved[&call.id];
-        assert_eq!(saved.state, CallState::Executing, "{} runs before that is saved", call.id);
+        assert_eq!(
+            saved.state,
+            CallState::Executing { work: Work::Server },
+            "{} runs before that is saved",
+            call.id
+        );
         let key = saved.idempotency_key.as_ref().expect("a call that runs has a key, which is saved");
         assert_eq!(call.idempotency_key.as_ref(), Some(key));
         let effect = self.effects.entry(call.id.clone()).or_insert_with(|| {

@@ -292,7 +292,8 @@ impl World {
             Move::LockTimesOut { index } => {
                 let Some(live) = self.live.as_mut().filter(|live| index < live.waiters.len()) else { return };
                 let (call, _) = live.waiters.remove(index);
-                self.apply(Event::LockTimedOut(call, ToolError::new(ErrorType::Timeout, "others use it")));
+                let refused = Admission::Refused(ToolError::new(ErrorType::Timeout, "others use it"));
+                self.apply(Event::Admission(vec![(call, refused)]));
             }
             Move::OtherChatQueues { n } => {
                 let waiter = self.locks.enqueue(ResourceKey {

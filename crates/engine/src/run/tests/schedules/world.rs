@@ -23,7 +23,7 @@ use crate::{
     run_tools::{self, Offer},
 };
 use fermata_protocol::{Assembler, ChatBody, ElicitationId, MemoryKind, PostedMessage, Role};
-use fermata_tools::{Fallback, Pattern, ToolSettings};
+use fermata_tools::{Fallback, Pattern, ResourceKey, ToolSettings};
 
 /// The tools of the process; one of them may be missing in the next.
 pub(super) const OWN: [&str; 5] = ["time", "note", "file", "again", "ledger"];
@@ -306,13 +306,13 @@ impl World {
         if !matches!(event, Event::Model(_)) {
             self.use_newest_tools();
         }
-        let before = self.run.calls.clone();
+        let before: Vec<Call> = self.run.all_calls().cloned().collect();
         let source = source(&event);
         let effects = self.run.apply(event, &self.scene.context(self.now));
         for (index, call) in before.iter().enumerate() {
             let is_noted = effects.commit.calls.contains(&index);
             assert!(
-                is_noted || *call == self.run.calls[index],
+                is_noted || *call == self.run.calls[index].call,
                 "{call:?} has changed ({source}) and is not saved; change calls through `Deciding::call_mut`"
             );
         }
@@ -355,8 +355,7 @@ impl World {
         for call in self.run.calls.iter().filter(|call| self.run.is_made_by_run(call)) {
             self.facts.gates.entry(call.step).or_insert(self.scene.rules.gate);
         }
-        self.enqueue_locks(&mut effects);
-        self.enqueue_for_slots(&mut effects);
+        self.admit(&mut effects);
         // A request that is saved is shown, even if the process ends in between.
         for (_, chunk) in &effects.after.publish {
             if let UiChunk::ToolApprovalRequest { approval_id, tool_name, .. } = chunk {
@@ -487,53 +486,51 @@ impl World {
         live.checks.append(&mut effects.before.checks);
     }
 
-    fn enqueue_locks(&mut self, effects: &mut Effects) {
-        let live = self.live.as_mut().unwrap();
-        let mut granted = Vec::new();
-        let asks = !effects.before.lock_requests.is_empty();
-        for (call, key) in std::mem::take(&mut effects.before.lock_requests) {
-            let mut waiter = self.locks.enqueue(key);
-            let Some(lock) = waiter.try_acquire() else {
-                live.waiters.push((call, waiter));
-                continue;
-            };
-            live.locks.insert(call.clone(), lock);
-            granted.push(call);
-        }
-        if !asks {
-            return;
-        }
-        effects.append(self.run.apply(Event::LocksGranted(granted.clone()), &self.scene.context(self.now)));
-        for call in granted {
-            assert!(
-                effects.after.execute.contains(&call) || self.run.awaits_slot(&call),
-                "{call} keeps a lock for nothing"
-            );
-        }
-    }
-
     /// Returns whether one more call may run, besides these.
     pub fn has_slot(&self, begun: usize) -> bool {
         let running = self.live.as_ref().map_or(0, |live| live.jobs.len()) + self.winding_up.len() + begun;
         self.scene.limits.running_calls.is_none_or(|most| running < most.get())
     }
 
-    fn enqueue_for_slots(&mut self, effects: &mut Effects) {
-        for call in std::mem::take(&mut effects.before.slot_requests) {
-            if !self.has_slot(effects.after.execute.len()) {
-                self.live.as_mut().unwrap().slot_waiters.push(call);
-                effects
-                    .append(self.run.apply(Event::SlotsGranted(Vec::new()), &self.scene.context(self.now)));
-                continue;
+    /// Answers the calls that ask to be admitted, as the active run does.
+    fn admit(&mut self, effects: &mut Effects) {
+        let asked = std::mem::take(&mut effects.before.admissions);
+        if !asked.is_empty() {
+            let (mut admissions, mut begun) = (Vec::new(), effects.after.execute.len());
+            for (call, key) in asked {
+                let admission = self.admit_call(&call, key, begun);
+                begun += usize::from(matches!(admission, Admission::Granted));
+                admissions.push((call, admission));
             }
-            let granted = Event::SlotsGranted(vec![call.clone()]);
-            effects.append(self.run.apply(granted, &self.scene.context(self.now)));
-            assert!(effects.after.execute.contains(&call), "{call} keeps a slot for nothing");
+            effects.append(self.run.apply(Event::Admission(admissions), &self.scene.context(self.now)));
         }
         let (run, execute) = (&self.run, &effects.after.execute);
         let live = self.live.as_mut().unwrap();
-        live.locks.retain(|call, _| execute.contains(call) || run.awaits_slot(call));
-        live.slot_waiters.retain(|call| run.awaits_slot(call));
+        let waits = |call: &ToolCallId| run.wait_of(call) == Some(&Wait::Capacity);
+        live.locks.retain(|call, _| execute.contains(call) || waits(call));
+        live.slot_waiters.retain(waits);
+    }
+
+    fn admit_call(&mut self, call: &ToolCallId, key: Option<ResourceKey>, begun: usize) -> Admission {
+        if let Some(key) = key {
+            let mut waiter = self.locks.enqueue(key);
+            let live = self.live.as_mut().unwrap();
+            let Some(lock) = waiter.try_acquire() else {
+                live.waiters.push((call.clone(), waiter));
+                return Admission::Queued(Wait::Resource);
+            };
+            live.locks.insert(call.clone(), lock);
+        }
+        self.admit_locked(call, begun)
+    }
+
+    /// Lets a call that has its lock be one more that runs, besides these that begin now, or has it wait for that.
+    pub fn admit_locked(&mut self, call: &ToolCallId, begun: usize) -> Admission {
+        if self.has_slot(begun) {
+            return Admission::Granted;
+        }
+        self.live.as_mut().unwrap().slot_waiters.push(call.clone());
+        Admission::Queued(Wait::Capacity)
     }
 
     fn save(&mut self, effects: &Effects) {
@@ -561,7 +558,7 @@ impl World {
             is_over: false,
         });
         for &index in effects.commit.calls.iter().chain(&effects.commit.decisions) {
-            let call = &self.run.calls[index];
+            let call = &self.run.calls[index].call;
             self.facts.call_is_saved(call);
             match saved.calls.iter_mut().find(|known| known.id == call.id) {
                 Some(known) => known.clone_from(call),
@@ -605,7 +602,7 @@ impl World {
         self.facts.reader.reads(&live.staged);
         live.log.append(&mut live.staged);
         assert!(
-            live.locks.keys().all(|call| self.run.awaits_slot(call)),
+            live.locks.keys().all(|call| self.run.wait_of(call) == Some(&Wait::Capacity)),
             "a lock is kept for a call that does not run"
         );
     }
@@ -641,7 +638,6 @@ fn source(event: &Event) -> &'static str {
         | Event::Model(_)
         | Event::ModelFailed(_)
         | Event::InputsChecked(_)
-        | Event::LockTimedOut(..)
         | Event::Reported(_)
         | Event::CallCancelled(_)
         | Event::Withdrawn(_)
@@ -652,9 +648,8 @@ fn source(event: &Event) -> &'static str {
         Event::Answered(..)
         | Event::Settled(..)
         | Event::Elicits(..)
-        | Event::LocksGranted(_)
-        | Event::ApprovalsOverruled(_)
-        | Event::SlotsGranted(_) => "an action",
+        | Event::Admission(_)
+        | Event::ApprovalsOverruled(_) => "an action",
         Event::QuestionTimedOut | Event::ToolsTimedOut | Event::HoldEnded => "a deadline, in `moves`",
         Event::Retries(_) => "in no schedule; `tests/newest_rules.rs` has it",
         Event::HandedOver(_) | Event::Continued(_) => "`World` posts a message",

@@ -1,0 +1,55 @@
+//! A call of a run, with what is known of it while a process has the run in memory.
+
+use std::ops::{Deref, DerefMut};
+
+use fermata_tools::Call;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::call_status::CallStatus;
+use crate::run_log::position::Position;
+
+/// A call, and what is not saved of it.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveCall {
+    pub call: Call,
+    /// The position in the log at which the call got its outcome.
+    pub settled_at: Option<Position>,
+    /// The position in the log at which the call was asked about again.
+    pub asked_again_at: Option<Position>,
+    /// The newest partial output, while the call runs.
+    pub report: Option<Value>,
+    /// The time until which it is believed that a person edits the input. The page says so again meanwhile.
+    pub edited_until: Option<Timestamp>,
+    /// What clients that ask for the states of calls were told last. They may be told again.
+    pub shown: Option<Box<CallStatus>>,
+}
+
+// === impl LiveCall ===
+
+impl LiveCall {
+    /// Returns the call for the log of another run, which goes on with it.
+    pub fn in_next_log(&self) -> Self {
+        Self { settled_at: None, asked_again_at: None, shown: None, ..self.clone() }
+    }
+}
+
+impl From<Call> for LiveCall {
+    fn from(call: Call) -> Self {
+        Self { call, settled_at: None, asked_again_at: None, report: None, edited_until: None, shown: None }
+    }
+}
+
+impl Deref for LiveCall {
+    type Target = Call;
+
+    fn deref(&self) -> &Call {
+        &self.call
+    }
+}
+
+impl DerefMut for LiveCall {
+    fn deref_mut(&mut self) -> &mut Call {
+        &mut self.call
+    }
+}
