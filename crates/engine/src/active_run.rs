@@ -314,7 +314,7 @@ impl ActiveRun {
     /// Reads the grants of the chat's owner, which were perhaps given or revoked in another chat. While the store is away none of them
     /// counts, so a person is asked, and nobody waits for the store.
     async fn read_owner_grants(&mut self) {
-        let grants = self.services.store.owner_grants(&self.record.owner).await.unwrap_or_default();
+        let grants = self.services.store.owner_grants(&self.record.head.owner).await.unwrap_or_default();
         self.record.grants.set_of_owner(grants);
     }
 

@@ -241,7 +241,7 @@ impl ChatActor {
         self.services.lease.acquire().await?;
         let lease_epoch = self.services.lease.epoch();
         let saved = self.services.store.chat(&self.mailbox.chat).await?;
-        self.mailbox.note_owner(saved.as_ref().map(|chat| chat.owner.clone()));
+        self.mailbox.note_owner(saved.as_ref().map(|chat| chat.head.owner.clone()));
         let Some(mut saved) = saved else {
             self.state = ChatState::Absent;
             return Ok(());
@@ -385,7 +385,7 @@ impl ChatActor {
         match active.shut_down().await {
             Ok(true) => {
                 let ActiveRun { record, log, .. } = *active;
-                return Ok(End::Cut(Box::new(CutOff { owner: record.owner, log })));
+                return Ok(End::Cut(Box::new(CutOff { owner: record.head.owner, log })));
             }
             Ok(false) => {}
             // The run goes on from what was saved before.

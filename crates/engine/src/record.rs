@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fermata_protocol::{ChatId, ClientOptions, MessageId, Profile, RunStatus, Show};
+use fermata_protocol::{ChatId, ClientOptions, MessageId, Profile, Show};
 use fermata_tools::{Grants, MemoryWrites, Owner};
 use jiff::Timestamp;
 
@@ -12,29 +12,15 @@ use crate::{
         summary::{Covered, MemoryPlan, WrittenSummary},
     },
     memories::count_changes,
-    ports::store::{Change, ChatRecord, StoreError, Version, memories::MemoryAuthor},
+    ports::store::{Change, ChatHead, ChatRecord, StoreError, Version, memories::MemoryAuthor},
     services::{Patience, PolicySnapshot, Services},
 };
 
 /// A chat, as of what this process has read or written last.
 pub(crate) struct Record {
     pub chat: ChatId,
-    pub owner: Owner,
-    pub version: Version,
-    /// The client version of the last post.
-    pub profile: Profile,
-    /// The data chunks that the last post asked for.
-    pub show: BTreeSet<Show>,
-    /// The status of the chat's last run, as it was saved.
-    pub status: RunStatus,
-    /// The number of its messages, of which some may be counted more than once.
-    pub messages: usize,
-    /// The size of its messages in bytes of JSON, without the message of an open run.
-    pub bytes: usize,
-    /// The assistant that the chat has chosen last.
-    pub assistant: Option<String>,
-    /// The model that the chat has chosen last.
-    pub model: Option<String>,
+    /// The chat's head. Some messages may be counted more than once, and the bytes are without the message of an open run.
+    pub head: ChatHead,
     /// The part of the chat that its model is sent.
     pub context: ModelContext,
     /// The grants of the chat, and those of its owner as of the last step that was begun.
@@ -51,16 +37,8 @@ impl Record {
         let open_message = saved.open_run.as_ref().map_or(0, |run| run.message_bytes);
         Self {
             chat,
-            owner: saved.owner.clone(),
-            version: saved.version,
-            profile: saved.profile,
-            show: saved.show.clone(),
-            status: saved.status.clone(),
-            messages: saved.messages,
-            bytes: saved.bytes.saturating_sub(open_message),
+            head: ChatHead { bytes: saved.head.bytes.saturating_sub(open_message), ..saved.head.clone() },
             context: ModelContext::read(&saved.context),
-            assistant: saved.assistant.clone(),
-            model: saved.model.clone(),
             grants: Grants::of_history(&saved.confirmations, &saved.grant_ends),
             lease_epoch,
         }
@@ -70,16 +48,8 @@ impl Record {
     pub fn new(chat: ChatId, owner: Owner, profile: Profile, lease_epoch: u64) -> Self {
         Self {
             chat,
-            owner,
-            version: Version::NONE,
-            profile,
-            show: BTreeSet::new(),
-            status: RunStatus::default(),
-            messages: 0,
-            bytes: 0,
+            head: ChatHead::new(owner, profile),
             context: ModelContext::default(),
-            assistant: None,
-            model: None,
             grants: Grants::default(),
             lease_epoch,
         }
@@ -91,8 +61,7 @@ impl Record {
         if assistant.is_none() && model.is_none() {
             return None;
         }
-        self.assistant = assistant.clone().or(self.assistant.take());
-        self.model = model.clone().or(self.model.take());
+        self.head.choose(assistant.clone(), model.clone());
         Some(Change::Choose { assistant, model })
     }
 
@@ -117,10 +86,10 @@ impl Record {
 
     /// Notes which data chunks a post asks for. Returns the change to save, if there is any.
     pub fn put_show(&mut self, show: &BTreeSet<Show>) -> Option<Change> {
-        if self.show == *show {
+        if self.head.show == *show {
             return None;
         }
-        self.show.clone_from(show);
+        self.head.show.clone_from(show);
         Some(Change::PutShow { show: show.clone() })
     }
 
@@ -146,10 +115,10 @@ impl Record {
         let Unremembered::Messages(unremembered) = &self.context.unremembered else { return None };
         // Nobody is there to be asked.
         let is_asked = policies.rules.memory_writes == MemoryWrites::Ask;
-        if is_asked || !policies.assistant(self.assistant.as_deref()).remembers {
+        if is_asked || !policies.assistant(self.head.assistant.as_deref()).remembers {
             return None;
         }
-        Some(MemoryPlan { owner: self.owner.clone(), unremembered: unremembered.clone() })
+        Some(MemoryPlan { owner: self.head.owner.clone(), unremembered: unremembered.clone() })
     }
 
     /// Returns the changes that save a summary, and what was learned of the user when it was written.
@@ -158,7 +127,7 @@ impl Record {
         if !written.memories.is_empty() {
             count_changes(&written.memories);
             changes.push(Change::ChangeMemories {
-                owner: self.owner.clone(),
+                owner: self.head.owner.clone(),
                 changes: written.memories.clone(),
                 most: services.memories.most(),
                 author: MemoryAuthor::summary_of(&self.chat),
@@ -175,7 +144,7 @@ impl Record {
         changes: Vec<Change>,
     ) -> Result<(), StoreError> {
         let now = services.clock.now();
-        let mut messages = self.messages;
+        let mut messages = self.head.messages;
         for change in &changes {
             if let Change::TruncateMessages { keep } = change {
                 messages = messages.min(*keep);
@@ -187,11 +156,11 @@ impl Record {
         if !changes.is_empty() {
             let to = Version(services.ids.next_number());
             let (store, changes) = (&services.store, Arc::<[Change]>::from(changes));
-            let commit = || store.commit(&self.chat, self.version, to, now, changes.clone());
+            let commit = || store.commit(&self.chat, self.head.version, to, now, changes.clone());
             services.patiently(patience, commit).await?;
-            self.version = to;
+            self.head.version = to;
         }
-        self.messages = messages;
+        self.head.messages = messages;
         if changes_memories {
             services.memories.note_unembedded();
         }
@@ -204,7 +173,7 @@ impl Record {
     /// Returns [`StoreError::Fenced`] if it is not.
     pub async fn verify(&self, services: &Services, patience: Patience) -> Result<(), StoreError> {
         let stored = services.patiently(patience, || services.store.version(&self.chat)).await?;
-        if stored == Some(self.version) { Ok(()) } else { Err(StoreError::Fenced) }
+        if stored == Some(self.head.version) { Ok(()) } else { Err(StoreError::Fenced) }
     }
 
     /// As [`Record::verify`], if the lease of this instance was lost since it looked last, or may have been.

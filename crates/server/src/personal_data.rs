@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use fermata_engine::{
     SummaryView,
     store::{
-        AuditEntry, ChatSummary, Files, StoreError,
+        AuditEntry, ChatRecord, ChatSummary, Files, StoreError,
         memories::{Memory as StoredMemory, MemoryAuthor, MemoryFilter, MemoryOrigin, MemorySource},
     },
 };
@@ -189,7 +189,7 @@ async fn delete_stored(database: &Database, owner: &Owner, chat: ChatId) -> Resu
     while let Some(record) = database.store.chat(&chat).await? {
         let open_run = record.open_run.as_ref().map(|run| (&run.id, run.calls.iter().collect()));
         let audit = AuditEntry::of_deletion(owner, &chat, open_run, None);
-        match database.store.delete(&chat, record.version, Timestamp::now(), audit).await {
+        match database.store.delete(&chat, record.head.version, Timestamp::now(), audit).await {
             Ok(()) => return Ok(true),
             // A server has written to it meanwhile.
             Err(StoreError::Fenced) => tokio::time::sleep(PAUSE).await,
@@ -312,7 +312,7 @@ impl Writer {
     /// Writes a chat, as it is when this begins. Returns `false` if it was deleted meanwhile.
     async fn write_chat(&mut self, listed: &ChatSummary, is_first: bool) -> Result<bool, ExportError> {
         let store = self.database.store.clone();
-        let Some(chat) = store.chat(&listed.id).await? else { return Ok(false) };
+        let Some(ChatRecord { head: chat, .. }) = store.chat(&listed.id).await? else { return Ok(false) };
         let summary = store.summary(&listed.id, usize::MAX).await?;
         let mut head = json!({
             "id": listed.id, "title": listed.title, "createdAt": listed.created_at, "updatedAt": listed.updated_at,

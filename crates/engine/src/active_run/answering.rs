@@ -167,7 +167,7 @@ impl ActiveRun {
             Start { after: reconciliation.after, prologue: reconciliation.prologue, ..Start::default() };
         let following = self.follow(self.log.read(profile, start));
         // The post brings its own client version, hold and wishes; the run's other settings stay.
-        self.record.profile = profile;
+        self.record.head.profile = profile;
         self.unsaved.push(Change::Posted { profile });
         self.unsaved.extend(self.record.choose(&submission.body.fermata));
         let show = submission.body.fermata.show.clone();
@@ -194,7 +194,7 @@ impl ActiveRun {
             Err(rejected) => rejected,
         };
         if let Rejected::Denied(event) = &rejected {
-            let (owner, chat, run) = (&self.record.owner, &self.record.chat, Some(&self.run.id));
+            let (owner, chat, run) = (&self.record.head.owner, &self.record.chat, Some(&self.run.id));
             let audit = AuditEntry::of_chat(owner, chat, run, AuditEvent::clone(event));
             let audit = Change::Audit(Box::new(audit));
             self.record.commit(&self.services, Patience::Run, vec![audit]).await?;

@@ -53,7 +53,7 @@ impl ActiveRun {
         self.read_owner_grants().await;
         let capacity = &self.services.model_requests;
         if self.model_slot.is_none() && capacity.is_limited() {
-            match capacity.request(&self.record.owner) {
+            match capacity.request(&self.record.head.owner) {
                 SlotRequest::Granted(slot) => self.model_slot = Some(slot),
                 SlotRequest::Queued(turn) => {
                     self.step = StepWork::Queue(turn);
@@ -72,7 +72,7 @@ impl ActiveRun {
             let text = texts.collect::<Vec<_>>().join("\n");
             self.history = Some(read);
             let (memories, owner, chat) =
-                (self.services.memories.clone(), self.record.owner.clone(), self.record.chat.clone());
+                (self.services.memories.clone(), self.record.head.owner.clone(), self.record.chat.clone());
             self.step =
                 StepWork::Recollection(async move { memories.recollect(&owner, &chat, &text).await }.boxed());
             return Ok(());
@@ -107,8 +107,8 @@ impl ActiveRun {
             previous: context.fit.summary.clone(),
             most: fitted.fit.left_out,
             rest: None,
-            assistant: self.record.assistant.clone(),
-            model: self.record.model.clone(),
+            assistant: self.record.head.assistant.clone(),
+            model: self.record.head.model.clone(),
             wishes: None,
             memory: self.record.memory_plan(&self.policies),
         };

@@ -76,8 +76,8 @@ impl ActiveRun {
             self.unsaved.push(Change::AppendChunks { run: from.clone(), first: first.into(), chunks });
         }
         self.unsaved.push(Change::Posted { profile });
-        self.record.profile = profile;
-        self.record.bytes += json_bytes(&message) + json_bytes(&said);
+        self.record.head.profile = profile;
+        self.record.head.bytes += json_bytes(&message) + json_bytes(&said);
         let messages = [said.id.clone(), next.message.clone()];
         self.unsaved.extend(self.record.note_post(&submission.body.fermata, messages));
         self.unsaved.push(Change::PutMessage(Box::new(message.clone())));
@@ -133,7 +133,7 @@ impl ActiveRun {
                 None => return Ok(None),
             },
         };
-        self.record.bytes = self.record.bytes.saturating_sub(json_bytes(&before));
+        self.record.head.bytes = self.record.head.bytes.saturating_sub(json_bytes(&before));
         let mut assembler = Assembler::from_message(before);
         for chunk in chunks {
             if let Err(error) = assembler.apply(chunk) {
@@ -141,7 +141,7 @@ impl ActiveRun {
             }
         }
         let after = assembler.snapshot();
-        self.record.bytes += json_bytes(&after);
+        self.record.head.bytes += json_bytes(&after);
         self.earlier = Some(Box::new(after.clone()));
         Ok(Some(Change::PutMessage(Box::new(after))))
     }

@@ -105,7 +105,7 @@ impl ActiveRun {
 
     /// Lets a call be one more that runs, as soon as it may. The lock that it holds is kept for it.
     pub(super) fn admit_locked(&mut self, call: &ToolCallId, lock: Option<ResourceLock>) -> Admission {
-        let (admission, slot) = match self.services.running_calls.request(&self.record.owner) {
+        let (admission, slot) = match self.services.running_calls.request(&self.record.head.owner) {
             SlotRequest::Granted(slot) => (Admission::Granted, Some(slot)),
             SlotRequest::Queued(turn) => {
                 let call = call.clone();
@@ -215,7 +215,7 @@ impl ActiveRun {
             empty_at: rules.empty_at(&call.tool).map(str::to_owned),
             ..self.call_executor()
         };
-        let context = CallContext::new(self.record.owner.clone(), self.record.chat.clone(), id.clone());
+        let context = CallContext::new(self.record.head.owner.clone(), self.record.chat.clone(), id.clone());
         let context = match &call.idempotency_key {
             Some(key) => context.with_idempotency_key(key),
             None => context,
@@ -329,9 +329,9 @@ pub(crate) fn context<'a>(
         newest: services.policies.current().rules.policy.clone(),
         limits: &services.settings.limits,
         expire: services.settings.expire,
-        owner: &record.owner,
+        owner: &record.head.owner,
         grants: &record.grants,
-        other_bytes: record.bytes,
+        other_bytes: record.head.bytes,
         shows_model_errors: services.settings.shows_model_errors,
         window,
     }

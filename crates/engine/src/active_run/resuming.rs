@@ -73,7 +73,7 @@ impl ActiveRun {
         let toolbox = settings.server_tools(&policies).with_saved_tools(&settings.tools);
         let parts = RunParts { run: restored, log, policies, toolbox };
         let ownership = if works || is_mine {
-            Ownership::Claimed(services.open_runs.enter(&record.owner))
+            Ownership::Claimed(services.open_runs.enter(&record.head.owner))
         } else {
             Ownership::Unclaimed
         };
@@ -135,7 +135,7 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
     let messages = services.store.messages(&record.chat).await?;
     if let Some(mut message) = messages.into_iter().find(|message| message.id == saved.message) {
         settle_open_calls(&mut message, &saved.calls);
-        record.bytes += json_bytes(&message);
+        record.head.bytes += json_bytes(&message);
         changes.push(Change::PutMessage(Box::new(message)));
     }
     if let Some(last) = Ending::CrashLoop.public() {
@@ -154,10 +154,10 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
         call.enter(CallState::Cancelled { cancelled: Cancelled::RunEnded }, now);
         let event = match AuditEvent::of_unknown_outcome(&call) {
             Some(unknown) if has_begun => Some(unknown),
-            _ => AuditEvent::of_state(&call, &record.owner, None),
+            _ => AuditEvent::of_state(&call, &record.head.owner, None),
         };
         if let Some(event) = event {
-            let entry = AuditEntry::of_chat(&record.owner, &record.chat, Some(&run), event);
+            let entry = AuditEntry::of_chat(&record.head.owner, &record.chat, Some(&run), event);
             changes.push(Change::Audit(Box::new(entry)));
         }
         changes.push(Change::PutCall { run: run.clone(), call: Box::new(call) });

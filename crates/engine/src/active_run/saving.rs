@@ -44,8 +44,8 @@ impl ActiveRun {
             changes.extend(self.unremembered());
         }
         let status = self.run.status();
-        if status != self.record.status {
-            self.record.status = status.clone();
+        if status != self.record.head.status {
+            self.record.head.status = status.clone();
             changes.push(Change::PutStatus { status });
         }
         let summary_is_due = ending.is_some() && self.summary_is_due();
@@ -58,7 +58,7 @@ impl ActiveRun {
         self.is_saved = true;
         self.saved_plan = plan;
         if summary_is_due {
-            self.services.due_summaries.add(self.record.chat.clone(), self.record.owner.clone());
+            self.services.due_summaries.add(self.record.chat.clone(), self.record.head.owner.clone());
         }
 
         if commit.run {
@@ -68,11 +68,11 @@ impl ActiveRun {
             if !is_owned {
                 self.ownership = Ownership::Unclaimed;
             } else if matches!(self.ownership, Ownership::Unclaimed) {
-                self.ownership = Ownership::Claimed(self.services.open_runs.enter(&self.record.owner));
+                self.ownership = Ownership::Claimed(self.services.open_runs.enter(&self.record.head.owner));
             }
         }
         if let Some(route) = commit.answer_route {
-            self.services.holds.remember(&self.record.owner, route);
+            self.services.holds.remember(&self.record.head.owner, route);
             tracing::info!(
                 chat = %self.record.chat,
                 run = %self.run.id,
@@ -83,7 +83,7 @@ impl ActiveRun {
         for index in &commit.calls {
             self.spans.record(&self.run.calls[*index]);
         }
-        self.record.bytes += message_bytes;
+        self.record.head.bytes += message_bytes;
         for (_, grant) in &commit.grants {
             self.record.grants.add(grant.clone());
         }
@@ -107,7 +107,7 @@ impl ActiveRun {
         let settings = &self.services.settings;
         let context = &self.record.context;
         // With the message of the run.
-        let messages = self.record.messages + 1;
+        let messages = self.record.head.messages + 1;
         messages >= context.summarized() + settings.keep_recent + settings.summary_every
             || context.full(self.window()).is_some()
     }
@@ -177,21 +177,21 @@ impl ActiveRun {
             changes.push(Change::Confirm {
                 run: run.id.clone(),
                 call: Box::new(run.calls[*index].call.clone()),
-                by: self.record.owner.clone(),
+                by: self.record.head.owner.clone(),
                 terms: grant.map(|grant| Box::new(grant.terms.clone())),
             });
             if let Some(grant) = grant
                 && grant.terms.granted_for == GrantedFor::Owner
             {
-                let owner = self.record.owner.clone();
+                let owner = self.record.head.owner.clone();
                 changes.push(Change::GrantToOwner { owner, grant: Box::new(grant.clone()) });
             }
         }
         if let Some(route) = commit.answer_route {
-            changes.push(Change::Answered { owner: self.record.owner.clone(), route });
+            changes.push(Change::Answered { owner: self.record.head.owner.clone(), route });
         }
         for event in &commit.audit {
-            let (owner, chat) = (&self.record.owner, &self.record.chat);
+            let (owner, chat) = (&self.record.head.owner, &self.record.chat);
             let entry = AuditEntry::of_chat(owner, chat, Some(&run.id), event.clone());
             changes.push(Change::Audit(Box::new(entry)));
         }

@@ -133,7 +133,7 @@ impl<R: Handle> Delivery<R> {
 impl<R: Handle> Deliver for Delivery<R> {
     async fn handle(&mut self, actor: &mut ChatActor, is_last_attempt: bool) -> Result<Handled, StoreError> {
         let owner = self.request.owner();
-        let mut result = if actor.record().is_some_and(|record| record.owner != *owner) {
+        let mut result = if actor.record().is_some_and(|record| record.head.owner != *owner) {
             R::denied()
         } else {
             match self.check(actor).await {

@@ -34,7 +34,8 @@ impl Handle for Resume {
         let ChatState::Active(active) = &mut actor.state else {
             // The run may have ended while the client was not connected.
             let (Some(record), Some(event)) = (actor.record(), &self.after) else { return Ok(None) };
-            let (chat, profile, position) = (record.chat.clone(), record.profile, Position::from(event.seq));
+            let (chat, profile, position) =
+                (record.chat.clone(), record.head.profile, Position::from(event.seq));
             let log = finished_log(&actor.services.store, &chat, &event.run).await?.unwrap_or_default();
             if log.last().is_none_or(|(last, _)| *last <= position) {
                 return Ok(None);
@@ -46,7 +47,7 @@ impl Handle for Resume {
             // Clients take such a run for one that is not open: its message is among the chat's, and their answer opens it again.
             return Ok(None);
         }
-        let profile = active.record.profile;
+        let profile = active.record.head.profile;
         let start = active.log.log().start_after(profile, self.after.as_ref());
         Ok(Some(active.follow(active.log.read(profile, start))))
     }
@@ -110,7 +111,7 @@ async fn saved(
 ) -> Result<(Record, Option<RunRecord>), ReadError> {
     let lease_epoch = services.lease.epoch();
     let Some(saved) = services.store.chat(chat).await? else { return Err(ReadError::NotFound) };
-    if saved.owner != *owner {
+    if saved.head.owner != *owner {
         return Err(ReadError::NotFound);
     }
     Ok((Record::read(chat.clone(), &saved, lease_epoch), saved.open_run))
@@ -124,7 +125,8 @@ impl View {
         record: &Record,
         run: Option<&Run>,
     ) -> Result<ChatView, ReadError> {
-        let (store, chat, profile, show) = (&services.store, &record.chat, record.profile, &record.show);
+        let (store, chat, profile, show) =
+            (&services.store, &record.chat, record.head.profile, &record.head.show);
         let policies = services.policies.current();
         let (left_out, newer) = match run {
             // Its message is in the record, and decisions have come since the readers were sent away.
@@ -133,7 +135,7 @@ impl View {
             None => (None, None),
         };
         let open = left_out.is_some();
-        let is_long = self.detail == Detail::InPages && record.bytes > SHORT_CHAT;
+        let is_long = self.detail == Detail::InPages && record.head.bytes > SHORT_CHAT;
         let mut messages = Vec::new();
         if !is_long && self.detail != Detail::Pending {
             for message in store.messages(chat).await? {
@@ -156,7 +158,7 @@ impl View {
             pending.extend(run.pending().map(|call| Pending::Call(Box::new(call.clone()))));
             pending.extend(run.pending_questions());
         }
-        let (assistant, model) = (record.assistant.clone(), record.model.clone());
+        let (assistant, model) = (record.head.assistant.clone(), record.head.model.clone());
         let mut context = None;
         if show.contains(&Show::Context)
             && let Some(tokens) = record.context.last_tokens()
@@ -173,7 +175,9 @@ impl View {
                     run.status_with_words(&run_context(services, &policies, &toolbox, record, None))
                 }
                 // A run that another version of the server has ended may have left its status.
-                None => RunStatus { stage: Stage::Idle, requires_confirm: false, ..record.status.clone() },
+                None => {
+                    RunStatus { stage: Stage::Idle, requires_confirm: false, ..record.head.status.clone() }
+                }
             });
         }
         Ok(ChatView { id: chat.clone(), messages, pending, open, assistant, model, status, context, outline })
@@ -204,7 +208,7 @@ impl Grants {
         toolbox: Option<&Toolbox>,
     ) -> Result<Vec<Grant>, ReadError> {
         let mut grants = record.grants.clone();
-        grants.set_of_owner(services.store.owner_grants(&record.owner).await?);
+        grants.set_of_owner(services.store.owner_grants(&record.head.owner).await?);
         let policies = services.policies.current();
         let toolbox = toolbox.unwrap_or(&policies.toolbox);
         let now = services.clock.now();

@@ -75,7 +75,7 @@ impl Handle for CancelCall {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), CallError> {
         actor.activate().await?;
         if let ChatState::Active(active) = &mut actor.state
-            && may_decide(&self.owner, &active.record.owner)
+            && may_decide(&self.owner, &active.record.head.owner)
             && active.run.is_running(&self.call)
         {
             active.apply(Event::CallCancelled(self.call.clone())).await?;
@@ -106,7 +106,7 @@ impl Handle for EditInput {
             ChatState::Active(active) => active.run.find_call(&self.of).map(|index| (active, index)),
             _ => None,
         };
-        let found = found.filter(|(active, _)| may_decide(&self.owner, &active.record.owner));
+        let found = found.filter(|(active, _)| may_decide(&self.owner, &active.record.head.owner));
         let Some((active, index)) = found else {
             let known = actor.services.store.call(&actor.mailbox.chat, &self.of).await?;
             return Err(match known {
@@ -129,10 +129,10 @@ impl Handle for EditInput {
 impl Handle for EndGrant {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
         let (services, patience) = (actor.services.clone(), actor.request_patience());
-        let record = actor.record_mut().filter(|record| may_decide(&self.owner, &record.owner));
+        let record = actor.record_mut().filter(|record| may_decide(&self.owner, &record.head.owner));
         let Some(record) = record else { return Err(ReadError::NotFound) };
         let Self { owner, address: _, tool, scope, granted_for } = self;
-        record.grants.set_of_owner(services.store.owner_grants(&record.owner).await?);
+        record.grants.set_of_owner(services.store.owner_grants(&record.head.owner).await?);
         let is_named = |grant: &&Grant| grant.is_named(tool, scope.as_deref(), *granted_for);
         let revoked: Vec<&GrantTerms> =
             record.grants.iter().filter(is_named).map(|grant| &grant.terms).collect();
@@ -174,9 +174,9 @@ impl Handle for Delete {
             ChatState::Dormant { saved, .. } => Some((&saved.id, saved.calls.iter().collect())),
             ChatState::Unread | ChatState::Absent | ChatState::Elsewhere(_) | ChatState::Idle(_) => None,
         };
-        let (now, owner) = (actor.services.clock.now(), &record.owner);
+        let (now, owner) = (actor.services.clock.now(), &record.head.owner);
         let audit = AuditEntry::of_deletion(owner, &record.chat, open_run, Some(owner));
-        let delete = || store.delete(&record.chat, record.version, now, audit.clone());
+        let delete = || store.delete(&record.chat, record.head.version, now, audit.clone());
         actor.services.patiently(Patience::Request, delete).await?;
         if let ChatState::Active(active) = std::mem::replace(&mut actor.state, ChatState::Absent) {
             active.end_deleted();

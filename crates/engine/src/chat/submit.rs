@@ -47,7 +47,7 @@ impl Handle for Box<Submission> {
         let toolbox = check_tools(self, &settings.server_tools(&policies), &services.settings.limits)?;
         actor.activate().await?;
         if let Some(call) = &self.retries {
-            if actor.record().is_none_or(|record| !may_decide(&self.owner, &record.owner)) {
+            if actor.record().is_none_or(|record| !may_decide(&self.owner, &record.head.owner)) {
                 return Err(SubmitError::NoSuchCall);
             }
             let retried = actor.failed_call(call).await?;
@@ -132,7 +132,7 @@ struct NewPost {
 impl ChatActor {
     /// Returns the size of the chat in bytes of JSON, with the message of the open run.
     fn chat_bytes(&self) -> usize {
-        let others = self.record().map_or(0, |record| record.bytes);
+        let others = self.record().map_or(0, |record| record.head.bytes);
         match self.active() {
             Some(active) if active.run.has_content() => others + json_bytes(&active.run.snapshot()),
             Some(_) | None => others,
@@ -335,10 +335,10 @@ impl ChatActor {
                 return Err(StoreError::Fenced.into());
             }
         };
-        record.profile = profile;
+        record.head.profile = profile;
         let messages = add.iter().map(|message| message.id.clone()).chain([run.message.clone()]);
         changes.extend(record.note_post(&body.fermata, messages));
-        record.bytes = bytes;
+        record.head.bytes = bytes;
         changes.extend(add.into_iter().map(|message| Change::PutMessage(Box::new(message))));
         changes.push(Change::OpenRun {
             run: run.id.clone(),
@@ -389,7 +389,7 @@ impl ChatActor {
             reconcile_finished(message, &shown, runs_on_server).ok_or_else(SubmitError::nothing_new)?;
         let patience = self.request_patience();
         if let Some(record) = self.record_mut() {
-            record.profile = profile;
+            record.head.profile = profile;
             let mut changes = vec![Change::Posted { profile }];
             changes.extend(record.choose(&submission.body.fermata));
             changes.extend(record.put_show(&submission.body.fermata.show));
@@ -451,8 +451,8 @@ fn run_settings(
     let assistants = &policies.assistants;
     let (mut assistant, mut chosen_model) = (options.assistant.clone(), options.model.clone());
     if let Some(record) = record {
-        assistant = assistant.or_else(|| record.assistant.clone());
-        chosen_model = chosen_model.or_else(|| record.model.clone());
+        assistant = assistant.or_else(|| record.head.assistant.clone());
+        chosen_model = chosen_model.or_else(|| record.head.model.clone());
     }
     let name = match &options.assistant {
         Some(name) => name,

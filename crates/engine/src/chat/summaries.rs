@@ -46,17 +46,17 @@ impl Handle for PlanSummary {
                 let principal = Principal { user: self.owner.clone(), groups: asked.groups.clone() };
                 policies
                     .assistants
-                    .choose(policies.assistants.answering(record.assistant.as_deref()), &principal)?
+                    .choose(policies.assistants.answering(record.head.assistant.as_deref()), &principal)?
             }
-            None => policies.assistant(record.assistant.as_deref()),
+            None => policies.assistant(record.head.assistant.as_deref()),
         };
-        let window = assistant.model(record.model.as_deref()).window(services.settings.compact_at);
-        let recent = record.messages.saturating_sub(services.settings.keep_recent);
+        let window = assistant.model(record.head.model.as_deref()).window(services.settings.compact_at);
+        let recent = record.head.messages.saturating_sub(services.settings.keep_recent);
         let (reason, most, rest, least) = match &self.asked {
             Some(_) => (SummaryReason::Asked, recent, None, 1),
             None => match record.context.full(window) {
                 // Half as much as there may be, so that the next summary is not due at once.
-                Some(window) => (SummaryReason::Size, record.messages, Some(window.compact_at / 2), 1),
+                Some(window) => (SummaryReason::Size, record.head.messages, Some(window.compact_at / 2), 1),
                 None => (SummaryReason::Every, recent, None, services.settings.summary_every),
             },
         };
@@ -75,8 +75,8 @@ impl Handle for PlanSummary {
             previous,
             most,
             rest,
-            assistant: record.assistant.clone(),
-            model: record.model.clone(),
+            assistant: record.head.assistant.clone(),
+            model: record.head.model.clone(),
             wishes: self.asked.clone().and_then(|asked| asked.wishes),
             memory: record.memory_plan(&policies),
         };
@@ -118,7 +118,7 @@ impl Handle for Box<SaveSummary> {
             }
         }
         // Runs that have ended meanwhile have found the job at work, and left what came after it to the next plan.
-        let recent = record.messages.saturating_sub(services.settings.keep_recent);
+        let recent = record.head.messages.saturating_sub(services.settings.keep_recent);
         if recent > job.most && !self.has_failed {
             due = Some(now);
         }

@@ -65,14 +65,14 @@ pub async fn preview(
         None => RunSettings {
             started: Timestamp::UNIX_EPOCH,
             model: String::new(),
-            assistant: record.assistant.clone(),
-            chosen_model: record.model,
-            remembers: policies.assistant(record.assistant.as_deref()).remembers,
+            assistant: record.head.assistant.clone(),
+            chosen_model: record.head.model,
+            remembers: policies.assistant(record.head.assistant.as_deref()).remembers,
             tools: Vec::new(),
             system: None,
             call_settings: Map::new(),
             tool_choice: None,
-            plan: policies.assistant(record.assistant.as_deref()).plan,
+            plan: policies.assistant(record.head.assistant.as_deref()).plan,
             wants_plan: false,
             retries: None,
         },
@@ -94,7 +94,7 @@ pub async fn preview(
     let mut slots = Recollection::default();
     if of_run.remembers {
         let filter = MemoryFilter { has_slot: Some(true), ..MemoryFilter::default() };
-        let mut memories = store.memories(&record.owner, &filter).await?;
+        let mut memories = store.memories(&record.head.owner, &filter).await?;
         memories.sort_by(|a, b| a.slot.cmp(&b.slot));
         slots.slots = memories.iter().map(MemoryNote::from).collect();
     }

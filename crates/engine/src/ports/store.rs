@@ -29,8 +29,8 @@ pub use memories::Memories;
 pub use memory::MemoryStore;
 pub use page::{ChatPage, ChatSummary};
 pub use record::{
-    ChatOwner, ChatRecord, Files, MessageOutline, OwnerUsage, RunRecord, STORED_FILE, SummaryRecord, Version,
-    WantedUsage, json_bytes,
+    ChatHead, ChatOwner, ChatRecord, Files, MessageOutline, OwnerUsage, RunRecord, STORED_FILE,
+    SummaryRecord, Version, WantedUsage, json_bytes,
 };
 
 /// Everything that survives the process.

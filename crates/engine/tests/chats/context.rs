@@ -202,7 +202,7 @@ async fn messages_that_an_earlier_version_has_removed_take_the_history_back() {
     let world = World::new();
     world.script([too_long(), text("It fits."), text("ok")]);
     world.post(history(8, 400)).await.read_to_end().await;
-    let version = world.store.store.chat(&world.chat).await.unwrap().unwrap().version;
+    let version = world.store.store.chat(&world.chat).await.unwrap().unwrap().head.version;
     let changes = vec![Change::TruncateMessages { keep: 2 }];
     world
         .store

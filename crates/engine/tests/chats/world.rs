@@ -539,7 +539,7 @@ impl World {
     /// Saves a run as earlier versions did, which kept its settings in the state.
     pub async fn put_state(&self, run: RunId, state: Value) {
         let store = &self.store.store;
-        let version = store.chat(&self.chat).await.unwrap().unwrap().version;
+        let version = store.chat(&self.chat).await.unwrap().unwrap().head.version;
         let settings = Change::PutSettings { run: run.clone(), settings: Value::Null };
         let save = Change::SaveRun {
             run,

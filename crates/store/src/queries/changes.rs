@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::{
     audit, calls,
-    chats::{self, ChatColumns, ChatRow},
+    chats::{self, ChatColumns},
     confirmations, memories, messages, owners, plans,
     runs::{self, RunState},
     summaries,
@@ -67,7 +67,7 @@ pub async fn simple_record(
     Ok(match chats::find(connection, chat).await? {
         None => Some(None),
         Some(found) if found.has_open_run || found.has_decisions => None,
-        Some(found) => Some(Some(to_record(found))),
+        Some(found) => Some(Some(found.record)),
     })
 }
 
@@ -82,28 +82,8 @@ pub async fn record(snapshot: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         confirmations: confirmations::all(snapshot, chat).await?,
         grant_ends: confirmations::grant_ends(snapshot, chat).await?,
         open_run,
-        ..to_record(found)
+        ..found.record
     }))
-}
-
-/// Returns the record of a chat of which nothing but its own row was read.
-fn to_record(found: ChatRow) -> ChatRecord {
-    ChatRecord {
-        version: found.version,
-        owner: found.owner,
-        profile: found.profile,
-        assistant: found.assistant,
-        model: found.model,
-        context: found.context,
-        show: found.show,
-        status: found.status,
-        messages: found.messages,
-        bytes: found.bytes,
-        run_owner: None,
-        confirmations: Vec::new(),
-        grant_ends: Vec::new(),
-        open_run: None,
-    }
 }
 
 /// Forgets the chat, and notes it in the audit. If the database does not know it, there is nothing to forget.

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use fermata_engine::store::{
-    Change, ChatOwner, ChatPage, ChatSummary, InstanceId, StoreError, Version, page::Cursor,
+    Change, ChatHead, ChatOwner, ChatPage, ChatRecord, ChatSummary, InstanceId, StoreError, Version,
+    page::Cursor,
 };
 use fermata_protocol::{ChatId, Profile, RunId, RunStatus, Show, Stage};
 use fermata_tools::Owner;
@@ -57,21 +58,10 @@ row! {
 /// The number of chats that are forgotten in one transaction, so that other writers do not wait for long.
 pub const BATCH: usize = 50;
 
-/// A chat without what belongs to it.
+/// The chat's own row.
 pub struct ChatRow {
-    pub version: Version,
-    pub owner: Owner,
-    pub profile: Profile,
-    /// The data chunks that the last post asked for.
-    pub show: BTreeSet<Show>,
-    pub status: RunStatus,
-    /// The number of messages.
-    pub messages: usize,
-    /// The size of the messages, in bytes of JSON.
-    pub bytes: usize,
-    pub assistant: Option<String>,
-    pub model: Option<String>,
-    pub context: Value,
+    /// The chat without its open run and the decisions about its calls.
+    pub record: ChatRecord,
     pub has_open_run: bool,
     /// `true` if somebody has decided about calls of the chat.
     pub has_decisions: bool,
@@ -205,7 +195,7 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         Some(profile) => profile,
         None => Profile::of_version(&found.profile.to_string()).map_err(StoreError::Corrupt)?,
     };
-    Ok(Some(ChatRow {
+    let head = ChatHead {
         version: Version(found.fence.unsigned_abs()),
         owner: Owner::new(found.owner.0),
         profile,
@@ -215,10 +205,16 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         bytes: usize::try_from(found.bytes).unwrap_or_default(),
         assistant: found.assistant.map(|Text(name)| name),
         model: found.model.map(|Text(name)| name),
+    };
+    let record = ChatRecord {
+        head,
+        run_owner: None,
         context: found.context.map_or(Ok(Value::Null), |text| read_json("the context of a chat", &text))?,
-        has_open_run: found.has_open_run,
-        has_decisions: found.has_decisions,
-    }))
+        confirmations: Vec::new(),
+        grant_ends: Vec::new(),
+        open_run: None,
+    };
+    Ok(Some(ChatRow { record, has_open_run: found.has_open_run, has_decisions: found.has_decisions }))
 }
 
 /// The chat's version alone.

@@ -156,7 +156,7 @@ pub fn wait(id: &str, owner: Option<&str>, expires: Option<Timestamp>) -> Change
 
 /// The chat's version as it is now.
 pub async fn version(store: &dyn Store, chat: &ChatId) -> Version {
-    store.chat(chat).await.unwrap().map_or(Version::NONE, |chat| chat.version)
+    store.chat(chat).await.unwrap().map_or(Version::NONE, |chat| chat.head.version)
 }
 
 /// Commits of a test, which need no versions of their own.

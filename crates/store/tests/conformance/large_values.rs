@@ -101,7 +101,7 @@ async fn a_message_with_large_values_is_read_as_it_was_put(store: AnyStore) {
         assert_eq!(outline.bytes, json_bytes(message), "the size is that of the whole message");
     }
     let bytes = messages.iter().map(json_bytes).sum::<usize>();
-    assert_eq!(store.chat(&id).await.unwrap().unwrap().bytes, bytes);
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().head.bytes, bytes);
     let mut by_name = store.messages_at(&id, 0..9, Files::ByName).await.unwrap();
     for part in by_name.iter_mut().flat_map(|message| &mut message.parts) {
         if let UiPart::File(file) = part
@@ -114,7 +114,7 @@ async fn a_message_with_large_values_is_read_as_it_was_put(store: AnyStore) {
     // Putting it again changes neither the message nor its size.
     commit_at(&*store, &id, at(1), vec![put(messages[0].clone())]).await.unwrap();
     assert_eq!(store.messages(&id).await.unwrap(), messages);
-    assert_eq!(store.chat(&id).await.unwrap().unwrap().bytes, bytes);
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().head.bytes, bytes);
 }
 
 async fn a_file_is_there_for_as_long_as_a_message_has_it(store: AnyStore) {
@@ -126,7 +126,7 @@ async fn a_file_is_there_for_as_long_as_a_message_has_it(store: AnyStore) {
     let changes = vec![Change::TruncateMessages { keep: 0 }, put(other.clone())];
     commit_at(&*store, &id, at(2), changes).await.unwrap();
     assert_eq!(store.messages(&id).await.unwrap(), std::slice::from_ref(&other));
-    assert_eq!(store.chat(&id).await.unwrap().unwrap().bytes, json_bytes(&other));
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().head.bytes, json_bytes(&other));
 }
 
 async fn a_call_that_changes_later_changes_no_message(store: AnyStore) {

@@ -180,11 +180,11 @@ async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
     commit(&store, &id, vec![create(alice()), put(said[0].clone()), put(said[1].clone())]).await;
     commit(&store, &id, vec![Change::Posted { profile: Profile::V7 }, put(said[2].clone())]).await;
     let record = store.chat(&id).await.unwrap().unwrap();
-    assert_eq!(record.owner, alice());
-    assert_eq!(record.profile, Profile::V7);
+    assert_eq!(record.head.owner, alice());
+    assert_eq!(record.head.profile, Profile::V7);
     for profile in [Profile::V5, Profile::V6, Profile::V7, Profile::of_version("7.0.173").unwrap()] {
         commit(&store, &id, vec![Change::Posted { profile }]).await;
-        assert_eq!(store.chat(&id).await.unwrap().unwrap().profile, profile);
+        assert_eq!(store.chat(&id).await.unwrap().unwrap().head.profile, profile);
     }
     let choose = |assistant: Option<&str>, model: Option<&str>| Change::Choose {
         assistant: assistant.map(str::to_owned),
@@ -192,7 +192,7 @@ async fn a_chat_is_read_as_it_was_made(store: AnyStore) {
     };
     let chosen = async || {
         let record = store.chat(&id).await.unwrap().unwrap();
-        (record.assistant, record.model)
+        (record.head.assistant, record.head.model)
     };
     assert_eq!(chosen().await, (None, None));
     commit(&store, &id, vec![choose(Some("Grüße \u{0}"), None)]).await;
@@ -620,7 +620,7 @@ async fn grants_of_an_owner_outlive_their_chat_and_are_replaced_and_revoked_one_
         scope: scope.map(Into::into),
     };
     commit(&store, &id, vec![end(Some("host:b"))]).await;
-    let version = store.chat(&id).await.unwrap().unwrap().version;
+    let version = store.chat(&id).await.unwrap().unwrap().head.version;
     store.delete(&id, version, at(9), Vec::new()).await.unwrap();
     assert_eq!(store.owner_grants(&alice()).await.unwrap(), [again]);
     let id = with_run(&store).await;
@@ -634,7 +634,7 @@ async fn decisions_are_forgotten_by_their_own_age_alone(store: AnyStore) {
     for second in [1, 2, 3] {
         commit_at(&*store, &id, at(second), vec![audit("yes")]).await.unwrap();
     }
-    let version = store.chat(&id).await.unwrap().unwrap().version;
+    let version = store.chat(&id).await.unwrap().unwrap().head.version;
     store.delete(&id, version, at(2), AuditEntry::of_deletion(&alice(), &id, None, None)).await.unwrap();
     let export = AuditEntry::of_owner(&alice(), AuditEvent::new(AuditAction::DataExported));
     let start = AuditEntry::of_server(AuditEvent::new(AuditAction::RulesLoaded));
@@ -925,7 +925,10 @@ async fn a_deleted_chat_leaves_nothing_and_its_id_is_free(store: AnyStore) {
     refused(&store, &id, vec![put(user("2", "two"))]).await;
     commit(&store, &id, vec![create(bob()), open("r")]).await;
     let fresh = store.chat(&id).await.unwrap().unwrap();
-    assert_eq!((fresh.owner, messages(&store, &id).await.len(), fresh.confirmations.len()), (bob(), 0, 0));
+    assert_eq!(
+        (fresh.head.owner, messages(&store, &id).await.len(), fresh.confirmations.len()),
+        (bob(), 0, 0)
+    );
     assert_eq!(fresh.open_run.unwrap().chunks.len(), 0);
     assert_eq!(store.chat(&other).await.unwrap(), kept);
 }

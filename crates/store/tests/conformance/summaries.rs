@@ -26,10 +26,10 @@ async fn the_summary_of_the_most_messages_counts(store: AnyStore) {
     let id = chat("a");
     assert_eq!(store.summary(&id, usize::MAX).await.unwrap(), None);
     commit(&store, &id, vec![create(alice())]).await;
-    assert_eq!(store.chat(&id).await.unwrap().unwrap().messages, 0);
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().head.messages, 0);
     for count in 1..=5 {
         commit(&store, &id, vec![put(user(&format!("m{count}"), "words"))]).await;
-        assert_eq!(store.chat(&id).await.unwrap().unwrap().messages, count);
+        assert_eq!(store.chat(&id).await.unwrap().unwrap().head.messages, count);
     }
     let content = json!({"goal": "Grüße \u{0} \u{1f980}"});
     commit(&store, &id, vec![put_summary(4, content.clone()), put_summary(2, Value::Null)]).await;
@@ -86,7 +86,7 @@ async fn a_chat_is_listed_when_its_summary_is_due(store: AnyStore) {
 async fn the_status_of_a_run_is_kept_and_listed_for_a_client_that_asks(store: AnyStore) {
     let id = chat("a");
     commit(&store, &id, vec![create(alice())]).await;
-    let kept = async || store.chat(&id).await.unwrap().unwrap().status;
+    let kept = async || store.chat(&id).await.unwrap().unwrap().head.status;
     let listed = async || store.chats(&alice(), 10, None).await.unwrap().chats.remove(0).status;
     assert_eq!((kept().await, listed().await), (RunStatus::default(), None));
     commit(&store, &id, vec![Change::PutShow { show: BTreeSet::from([Show::Run]) }]).await;
@@ -111,7 +111,7 @@ async fn the_status_of_a_run_is_kept_and_listed_for_a_client_that_asks(store: An
 async fn what_the_last_post_asked_for_is_kept(store: AnyStore) {
     let id = chat("a");
     commit(&store, &id, vec![create(alice())]).await;
-    let shown = async || store.chat(&id).await.unwrap().unwrap().show;
+    let shown = async || store.chat(&id).await.unwrap().unwrap().head.show;
     assert_eq!(shown().await, BTreeSet::new());
     for show in [BTreeSet::from(Show::ALL), BTreeSet::from([Show::Context]), BTreeSet::new()] {
         commit(&store, &id, vec![Change::PutShow { show: show.clone() }]).await;

@@ -19,7 +19,7 @@ in_every_store! {
 }
 
 async fn bytes(store: &AnyStore, id: &ChatId) -> usize {
-    store.chat(id).await.unwrap().unwrap().bytes
+    store.chat(id).await.unwrap().unwrap().head.bytes
 }
 
 fn sum(messages: &[UiMessage]) -> usize {

@@ -23,7 +23,7 @@ in_every_store! {
 async fn a_commit_gives_the_chat_its_version(store: AnyStore) {
     let id = chat("a");
     let made = store.commit_next(&id, Version::NONE, at(0), vec![create(alice()), open("r")]).await.unwrap();
-    assert_eq!(store.chat(&id).await.unwrap().unwrap().version, made);
+    assert_eq!(store.chat(&id).await.unwrap().unwrap().head.version, made);
     let next = store.commit_next(&id, made, at(1), vec![put(user("1", "one")), close("r")]).await.unwrap();
     assert_eq!(version(&*store, &id).await, next);
     for known in [Version::NONE, made, next, Version(77)] {

@@ -113,14 +113,14 @@ impl ChatStore for MemoryStore {
     }
 
     async fn version(&self, chat: &ChatId) -> Result<Option<Version>, StoreError> {
-        Ok(self.lock().chats.get(chat).map(|chat| chat.version))
+        Ok(self.lock().chats.get(chat).map(|chat| chat.head.version))
     }
 
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
         let contents = self.lock();
         let Some(chat) = contents.chats.get(chat) else { return Ok(None) };
         Ok(Some(ChatOwner {
-            owner: chat.owner.clone(),
+            owner: chat.head.owner.clone(),
             run_owner: chat.run_owner(&contents.alive),
             created_at: chat.created_at,
             open_run: chat.open_run().map(|run| run.id.clone()),
@@ -201,7 +201,7 @@ impl ChatStore for MemoryStore {
             return Ok(());
         }
         let Contents { chats, audit, answer_routes, owner_grants, memories, .. } = &mut *self.lock();
-        if chats.get(chat).is_some_and(|chat| chat.version == to) {
+        if chats.get(chat).is_some_and(|chat| chat.head.version == to) {
             return Ok(());
         }
         check(chats, chat, from)?;
@@ -226,7 +226,7 @@ impl ChatStore for MemoryStore {
             if is_news {
                 changed.updated_at = page::whole_microseconds(at);
             }
-            changed.version = to;
+            changed.head.version = to;
             chats.insert(chat.clone(), changed);
         }
         audit.extend(decisions);
@@ -246,7 +246,7 @@ impl ChatStore for MemoryStore {
         let Contents { chats, alive, .. } = &*self.lock();
         let mut listed: Vec<_> = chats
             .iter()
-            .filter(|(_, chat)| chat.owner == *owner)
+            .filter(|(_, chat)| chat.head.owner == *owner)
             .map(|(id, chat)| (chat.updated_at.as_microsecond(), id.clone()))
             .filter(|chat| before.as_ref().is_none_or(|before| chat < before))
             .collect();
@@ -275,7 +275,7 @@ impl ChatStore for MemoryStore {
         }
         check(chats, chat, version)?;
         if let Some(deleted) = chats.remove(chat)
-            && let Some(stored) = memories.get_mut(&deleted.owner)
+            && let Some(stored) = memories.get_mut(&deleted.head.owner)
         {
             stored.forget_chat(chat);
         }
@@ -305,7 +305,7 @@ impl ChatStore for MemoryStore {
         let scheduled = contents.chats.iter().filter_map(|(id, chat)| Some((chat.summary_due?, id)));
         let due = first(scheduled.filter(|(due, _)| *due <= now), limit);
         let owned = due.into_iter().filter_map(|id| {
-            let owner = contents.chats.get(&id)?.owner.clone();
+            let owner = contents.chats.get(&id)?.head.owner.clone();
             Some((id, owner))
         });
         Ok(owned.collect())
@@ -327,9 +327,9 @@ impl ChatStore for MemoryStore {
     ) -> Result<OwnerUsage, StoreError> {
         let contents = self.lock();
         let mut usage = OwnerUsage::default();
-        for chat in contents.chats.values().filter(|chat| chat.owner == *owner) {
+        for chat in contents.chats.values().filter(|chat| chat.head.owner == *owner) {
             usage.chats += 1;
-            usage.bytes += chat.messages.iter().map(json_bytes).sum::<usize>();
+            usage.bytes += chat.bytes();
             let elsewhere = chat.open_run().filter(|run| run.owner.as_ref() != Some(instance));
             usage.runs_elsewhere += usize::from(elsewhere.is_some());
         }
@@ -346,7 +346,7 @@ impl ChatStore for MemoryStore {
         let old = first(old.map(|(id, chat)| (chat.updated_at, id)), limit);
         for chat in &old {
             if let Some(deleted) = chats.remove(chat)
-                && let Some(stored) = memories.get_mut(&deleted.owner)
+                && let Some(stored) = memories.get_mut(&deleted.head.owner)
             {
                 stored.forget_chat(chat);
             }
@@ -463,7 +463,6 @@ impl LockStore for MemoryStore {
     }
 }
 
-/// Returns an error if the chat's version is not the one that its writer knows.
 /// Gives or ends a grant that holds in all chats of its owner, if that is what changes.
 fn grant(grants: &mut HashMap<Owner, Vec<Grant>>, change: &Change) {
     match change {
@@ -480,8 +479,9 @@ fn grant(grants: &mut HashMap<Owner, Vec<Grant>>, change: &Change) {
     }
 }
 
+/// Returns an error if the chat's version is not the one that its writer knows.
 fn check(chats: &BTreeMap<ChatId, StoredChat>, chat: &ChatId, version: Version) -> Result<(), StoreError> {
-    let now = chats.get(chat).map_or(Version::NONE, |chat| chat.version);
+    let now = chats.get(chat).map_or(Version::NONE, |chat| chat.head.version);
     if now == version { Ok(()) } else { Err(StoreError::Fenced) }
 }
 

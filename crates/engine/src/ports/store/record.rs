@@ -18,13 +18,11 @@ use super::InstanceId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
-/// A chat as it was saved, without its messages.
+/// The facts of a chat that a store and an engine both know. Each form of a chat embeds its head, so a new fact is a field here.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ChatRecord {
-    /// The chat's version as of this moment.
+pub struct ChatHead {
+    /// The chat's version.
     pub version: Version,
-    /// The instance that owns the open run; `None` also if that instance is no longer alive.
-    pub run_owner: Option<InstanceId>,
     /// The owner of the chat.
     pub owner: Owner,
     /// The client version of the last post.
@@ -41,7 +39,16 @@ pub struct ChatRecord {
     pub assistant: Option<String>,
     /// The model that the chat has chosen last.
     pub model: Option<String>,
-    /// The value of [`Change::PutContext`](super::Change::PutContext); null if there was none.
+}
+
+/// A chat as it was saved, without its messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatRecord {
+    /// The chat's head as of this moment.
+    pub head: ChatHead,
+    /// The instance that owns the open run; `None` also if that instance is no longer alive.
+    pub run_owner: Option<InstanceId>,
+    /// The value of [`Change::PutContext`](super::Change::PutContext); null if there was none. The store does not look inside.
     pub context: Value,
     /// All decisions of people about calls of the chat, in order.
     pub confirmations: Vec<Confirmation>,
@@ -175,6 +182,31 @@ impl io::Write for Counter {
 impl Version {
     /// The version of a chat that does not exist.
     pub const NONE: Self = Self(0);
+}
+
+// === impl ChatHead ===
+
+impl ChatHead {
+    /// Returns the head of a chat that is about to be created.
+    pub fn new(owner: Owner, profile: Profile) -> Self {
+        Self {
+            version: Version::NONE,
+            owner,
+            profile,
+            show: BTreeSet::new(),
+            status: RunStatus::default(),
+            messages: 0,
+            bytes: 0,
+            assistant: None,
+            model: None,
+        }
+    }
+
+    /// Notes what the chat has chosen. `None` leaves a choice as it was.
+    pub fn choose(&mut self, assistant: Option<String>, model: Option<String>) {
+        self.assistant = assistant.or(self.assistant.take());
+        self.model = model.or(self.model.take());
+    }
 }
 
 // === impl RunRecord ===

@@ -1,29 +1,22 @@
 //! A chat in memory, with its runs, and the changes that a commit makes to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use fermata_protocol::{
-    AnswerTarget, ChatId, MessageId, Plan, Profile, Role, RunId, RunStatus, Show, UiMessage,
-};
-use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, Show, UiMessage};
+use fermata_tools::{Call, Confirmation, GrantEnd};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::ports::store::{
-    Change, ChatRecord, ChatSummary, InstanceId, RunRecord, StoreError, SummaryRecord, Version, json_bytes,
+    Change, ChatHead, ChatRecord, ChatSummary, InstanceId, RunRecord, StoreError, SummaryRecord, json_bytes,
     page,
 };
 
 #[derive(Clone, Debug)]
 pub struct StoredChat {
-    pub version: Version,
-    pub owner: Owner,
-    pub profile: Profile,
-    pub assistant: Option<String>,
-    pub model: Option<String>,
+    /// The chat's head. Its messages and their bytes are counted when it is read.
+    pub head: ChatHead,
     pub context: Value,
-    pub show: BTreeSet<Show>,
-    pub status: RunStatus,
     /// The summaries, by the number of messages that each covers.
     pub summaries: BTreeMap<usize, SummaryRecord>,
     pub summary_due: Option<Timestamp>,
@@ -61,14 +54,8 @@ pub fn apply(chat: Option<StoredChat>, change: Change, at: Timestamp) -> Result<
         (None, Change::CreateChat { owner, profile }) => {
             let at = page::whole_microseconds(at);
             Ok(StoredChat {
-                version: Version::NONE,
-                owner,
-                profile,
-                assistant: None,
-                model: None,
+                head: ChatHead::new(owner, profile),
                 context: Value::Null,
-                show: BTreeSet::new(),
-                status: RunStatus::default(),
                 summaries: BTreeMap::new(),
                 summary_due: None,
                 created_at: at,
@@ -103,21 +90,18 @@ fn conflict(why: impl Into<String>) -> StoreError {
 impl StoredChat {
     pub fn record(&self, alive: &[InstanceId]) -> ChatRecord {
         ChatRecord {
-            version: self.version,
+            head: ChatHead { messages: self.messages.len(), bytes: self.bytes(), ..self.head.clone() },
             run_owner: self.run_owner(alive),
-            owner: self.owner.clone(),
-            profile: self.profile,
-            assistant: self.assistant.clone(),
-            model: self.model.clone(),
             context: self.context.clone(),
-            show: self.show.clone(),
-            status: self.status.clone(),
-            messages: self.messages.len(),
-            bytes: self.messages.iter().map(json_bytes).sum(),
             confirmations: self.confirmations.clone(),
             grant_ends: self.grant_ends.clone(),
             open_run: self.open_run().map(|run| run.record(&self.messages)),
         }
+    }
+
+    /// Returns the size of the messages, in bytes of JSON.
+    pub fn bytes(&self) -> usize {
+        self.messages.iter().map(json_bytes).sum()
     }
 
     /// Returns the instance that owns the open run, if it is alive.
@@ -135,7 +119,7 @@ impl StoredChat {
             updated_at: self.updated_at,
             open: self.open_run().is_some_and(|run| !run.detached),
             pending: self.open_run().map_or(0, |run| run.pending(alive)),
-            status: self.show.contains(&Show::Run).then(|| self.status.clone()),
+            status: self.head.show.contains(&Show::Run).then(|| self.head.status.clone()),
         }
     }
 
@@ -162,16 +146,13 @@ impl StoredChat {
     fn apply(&mut self, change: Change, at: Timestamp) -> Result<(), StoreError> {
         match change {
             Change::CreateChat { .. } => return Err(conflict("the chat is there already")),
-            Change::Posted { profile } => self.profile = profile,
+            Change::Posted { profile } => self.head.profile = profile,
             // The caller notes the time.
             Change::Touched => {}
-            Change::Choose { assistant, model } => {
-                self.assistant = assistant.or(self.assistant.take());
-                self.model = model.or(self.model.take());
-            }
+            Change::Choose { assistant, model } => self.head.choose(assistant, model),
             Change::PutContext { context } => self.context = context,
-            Change::PutShow { show } => self.show = show,
-            Change::PutStatus { status } => self.status = status,
+            Change::PutShow { show } => self.head.show = show,
+            Change::PutStatus { status } => self.head.status = status,
             Change::PutPlan { run, plan } => self.run_in_progress(&run)?.plan = Some(*plan),
             Change::PutSummary(summary) => {
                 let created_at = page::whole_microseconds(summary.created_at);

@@ -106,7 +106,7 @@ impl StoredMemories {
 
 /// Removes a source whose chat is gone or belongs to somebody else.
 fn keep_source(source: &mut Option<MemorySource>, owner: &Owner, chats: &BTreeMap<ChatId, StoredChat>) {
-    source.take_if(|source| chats.get(&source.chat).is_none_or(|chat| chat.owner != *owner));
+    source.take_if(|source| chats.get(&source.chat).is_none_or(|chat| chat.head.owner != *owner));
 }
 
 // === impl MemoryStore ===
