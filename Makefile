@@ -30,7 +30,7 @@ run: require-cargo demo-where-npm-is
 # Without Node and without services, so that it takes a minute once everything is built. nextest stops a test that hangs.
 check: fmt lint
 	$(CARGO_TEST) --workspace --exclude fermata-mcp --exclude fermata-protocol --locked
-	$(CARGO_TEST) -p fermata-mcp -p fermata-protocol --lib --test logs --test memory --test protocol --locked
+	$(CARGO_TEST) -p fermata-mcp -p fermata-protocol --lib --test heap --test logs --test protocol --locked
 
 test: node_modules/.for-tests demo fmt lint doc deny unit counts fuzz examples e2e web browser
 

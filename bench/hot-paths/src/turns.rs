@@ -14,7 +14,7 @@ use fermata_engine::{
     Assistants, Clock, Engine, EngineParts, Hold, Ids, MemoryService, Model, Rules, Settings, Submission,
     memories::MemoryLimits,
     model::{ModelError, ModelEvent, ModelMessage, ModelRequest},
-    store::MemoryStore,
+    store::InMemoryStore,
 };
 use fermata_protocol::{ChatBody, FinishReason};
 use fermata_tools::{CallContext, Capacity, Decision, Owner, Tool, ToolError, TypedTool, typed};
@@ -83,7 +83,7 @@ struct CountedIds(AtomicU64);
 impl World {
     fn new(model: Script) -> Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().start_paused(true).build()?;
-        let store = Arc::new(MemoryStore::new());
+        let store = Arc::new(InMemoryStore::new());
         let (clock, ids) = (Arc::new(StoppedClock), Arc::new(CountedIds::default()));
         let noon: Arc<dyn Tool> = typed(Noon);
         let parts = EngineParts {

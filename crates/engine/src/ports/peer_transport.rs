@@ -6,11 +6,11 @@
 //! A message may be lost, together with its mailbox or after it was received. Nothing depends on its arrival: what was promised is in the
 //! store, and callers and readers can do without a message that does not come.
 
-pub mod memory;
+pub mod in_memory;
 
 use async_trait::async_trait;
 
-pub use memory::MemoryTransport;
+pub use in_memory::InMemoryTransport;
 
 use crate::ports::store::InstanceId;
 

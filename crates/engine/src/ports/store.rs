@@ -3,8 +3,8 @@
 //! [`ChatStore`] keeps chats, [`Memories`] keeps what is known of users across chats, [`Membership`] knows which instances are alive, and
 //! [`LockStore`] keeps the locks that they share. One database usually does all of it, which is a [`Store`].
 //!
-//! Several instances may share a store. The [`Version`] of each chat keeps two of them from writing to it: every commit has to know that
-//! number and raises it by one, so an instance that read a chat before another one changed it can no longer write to it, however much time
+//! Several instances may share a store. The [`Version`] of each chat keeps two of them from writing to it: every commit has to know the
+//! version and draws a new one, so an instance that read a chat before another one changed it can no longer write to it, however much time
 //! has passed. An open run also names the instance that owns it, and the other instances leave the run alone for as long as its owner is
 //! alive.
 
@@ -12,10 +12,10 @@ mod audit;
 mod change;
 mod chat_store;
 mod error;
+pub mod in_memory;
 mod lock_store;
 mod membership;
 pub mod memories;
-pub mod memory;
 pub mod page;
 mod record;
 
@@ -23,10 +23,10 @@ pub use audit::AuditEntry;
 pub use change::{AnswerRoute, Change};
 pub use chat_store::ChatStore;
 pub use error::StoreError;
+pub use in_memory::InMemoryStore;
 pub use lock_store::LockStore;
 pub use membership::{ClockMark, InstanceId, Joined, LEASE, Membership, Renewed};
 pub use memories::Memories;
-pub use memory::MemoryStore;
 pub use page::{ChatPage, ChatSummary};
 pub use record::{
     ChatHead, ChatOwner, ChatRecord, Files, MessageOutline, OwnerUsage, RunRecord, STORED_FILE,

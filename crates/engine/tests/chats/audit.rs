@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fermata_engine::store::memory::AuditRecord;
+use fermata_engine::store::in_memory::AuditRecord;
 use fermata_tools::{AuditAction, DecisionChannel, Owner};
 use serde_json::json;
 use tokio::time::sleep;

@@ -19,8 +19,8 @@ use fermata_engine::{
     assistants::ModelChoice,
     memories::MemoryLimits,
     model::{ModelError, ModelEvent, ModelRequest},
-    peer_transport::MemoryTransport,
-    store::{Change, ChatStore, MemoryStore, RunRecord},
+    peer_transport::InMemoryTransport,
+    store::{Change, ChatStore, InMemoryStore, RunRecord},
 };
 use fermata_protocol::{
     Always, Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, JsonText, Profile, RunId,
@@ -232,7 +232,7 @@ impl Tool for ScriptedTool {
 /// The parts that all instances of a deployment share.
 #[derive(Default)]
 struct Deployment {
-    store: Arc<MemoryStore>,
+    store: Arc<InMemoryStore>,
     model: Arc<ScriptedModel>,
     summaries: Arc<ScriptedModel>,
     ids: Arc<CountingIds>,
@@ -253,7 +253,7 @@ pub struct World {
     pub summaries: Arc<ScriptedModel>,
     pub store: Arc<FaultyStore>,
     /// The transport to the other instances; `None` if there are none.
-    pub transport: Option<Arc<MemoryTransport>>,
+    pub transport: Option<Arc<InMemoryTransport>>,
     ids: Arc<CountingIds>,
     pub clock: Arc<TestClock>,
     database_clock: Option<Arc<TestClock>>,
@@ -329,7 +329,7 @@ impl World {
         }
     }
 
-    fn start(deployment: Deployment, transport: Option<Arc<MemoryTransport>>) -> Self {
+    fn start(deployment: Deployment, transport: Option<Arc<InMemoryTransport>>) -> Self {
         let Deployment { store, model, summaries, ids, clock, database_clock, tool_log, hold, one_at_a_time } =
             deployment;
         let store = FaultyStore::new(store, database_clock.clone());

@@ -11,7 +11,7 @@ use std::{
 use async_trait::async_trait;
 use fermata_engine::{
     PeerTransport,
-    peer_transport::{MemoryTransport, TransportError},
+    peer_transport::{InMemoryTransport, TransportError},
     store::{InstanceId, StoreError},
 };
 use tokio::{sync::watch, time::sleep};
@@ -76,7 +76,7 @@ pub struct CommitFault {
 
 /// The transport of an instance, which loses and duplicates messages.
 pub struct FaultyTransport {
-    pub transport: Arc<MemoryTransport>,
+    pub transport: Arc<InMemoryTransport>,
     pub process: Arc<Process>,
 }
 

@@ -9,8 +9,8 @@ use std::{
 use fermata_engine::{
     Assistants, Engine, EngineParts, Following, Hold, Limits, MemoryService, Rules, Settings,
     memories::MemoryLimits,
-    peer_transport::MemoryTransport,
-    store::{ChatRecord, ChatStore, MemoryStore},
+    peer_transport::InMemoryTransport,
+    store::{ChatRecord, ChatStore, InMemoryStore},
 };
 use fermata_protocol::{ChatId, Profile, UiMessage};
 use fermata_tools::{Capacity, MemoryWrites, Owner, Tool};
@@ -33,8 +33,8 @@ pub const CHATS: usize = 3;
 /// The deployment, and its clients.
 pub struct World {
     pub conditions: Arc<Conditions>,
-    pub store: Arc<MemoryStore>,
-    pub transport: Arc<MemoryTransport>,
+    pub store: Arc<InMemoryStore>,
+    pub transport: Arc<InMemoryTransport>,
     pub model: Arc<RandomModel>,
     pub executions: Arc<Executions>,
     ids: Arc<CountingIds>,

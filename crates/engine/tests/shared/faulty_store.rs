@@ -15,7 +15,7 @@ use fermata_engine::{
     Clock,
     store::{
         AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files,
-        InstanceId, Joined, LockStore, Membership, MemoryStore, MessageOutline, OwnerUsage, Renewed,
+        InMemoryStore, InstanceId, Joined, LockStore, Membership, MessageOutline, OwnerUsage, Renewed,
         StoreError, SummaryRecord, Version, WantedUsage,
     },
 };
@@ -29,10 +29,10 @@ use tokio::{
 
 use super::TestClock;
 
-/// The store as one instance reaches it. Other instances share the [`MemoryStore`] and have a `FaultyStore` of their own.
+/// The store as one instance reaches it. Other instances share the [`InMemoryStore`] and have a `FaultyStore` of their own.
 #[derive(Default)]
 pub struct FaultyStore {
-    pub store: Arc<MemoryStore>,
+    pub store: Arc<InMemoryStore>,
     /// While this is `true`, every operation fails.
     pub fails: AtomicBool,
     /// While this is `true`, every operation on memories fails.
@@ -73,11 +73,11 @@ pub trait Faults: Send + Sync {
 }
 
 impl FaultyStore {
-    pub fn new(store: Arc<MemoryStore>, clock: Option<Arc<TestClock>>) -> Arc<Self> {
+    pub fn new(store: Arc<InMemoryStore>, clock: Option<Arc<TestClock>>) -> Arc<Self> {
         Arc::new(Self { store, clock, ..Self::default() })
     }
 
-    pub fn with_faults(store: Arc<MemoryStore>, faults: Arc<dyn Faults>) -> Arc<Self> {
+    pub fn with_faults(store: Arc<InMemoryStore>, faults: Arc<dyn Faults>) -> Arc<Self> {
         Arc::new(Self { store, faults: Some(faults), ..Self::default() })
     }
 

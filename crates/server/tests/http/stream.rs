@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use fermata_engine::{
     Assistants, Engine, EngineParts, MemoryService, Rules, Settings, Submission, memories::MemoryLimits,
-    store::MemoryStore,
+    store::InMemoryStore,
 };
 use fermata_protocol::ChatBody;
 use fermata_server::{RandomIds, SystemClock, readers::Readers, sse};
@@ -21,7 +21,7 @@ use crate::{
 #[tokio::test(start_paused = true)]
 async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
     // This engine runs on this thread only, so that all of its time is paused.
-    let store = Arc::new(MemoryStore::default());
+    let store = Arc::new(InMemoryStore::default());
     let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds));
     let engine = Engine::new(EngineParts {
         assistants: Assistants::answered_by(Arc::new(Scripted::new([calls(&[("get_location", json!({}))])]))),

@@ -6,10 +6,10 @@
 /// The facts, over every store.
 macro_rules! in_every_store {
     ($($fact:ident)*) => {
-        mod memory {
+        mod in_memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                super::$fact(std::sync::Arc::new(fermata_engine::store::MemoryStore::new())).await;
+                super::$fact(std::sync::Arc::new(fermata_engine::store::InMemoryStore::new())).await;
             })*
         }
 

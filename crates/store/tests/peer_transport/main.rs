@@ -12,7 +12,7 @@ mod urls;
 
 use std::sync::Arc;
 
-use fermata_engine::peer_transport::{MemoryTransport, PeerTransport, TransportError};
+use fermata_engine::peer_transport::{InMemoryTransport, PeerTransport, TransportError};
 use messages::{collect, instance, message, send_from_many};
 use server::Server;
 
@@ -21,7 +21,7 @@ macro_rules! on_every_transport {
         mod in_memory {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $fact() {
-                super::$fact(super::Arc::new(super::MemoryTransport::new())).await;
+                super::$fact(super::Arc::new(super::InMemoryTransport::new())).await;
             })*
         }
 
@@ -181,7 +181,7 @@ async fn a_receiver_that_stops_waiting_and_waits_again_misses_nothing(transport:
 
 #[tokio::test]
 async fn a_mailbox_in_memory_that_is_too_full_is_removed() {
-    let (transport, a) = (MemoryTransport::new(), instance("a"));
+    let (transport, a) = (InMemoryTransport::new(), instance("a"));
     transport.open(&a).await.unwrap();
     let mut messages = 0;
     let error = loop {
@@ -201,7 +201,7 @@ async fn a_mailbox_in_memory_that_is_too_full_is_removed() {
 
 #[tokio::test]
 async fn a_transport_in_memory_that_is_down_delivers_nothing_and_loses_its_mailboxes() {
-    let (transport, a) = (MemoryTransport::new(), instance("a"));
+    let (transport, a) = (InMemoryTransport::new(), instance("a"));
     transport.open(&a).await.unwrap();
     transport.set_down(true);
     assert!(matches!(transport.open(&a).await, Err(TransportError::Unavailable(_))));

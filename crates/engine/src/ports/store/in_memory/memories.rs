@@ -7,7 +7,7 @@ use fermata_protocol::ChatId;
 use fermata_tools::Owner;
 use jiff::Timestamp;
 
-use super::{AuditRecord, Contents, MemoryStore, chat::StoredChat};
+use super::{AuditRecord, Contents, InMemoryStore, chat::StoredChat};
 use crate::ports::store::{
     StoreError,
     memories::{
@@ -109,10 +109,10 @@ fn keep_source(source: &mut Option<MemorySource>, owner: &Owner, chats: &BTreeMa
     source.take_if(|source| chats.get(&source.chat).is_none_or(|chat| chat.head.owner != *owner));
 }
 
-// === impl MemoryStore ===
+// === impl InMemoryStore ===
 
 #[async_trait]
-impl Memories for MemoryStore {
+impl Memories for InMemoryStore {
     async fn memories(&self, owner: &Owner, filter: &MemoryFilter) -> Result<Vec<Memory>, StoreError> {
         let contents = self.lock();
         let Some(stored) = contents.memories.get(owner) else { return Ok(Vec::new()) };

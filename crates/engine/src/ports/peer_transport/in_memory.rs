@@ -13,7 +13,7 @@ use crate::ports::store::InstanceId;
 
 /// A transport whose mailboxes live as long as the process. A test can make it fail.
 #[derive(Default)]
-pub struct MemoryTransport {
+pub struct InMemoryTransport {
     // Held for a few instructions, never across an await.
     state: Mutex<State>,
 }
@@ -25,7 +25,7 @@ struct State {
     is_down: bool,
     /// The number of calls of `send` whose messages are still to be lost.
     to_lose: usize,
-    /// The messages that were sent since [`MemoryTransport::keep_sent`], with their mailboxes.
+    /// The messages that were sent since [`InMemoryTransport::keep_sent`], with their mailboxes.
     sent: Option<Vec<(InstanceId, Vec<Vec<u8>>)>>,
 }
 
@@ -39,9 +39,9 @@ const CAPACITY: usize = 10_000;
 /// The maximum number of messages that one call of `receive` returns.
 const BATCH: usize = 64;
 
-// === impl MemoryTransport ===
+// === impl InMemoryTransport ===
 
-impl MemoryTransport {
+impl InMemoryTransport {
     /// Returns a transport without mailboxes.
     pub fn new() -> Self {
         Self::default()
@@ -57,7 +57,7 @@ impl MemoryTransport {
         self.lock().to_lose = sends;
     }
 
-    /// Keeps what is sent from now on, for [`MemoryTransport::send_again`].
+    /// Keeps what is sent from now on, for [`InMemoryTransport::send_again`].
     pub fn keep_sent(&self) {
         self.lock().sent = Some(Vec::new());
     }
@@ -89,7 +89,7 @@ impl MemoryTransport {
 }
 
 #[async_trait]
-impl PeerTransport for MemoryTransport {
+impl PeerTransport for InMemoryTransport {
     async fn open(&self, instance: &InstanceId) -> Result<(), TransportError> {
         let (sender, messages) = mpsc::channel(CAPACITY);
         let messages = Arc::new(AsyncMutex::new(messages));

@@ -1,4 +1,4 @@
-//! Measures the memory that the arguments of a call take. There is only one test, because the allocator counts for the whole process.
+//! Measures the heap that the arguments of a call take. There is only one test, because the allocator counts for the whole process.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
@@ -10,7 +10,7 @@ use fermata_engine::{
     SystemResolver,
     memories::MemoryLimits,
     model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
-    store::{ChatStore, MemoryStore},
+    store::{ChatStore, InMemoryStore},
 };
 use fermata_protocol::{ChatBody, ChatId, FinishReason, JsonText};
 use fermata_tools::{CallContext, Capacity, Decision, Owner, RunBy, Tool, ToolError, ToolSpec};
@@ -97,7 +97,7 @@ fn arguments(objects: usize) -> String {
     format!("{{\"x\":[{}]}}", objects.join(","))
 }
 
-fn engine(store: &Arc<MemoryStore>, tool: Waits) -> Engine {
+fn engine(store: &Arc<InMemoryStore>, tool: Waits) -> Engine {
     let (clock, ids) = (Arc::new(TestClock::default()), Arc::new(CountingIds::default()));
     let memories = MemoryService::new(
         store.clone(),
@@ -149,7 +149,7 @@ async fn end(mut reader: Reader) {
 }
 
 /// Returns the bytes of the log that the store keeps of the open run. A database keeps them elsewhere.
-async fn stored(store: &MemoryStore, chat: &str) -> usize {
+async fn stored(store: &InMemoryStore, chat: &str) -> usize {
     let run = store.chat(&ChatId::new(chat)).await.unwrap().unwrap().open_run.unwrap();
     run.chunks.iter().map(|(_, record)| record.len()).sum()
 }
@@ -160,7 +160,7 @@ async fn the_arguments_of_a_call_that_runs_take_no_more_than_four_times_their_si
     const OBJECTS: usize = 60_000;
     let size = arguments(OBJECTS).len();
     let (runs, may_end) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let store = Arc::new(MemoryStore::new());
+    let store = Arc::new(InMemoryStore::new());
     let engine = engine(&store, Waits { may_end: may_end.clone(), runs: runs.clone() });
     // What the first call alone takes is not counted.
     may_end.add_permits(1);

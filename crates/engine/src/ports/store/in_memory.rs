@@ -26,9 +26,9 @@ mod chat;
 mod memories;
 
 /// A store that lives as long as the process. Engines that share one are instances; each is alive until it leaves or its lease is ended by
-/// [`MemoryStore::expire`].
+/// [`InMemoryStore::expire`].
 #[derive(Debug, Default)]
-pub struct MemoryStore {
+pub struct InMemoryStore {
     // One lock suffices: it is held for a few copies in memory and never across an await.
     contents: Mutex<Contents>,
 }
@@ -65,9 +65,9 @@ impl AuditRecord {
     }
 }
 
-// === impl MemoryStore ===
+// === impl InMemoryStore ===
 
-impl MemoryStore {
+impl InMemoryStore {
     /// Returns the rows of the audit that were not deleted, in order.
     pub fn audit(&self) -> Vec<AuditRecord> {
         self.lock().audit.clone()
@@ -106,7 +106,7 @@ impl MemoryStore {
 }
 
 #[async_trait]
-impl ChatStore for MemoryStore {
+impl ChatStore for InMemoryStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
         let contents = self.lock();
         Ok(contents.chats.get(chat).map(|chat| chat.record(&contents.alive)))
@@ -390,7 +390,7 @@ impl ChatStore for MemoryStore {
 }
 
 #[async_trait]
-impl Membership for MemoryStore {
+impl Membership for InMemoryStore {
     async fn join(&self, instance: &InstanceId) -> Result<Joined, StoreError> {
         let mut contents = self.lock();
         contents.join(instance);
@@ -437,7 +437,7 @@ impl Membership for MemoryStore {
 }
 
 #[async_trait]
-impl LockStore for MemoryStore {
+impl LockStore for InMemoryStore {
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError> {
         let mut contents = self.lock();
         // The lock of an instance whose lease has ended would never be freed.

@@ -1,4 +1,4 @@
-//! Measures the memory that reading a body takes. There is only one test, because the allocator counts for the whole process.
+//! Measures the heap that reading a body takes. There is only one test, because the allocator counts for the whole process.
 
 use fermata_protocol::{BodyError, ChatBody, NODE_BYTES, Posted, ToolResultBody, measure};
 use peak_alloc::PeakAlloc;
