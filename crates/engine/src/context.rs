@@ -200,9 +200,9 @@ impl ModelContext {
 
     /// Returns the window, if it is known and the requests are about as long as they may be.
     pub fn full(&self, window: Option<Window>) -> Option<Window> {
-        let is_full =
-            |window: &Window| self.measured.is_some_and(|measured| measured.tokens >= window.compact_at);
-        window.filter(|window| self.was_full || is_full(window))
+        window.filter(|window| {
+            self.was_full || self.measured.is_some_and(|measured| measured.tokens >= window.compact_at)
+        })
     }
 
     /// Notes that a summary was not written. One failure may be chance; after the next one, none is tried for a while.
@@ -275,8 +275,8 @@ impl ModelContext {
         }
         // The more is left out, the fewer tokens there are.
         let beginnings = history.turns_after(self.fit.left_out);
-        let is_too_long = |begin: usize| sized(cleared.fit.beginning(history, begin)).0 > limit;
-        let first = beginnings.partition_point(|&begin| is_too_long(begin));
+        let first =
+            beginnings.partition_point(|&begin| sized(cleared.fit.beginning(history, begin)).0 > limit);
         match beginnings.get(first).or(beginnings.last()) {
             Some(&begin) => sized(cleared.fit.beginning(history, begin)).1,
             None => cleared,

@@ -221,9 +221,10 @@ impl MemoryService {
         let slot = slot.map(|slot| checked_slot(&slot)).transpose()?;
         if slot.is_none() {
             let known = self.0.store.memories(owner, &MemoryFilter::default()).await?;
-            let same =
-                |memory: &Memory| memory.kind == kind && memory.text.to_lowercase() == text.to_lowercase();
-            if let Some(known) = known.into_iter().find(same)
+            let same = known
+                .into_iter()
+                .find(|memory| memory.kind == kind && memory.text.to_lowercase() == text.to_lowercase());
+            if let Some(known) = same
                 && (known.pinned || !pinned)
             {
                 return Ok(MemoryOutcome::Unchanged(known));

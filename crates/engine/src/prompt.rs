@@ -236,8 +236,8 @@ impl History {
 
     fn unique_id(&mut self, part: &ToolPart) -> String {
         let given = part.tool_call_id.as_str();
-        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        let is_valid = (1..=40).contains(&given.len()) && given.bytes().all(is_allowed);
+        let is_valid = (1..=40).contains(&given.len())
+            && given.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         let base = if is_valid { given } else { "call" };
         let mut id = base.to_owned();
         let mut copies = 1;
@@ -303,8 +303,8 @@ fn cleared_text(part: &ToolPart, output: &Value) -> String {
 
 /// Returns a tool's name in a form that providers accept. The model may have made up a name that has another form.
 pub(crate) fn tool_name(name: &str) -> String {
-    let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let name: String = name.chars().take(64).map(|c| if is_allowed(c) { c } else { '_' }).collect();
+    let name: String =
+        name.chars().take(64).map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect();
     if name.is_empty() { "unnamed".into() } else { name }
 }
 

@@ -156,8 +156,9 @@ impl Record {
         if !changes.is_empty() {
             let to = Version(services.ids.next_number());
             let (store, changes) = (&services.store, Arc::<[Change]>::from(changes));
-            let commit = || store.commit(&self.chat, self.head.version, to, now, changes.clone());
-            services.patiently(patience, commit).await?;
+            services
+                .patiently(patience, || store.commit(&self.chat, self.head.version, to, now, changes.clone()))
+                .await?;
             self.head.version = to;
         }
         self.head.messages = messages;

@@ -301,8 +301,8 @@ impl RunLog {
 /// Returns whether a reader has read something of the answer that was not taken back. `read` is what the log still has of the step up to the
 /// reader's position. A process that has ended since may have shown more than that.
 fn reads_answer(read: &[Entry], position: Position) -> bool {
-    let is_begin = |entry: &Entry| matches!(entry.role, Role::StepBegins | Role::StepResets);
-    let begin = read.iter().rposition(is_begin).unwrap_or(0);
+    let begin =
+        read.iter().rposition(|entry| matches!(entry.role, Role::StepBegins | Role::StepResets)).unwrap_or(0);
     let is_known = read.last().is_some_and(|last| last.position == position);
     !is_known
         || position.epoch() != read[begin].position.epoch()

@@ -378,8 +378,7 @@ fn read_summary<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Sum
 
 /// Returns the summary without what is over the limit: first the tools, then the oldest of each list, and names only at last.
 pub(crate) fn bounded(mut summary: Summary) -> Summary {
-    let is_too_long = |summary: &Summary| json!(summary).to_string().len() > MAX_BYTES;
-    while is_too_long(&summary) {
+    while json!(summary).to_string().len() > MAX_BYTES {
         let Summary { goal, decisions, done, todo, facts, entities, open_questions, tools_used } =
             &mut summary;
         let lists = [tools_used, done, open_questions, facts, todo, decisions];

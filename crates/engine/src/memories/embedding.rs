@@ -266,14 +266,13 @@ impl MemoryService {
             Ok(embedded) => embedded,
             Err(no_vectors) => return Ok(Err(no_vectors)),
         };
-        let of_memory = |((owner, memory), vector): (&(Owner, Memory), Vec<f32>)| MemoryVector {
+        let vectors = memories.iter().zip(vectors).map(|((owner, memory), vector)| MemoryVector {
             owner: owner.clone(),
             id: memory.id.clone(),
             version: memory.version,
             vector,
-        };
-        let vectors = memories.iter().zip(vectors).map(of_memory).collect();
-        self.0.store.put_vectors(&model, vectors).await?;
+        });
+        self.0.store.put_vectors(&model, vectors.collect()).await?;
         Ok(Ok(()))
     }
 

@@ -118,9 +118,11 @@ impl Extraction<'_> {
         if !self.is_allowed(REMEMBER, input) {
             return None;
         }
-        let is_in_every_prompt =
-            |memory: &Memory| Some(&memory.id) == id.as_ref() && (memory.slot.is_some() || memory.pinned);
-        if !may_have_slot && self.known.iter().any(is_in_every_prompt) {
+        let is_in_every_prompt = self
+            .known
+            .iter()
+            .any(|memory| Some(&memory.id) == id.as_ref() && (memory.slot.is_some() || memory.pinned));
+        if is_in_every_prompt && !may_have_slot {
             return None;
         }
         let source = Some(MemorySource { chat: self.chat.clone(), message: self.message_of(&text) });
@@ -131,8 +133,7 @@ impl Extraction<'_> {
             }
             (Op::New | Op::Changed | Op::Gone, _) => {
                 let words = Words::of(&text);
-                let is_known = |memory: &Memory| memory.slot == slot && Words::of(&memory.text) == words;
-                if self.known.iter().any(is_known) {
+                if self.known.iter().any(|memory| memory.slot == slot && Words::of(&memory.text) == words) {
                     return None;
                 }
                 let id = self.service.new_id();

@@ -362,8 +362,8 @@ fn unreadable(media_type: &str, name: Option<&str>, why: &str) -> ModelContent {
 /// Returns a media type without its parameters, in a form that is valid in a data URL.
 fn essence(media_type: &str) -> &str {
     let essence = media_type.split(';').next().unwrap_or_default().trim();
-    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b"/!#$&-^_.+*".contains(&b);
-    if essence.contains('/') && essence.bytes().all(is_allowed) { essence } else { UNKNOWN_MEDIA_TYPE }
+    let is_plain = essence.bytes().all(|b| b.is_ascii_alphanumeric() || b"/!#$&-^_.+*".contains(&b));
+    if essence.contains('/') && is_plain { essence } else { UNKNOWN_MEDIA_TYPE }
 }
 
 #[cfg(test)]

@@ -251,17 +251,23 @@ fn update(plan: Option<&Plan>, input: &Value) -> Result<Value, String> {
         let known: Vec<&str> = plan.steps.iter().map(|step| step.id.as_str()).collect();
         return Err(format!("The plan has no step {id:?}. Its steps are: {}.", known.join(", ")));
     };
-    if state == PlanStepState::Done {
-        let open = |id: &String| plan.steps.iter().find(|other| other.id == *id && other.state.is_open());
-        if let Some(before) = step.depends_on.iter().find_map(open) {
-            return Err(format!(
-                "The step {id:?} depends on {:?} ({}), which is not done yet. Do that first, or report it as failed or skipped.",
-                before.id, before.title
-            ));
-        }
+    let before = step
+        .depends_on
+        .iter()
+        .find_map(|id| plan.steps.iter().find(|other| other.id == *id && other.state.is_open()));
+    if state == PlanStepState::Done
+        && let Some(before) = before
+    {
+        return Err(format!(
+            "The step {id:?} depends on {:?} ({}), which is not done yet. Do that first, or report it as failed or skipped.",
+            before.id, before.title
+        ));
     }
-    let is_open = |step: &&PlanStep| if step.id == id { state.is_open() } else { step.state.is_open() };
-    let open: Vec<&str> = plan.steps.iter().filter(is_open).map(|step| step.id.as_str()).collect();
+    let open = plan.steps.iter().filter(|step| {
+        let state = if step.id == id { state } else { step.state };
+        state.is_open()
+    });
+    let open: Vec<&str> = open.map(|step| step.id.as_str()).collect();
     Ok(json!({ "id": id, "state": state, "openSteps": open }))
 }
 

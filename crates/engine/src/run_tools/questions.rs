@@ -172,8 +172,8 @@ fn fit(input: &Value, message: &str) -> Option<Map<String, Value>> {
             return Some(Map::from_iter([(id.clone(), choice.as_str().into())]));
         }
     }
-    let is_free = |asked: &&Question| asked.choices.as_ref().is_none_or(Vec::is_empty);
-    let Question { id, .. } = questions.iter().find(is_free)?;
+    let Question { id, .. } =
+        questions.iter().find(|asked| asked.choices.as_ref().is_none_or(Vec::is_empty))?;
     Some(Map::from_iter([(id.clone(), message.into())]))
 }
 

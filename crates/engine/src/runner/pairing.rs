@@ -20,8 +20,10 @@ pub(super) fn pair(messages: &mut Vec<ModelMessage>) {
             results.push(result);
         }
         for call in calls {
-            let is_its_result = |result: &ModelMessage| matches!(result, ModelMessage::Tool { call_id, .. } if *call_id == call.id);
-            match results.iter().position(is_its_result) {
+            let own = results.iter().position(
+                |result| matches!(result, ModelMessage::Tool { call_id, .. } if *call_id == call.id),
+            );
+            match own {
                 Some(index) => messages.push(results.swap_remove(index)),
                 None => {
                     let content = vec![ModelContent::Text(NO_RESULT.into())];

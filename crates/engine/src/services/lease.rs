@@ -65,14 +65,14 @@ impl Lease {
 
     /// Acquires the lease, once, and starts the clock. Chats may be owned, and the time is known, only after this has succeeded.
     pub async fn acquire(&self) -> Result<(), StoreError> {
-        let join = || async {
+        let acquired = self.acquired.get_or_try_init(|| async {
             let (store, instance, sent_at) = (self.store.clone(), self.instance.clone(), Instant::now());
             let joined = self.heartbeat.run(async move { store.join(&instance).await }).await?;
             self.clock.start(&joined, sent_at);
             tracing::info!(instance = %self.instance, "this instance has joined those that use the database");
             Ok(())
-        };
-        self.acquired.get_or_try_init(join).await.copied()
+        });
+        acquired.await.copied()
     }
 
     /// Renews the lease, and counts how that came out. This has to be called on the runtime of the heartbeats, see [`Heartbeat`].

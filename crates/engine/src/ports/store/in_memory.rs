@@ -133,8 +133,10 @@ impl ChatStore for InMemoryStore {
 
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError> {
         let messages = self.messages(chat).await?;
-        let outline = |message: UiMessage| MessageOutline { bytes: json_bytes(&message), id: message.id };
-        Ok(messages.into_iter().map(outline).collect())
+        let outline = messages
+            .into_iter()
+            .map(|message| MessageOutline { bytes: json_bytes(&message), id: message.id });
+        Ok(outline.collect())
     }
 
     async fn messages_at(

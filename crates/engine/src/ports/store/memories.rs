@@ -385,12 +385,12 @@ impl MemoryCursor {
 impl MemoryFilter {
     /// Returns the memories that are meant, newest first. Vectors are not looked at.
     pub fn select<'a>(&self, memories: impl IntoIterator<Item = &'a Memory>) -> Vec<Memory> {
-        let is_meant = |memory: &&Memory| {
+        let selected = memories.into_iter().filter(|memory| {
             self.kind.is_none_or(|kind| memory.kind == kind)
                 && self.has_slot.is_none_or(|has_slot| memory.slot.is_some() == has_slot)
                 && self.after.as_ref().is_none_or(|after| MemoryCursor::of(memory) < *after)
-        };
-        let mut selected: Vec<Memory> = memories.into_iter().filter(is_meant).cloned().collect();
+        });
+        let mut selected: Vec<Memory> = selected.cloned().collect();
         selected.sort_by(|a, b| (b.created_at, &b.id).cmp(&(a.created_at, &a.id)));
         selected.truncate(self.limit.unwrap_or(usize::MAX));
         selected
@@ -478,10 +478,10 @@ impl OwnedMemories {
             }
         }
         while self.memories.len() >= most.max(1) {
-            let may_go = |memory: &&Memory| {
-                !memory.pinned && memory.slot.is_none() && !just_saved.contains(&memory.id)
-            };
-            let candidates = self.memories.iter().filter(may_go);
+            let candidates = self
+                .memories
+                .iter()
+                .filter(|memory| !memory.pinned && memory.slot.is_none() && !just_saved.contains(&memory.id));
             let first = candidates.min_by_key(|memory| (memory.recalled_at, memory.created_at, &memory.id));
             let Some(first) = first.cloned() else { return MemoryOutcome::Full };
             self.put(MemoryEvent { before: Some(first), after: None }, events);

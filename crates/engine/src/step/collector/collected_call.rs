@@ -125,7 +125,6 @@ mod tests {
 
     #[test]
     fn only_a_complete_json_object_or_nothing_at_all_is_an_input() {
-        let deep = |levels| format!("{}{}", r#"{"a":"#.repeat(levels), "1".to_owned() + &"}".repeat(levels));
         for (arguments, reason, expected) in [
             ("", FinishReason::ToolCalls, Ok(json!({}))),
             (" \n", FinishReason::Stop, Ok(json!({}))),
@@ -145,7 +144,8 @@ mod tests {
             }
         }
         for (levels, is_input) in [(DEEPEST_INPUT, true), (DEEPEST_INPUT + 1, false)] {
-            let input = call(&deep(levels)).into_input(FinishReason::Stop);
+            let deep = format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+            let input = call(&deep).into_input(FinishReason::Stop);
             assert_eq!(input.is_ok(), is_input, "{levels}");
         }
     }

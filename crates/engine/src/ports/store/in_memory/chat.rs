@@ -249,15 +249,13 @@ impl StoredChat {
     }
 
     fn put_call(&mut self, run: &RunId, call: Call) -> Result<(), StoreError> {
-        let taken = |known: &Call| match &call.approval_request {
-            Some(question) => {
-                known.id != call.id && is_target(known, &AnswerTarget::Approval(question.id.clone()))
-            }
-            None => false,
-        };
-        let elsewhere =
+        let is_elsewhere =
             self.runs.iter().any(|other| other.id != *run && other.calls.iter().any(|c| c.id == call.id));
-        if elsewhere || self.calls().any(taken) {
+        let is_taken = call.approval_request.as_ref().is_some_and(|question| {
+            let target = AnswerTarget::Approval(question.id.clone());
+            self.calls().any(|known| known.id != call.id && is_target(known, &target))
+        });
+        if is_elsewhere || is_taken {
             return Err(conflict(format!("call {} or its question belongs to another run or call", call.id)));
         }
         let calls = &mut self.run(run)?.calls;
@@ -276,8 +274,12 @@ impl StoredRun {
     fn pending(&self, alive: &[InstanceId]) -> usize {
         let calls = self.calls.iter().filter(|call| call.awaits_answer()).count();
         let is_owned = self.owner.as_ref().is_some_and(|owner| alive.contains(owner));
-        let own = || self.calls.iter().filter(|call| call.awaits_reply()).count();
-        calls + if is_owned { self.questions } else { own() }
+        let questions = if is_owned {
+            self.questions
+        } else {
+            self.calls.iter().filter(|call| call.awaits_reply()).count()
+        };
+        calls + questions
     }
 
     fn record(&self, messages: &[UiMessage]) -> RunRecord {

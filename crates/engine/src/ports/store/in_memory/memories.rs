@@ -12,8 +12,7 @@ use crate::ports::store::{
     StoreError,
     memories::{
         MAX_EVENTS, Memories, Memory, MemoryAuthor, MemoryChange, MemoryEvent, MemoryFilter, MemoryId,
-        MemoryOutcome, MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, VectorKind,
-        check_vector, cosine,
+        MemoryOutcome, MemorySource, MemoryVector, NewMemory, OwnedMemories, Undone, check_vector, cosine,
     },
     page::whole_microseconds,
 };
@@ -116,13 +115,14 @@ impl Memories for InMemoryStore {
     async fn memories(&self, owner: &Owner, filter: &MemoryFilter) -> Result<Vec<Memory>, StoreError> {
         let contents = self.lock();
         let Some(stored) = contents.memories.get(owner) else { return Ok(Vec::new()) };
-        let has_vector = |memory: &Memory, kind: &VectorKind| {
-            let own = stored.vectors.get(&memory.id);
-            own.is_some_and(|(model, vector)| *model == kind.model && vector.len() == kind.dimensions)
-        };
-        let is_meant =
-            |memory: &&Memory| filter.without_vector.as_ref().is_none_or(|kind| !has_vector(memory, kind));
-        Ok(filter.select(stored.owned.memories.iter().filter(is_meant)))
+        let meant = stored.owned.memories.iter().filter(|memory| {
+            let Some(kind) = &filter.without_vector else { return true };
+            stored
+                .vectors
+                .get(&memory.id)
+                .is_none_or(|(model, vector)| *model != kind.model || vector.len() != kind.dimensions)
+        });
+        Ok(filter.select(meant))
     }
 
     async fn change_memories(
