@@ -8,7 +8,6 @@ use fermata_tools::Owner;
 use crate::{
     BadClusterKey, ClusterKey, Decision, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
     backend::Backend,
-    connection::PooledConnection,
     postgres::{self, is_postgres},
     queries::{audit, cluster_keys, owners},
     sqlite,
@@ -92,10 +91,12 @@ impl Database {
         after: i64,
         limit: usize,
     ) -> Result<Vec<Decision>, StoreError> {
-        let read = |mut db: PooledConnection, owner: Arc<Owner>| async move {
-            audit::of_owner(&mut db.get(), &owner, after, limit).await
-        };
-        self.sql.backend.read(owner.clone(), read).await
+        self.sql
+            .backend
+            .read(owner.clone(), |mut db, owner| async move {
+                audit::of_owner(&mut db.get(), &owner, after, limit).await
+            })
+            .await
     }
 
     /// Forgets what is known of the owner's client, and what the owner has allowed in all chats.
@@ -103,9 +104,10 @@ impl Database {
     /// # Errors
     /// If the database fails.
     pub async fn forget_client(&self, owner: &Owner) -> Result<(), StoreError> {
-        let forget =
-            |mut db: PooledConnection| async move { owners::forget_client(&mut db.get(), owner).await };
-        self.sql.backend.write(forget).await
+        self.sql
+            .backend
+            .write(|mut db| async move { owners::forget_client(&mut db.get(), owner).await })
+            .await
     }
 
     /// Overwrites what is left of deleted rows in a SQLite file, which a server does with its next heartbeats.

@@ -82,8 +82,7 @@ impl PostgresDatabase {
         W: Future<Output = Result<T, Fault>>,
     {
         let pauses = ExponentialBuilder::new().with_min_delay(PAUSE).with_max_times(ATTEMPTS).with_jitter();
-        let attempt = || within(ATTEMPT_TIMEOUT, work());
-        let done = attempt.retry(pauses).when(|fault| match fault {
+        let done = (|| within(ATTEMPT_TIMEOUT, work())).retry(pauses).when(|fault| match fault {
             Fault::Collided(_) => true,
             Fault::Lost(_) => effect == Effect::Repeatable,
             Fault::ReadOnly(_) | Fault::NotWritten(_) | Fault::Store(_) => false,
@@ -103,6 +102,8 @@ pub fn is_postgres(url: &str) -> bool {
 
 /// Gives up after a time.
 async fn within<T>(time: Duration, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-    let late = || Err(StoreError::Unavailable(format!("no answer within {} s", time.as_secs())).into());
-    tokio::time::timeout(time, work).await.unwrap_or_else(|_| late())
+    match tokio::time::timeout(time, work).await {
+        Ok(done) => done,
+        Err(_) => Err(StoreError::Unavailable(format!("no answer within {} s", time.as_secs())).into()),
+    }
 }

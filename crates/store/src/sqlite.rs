@@ -123,10 +123,11 @@ impl SqliteDatabase {
             }
             // Only a write tells if there is room again. This one changes nothing but goes to the disk like any other.
             Some(_) => {
-                let probe = async |turn: Turn| {
-                    turn.execute_batch("pragma user_version = 0").map_err(failed_in_sqlite)
-                };
-                self.writer.transact(probe).await
+                self.writer
+                    .transact(async |turn| {
+                        turn.execute_batch("pragma user_version = 0").map_err(failed_in_sqlite)
+                    })
+                    .await
             }
         }
     }

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use crate::{
     Notes, OpenError, OpenOptions,
     backend::Backend,
-    connection::{Connection, PooledConnection, Transaction},
+    connection::{Connection, PooledConnection},
     error::conflict,
     postgres::{self, Effect, is_postgres},
     queries::{
@@ -102,9 +102,9 @@ impl fmt::Debug for SqlStore {
 #[async_trait]
 impl ChatStore for SqlStore {
     async fn chat(&self, chat: &ChatId) -> Result<Option<ChatRecord>, StoreError> {
-        let read =
-            |mut db: PooledConnection| async move { changes::simple_record(&mut db.get(), chat).await };
-        if let Some(record) = self.backend.look_up(read).await? {
+        let reading =
+            self.backend.look_up(|mut db| async move { changes::simple_record(&mut db.get(), chat).await });
+        if let Some(record) = reading.await? {
             return Ok(record);
         }
         self.backend
@@ -143,40 +143,41 @@ impl ChatStore for SqlStore {
         positions: Range<usize>,
         files: Files,
     ) -> Result<Vec<UiMessage>, StoreError> {
-        let read = |mut db: PooledConnection, about: Arc<(ChatId, Range<usize>)>| async move {
+        let reading = self.backend.read_chat(chat, positions.clone(), |mut db, about| async move {
             messages::at(&mut db.get(), &about.0, &about.1, files).await
-        };
-        if let Some(messages) = self.backend.read_chat(chat, positions.clone(), read).await? {
+        });
+        if let Some(messages) = reading.await? {
             return Ok(messages);
         }
         let positions = &positions;
-        let read = |mut snapshot: Transaction| async move {
+        let reading = self.backend.snapshot(|mut snapshot| async move {
             let messages = messages::at(&mut snapshot.get(), chat, positions, files).await?;
             Ok((snapshot, messages))
-        };
-        self.backend.snapshot(read).await?.ok_or_else(lacks_value)
+        });
+        reading.await?.ok_or_else(lacks_value)
     }
 
     async fn file(&self, chat: &ChatId, name: &str) -> Result<Option<String>, StoreError> {
         let Some(hash) = name.strip_prefix(STORED_FILE) else { return Ok(None) };
-        let read = |mut db: PooledConnection, about: Arc<(ChatId, String)>| async move {
-            messages::elsewhere::file(&mut db.get(), &about.0, &about.1).await
-        };
-        self.backend.read((chat.clone(), hash.to_owned()), read).await
+        self.backend
+            .read((chat.clone(), hash.to_owned()), |mut db, about| async move {
+                messages::elsewhere::file(&mut db.get(), &about.0, &about.1).await
+            })
+            .await
     }
 
     async fn message(&self, chat: &ChatId, id: &MessageId) -> Result<Option<(usize, UiMessage)>, StoreError> {
-        let read = |mut db: PooledConnection, about: Arc<(ChatId, MessageId)>| async move {
+        let reading = self.backend.read_chat(chat, id.clone(), |mut db, about| async move {
             messages::find(&mut db.get(), &about.0, &about.1).await
-        };
-        if let Some(found) = self.backend.read_chat(chat, id.clone(), read).await? {
+        });
+        if let Some(found) = reading.await? {
             return Ok(found);
         }
-        let read = |mut snapshot: Transaction| async move {
+        let reading = self.backend.snapshot(|mut snapshot| async move {
             let found = messages::find(&mut snapshot.get(), chat, id).await?;
             Ok((snapshot, found))
-        };
-        self.backend.snapshot(read).await?.ok_or_else(lacks_value)
+        });
+        reading.await?.ok_or_else(lacks_value)
     }
 
     async fn last_message(
@@ -215,18 +216,21 @@ impl ChatStore for SqlStore {
         }
         let made = if let Backend::Sqlite(database) = &self.backend {
             let chat = chat.clone();
-            let work = move |connection: &mut rusqlite::Connection| {
-                let mut connection = Connection::Sqlite(connection);
-                let made = changes::make(&mut connection, &chat, from, to, at, &changes).now_or_never();
-                made.unwrap_or_else(|| Err(conflict("a commit waits for something else")))
-            };
-            database.commit(work).await
+            database
+                .commit(move |connection| {
+                    let mut connection = Connection::Sqlite(connection);
+                    let made = changes::make(&mut connection, &chat, from, to, at, &changes).now_or_never();
+                    made.unwrap_or_else(|| Err(conflict("a commit waits for something else")))
+                })
+                .await
         } else {
-            let make = |mut transaction: Transaction, about: Arc<(ChatId, Arc<[Change]>)>| async move {
-                changes::make(&mut transaction.get(), &about.0, from, to, at, &about.1).await?;
-                Ok((transaction, ()))
-            };
-            self.backend.transact(Effect::Repeatable, (chat.clone(), changes), make).await
+            let about = (chat.clone(), changes);
+            self.backend
+                .transact(Effect::Repeatable, about, |mut transaction, about| async move {
+                    changes::make(&mut transaction.get(), &about.0, from, to, at, &about.1).await?;
+                    Ok((transaction, ()))
+                })
+                .await
         };
         match made {
             // An earlier attempt may have made it.
@@ -237,10 +241,11 @@ impl ChatStore for SqlStore {
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
         let before = before.map(Cursor::parse).transpose()?;
-        let read = |mut db: PooledConnection, about: Arc<(Owner, Option<Cursor>)>| async move {
-            chats::page(&mut db.get(), &about.0, limit, about.1.as_ref()).await
-        };
-        self.backend.read((owner.clone(), before), read).await
+        self.backend
+            .read((owner.clone(), before), |mut db, about| async move {
+                chats::page(&mut db.get(), &about.0, limit, about.1.as_ref()).await
+            })
+            .await
     }
 
     async fn delete(
@@ -338,10 +343,11 @@ impl ChatStore for SqlStore {
         chat: &ChatId,
         run: &RunId,
     ) -> Result<Option<Vec<(u64, String)>>, StoreError> {
-        let read = |mut db: PooledConnection, about: Arc<(ChatId, RunId)>| async move {
-            runs::finished_log(&mut db.get(), &about.0, &about.1).await
-        };
-        self.backend.read((chat.clone(), run.clone()), read).await
+        self.backend
+            .read((chat.clone(), run.clone()), |mut db, about| async move {
+                runs::finished_log(&mut db.get(), &about.0, &about.1).await
+            })
+            .await
     }
 
     async fn forget_logs(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {

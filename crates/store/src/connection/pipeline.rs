@@ -219,8 +219,9 @@ impl PipelinedQuery<'_> {
                 client.query_raw(&statement, values).await?.try_collect().await
             })
             .await?;
-        let read = |row| T::from_postgres_row(row).map_err(|error| unreadable_in_postgres(&error));
-        rows.iter().map(read).collect()
+        rows.iter()
+            .map(|row| T::from_postgres_row(row).map_err(|error| unreadable_in_postgres(&error)))
+            .collect()
     }
 
     async fn send(self, otherwise: Option<Fault>) -> Result<(), Fault> {

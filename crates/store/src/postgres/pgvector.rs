@@ -278,8 +278,8 @@ impl Pgvector {
 
     /// Gives up what is being built. The next process that needs an index begins again.
     pub async fn close(&self) {
-        let indexing = || self.indexing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut tasks = std::mem::take(&mut indexing().tasks);
+        let mut tasks =
+            std::mem::take(&mut self.indexing.lock().unwrap_or_else(PoisonError::into_inner).tasks);
         tasks.shutdown().await;
     }
 }

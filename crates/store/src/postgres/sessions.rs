@@ -320,9 +320,13 @@ impl Session {
             return Ok((was_dead, now));
         }
         self.note(instance).await?;
-        let now = self.beat(instance).await?;
-        let removed = || StoreError::Unavailable(format!("another instance has removed {instance} just now"));
-        Ok((true, now.ok_or_else(removed)?))
+        match self.beat(instance).await? {
+            Some(now) => Ok((true, now)),
+            None => {
+                let reason = format!("another instance has removed {instance} just now");
+                Err(StoreError::Unavailable(reason).into())
+            }
+        }
     }
 
     /// Notes the instance and its session. Returns true if its row was not there.
@@ -385,12 +389,11 @@ impl Session {
             .await?;
         for Other { id, session, process, heard_of, silent_for, is_heard } in others {
             let silent_for = Duration::from_micros(u64::try_from(silent_for).unwrap_or_default());
-            let is_gone = || {
-                let process = process.and_then(|process| process.parse::<Process>().ok());
-                process.is_some_and(|it| it.is_gone() || !is_heard && it.ran_in_this_container())
-            };
             let is_dead = judges_silence && silent_for > LEASE;
-            let is_dead_without_lock = judges_silence && silent_for > SILENCE || is_gone();
+            let is_dead_without_lock = judges_silence && silent_for > SILENCE
+                || process
+                    .and_then(|process| process.parse::<Process>().ok())
+                    .is_some_and(|it| it.is_gone() || !is_heard && it.ran_in_this_container());
             if !is_dead && !is_dead_without_lock {
                 continue;
             }

@@ -59,8 +59,8 @@ pub async fn put(
     call: &Call,
 ) -> Result<(), Fault> {
     let put = connection.query(&PUT).bind(chat.as_str()).bind(text(run.as_str()));
-    let elsewhere = || conflict(format!("call {} belongs to another run", call.id));
-    Row::of(call)?.bind(put).execute_or(elsewhere()).await
+    let elsewhere = conflict(format!("call {} belongs to another run", call.id));
+    Row::of(call)?.bind(put).execute_or(elsewhere).await
 }
 
 /// Has an open run take over the calls of another one.

@@ -57,11 +57,11 @@ pub async fn outline(connection: &mut Connection<'_>, chat: &ChatId) -> Result<V
         .bind(chat.as_str())
         .fetch_all()
         .await?;
-    let outline = |(Text(id), bytes)| MessageOutline {
+    let outline = rows.into_iter().map(|(Text(id), bytes)| MessageOutline {
         id: MessageId::new(id),
         bytes: usize::try_from(bytes).unwrap_or_default(),
-    };
-    Ok(rows.into_iter().map(outline).collect())
+    });
+    Ok(outline.collect())
 }
 
 /// The messages at these positions; `None` if they have changed between two queries.

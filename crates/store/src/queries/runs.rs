@@ -432,9 +432,8 @@ async fn chunks(
         .bind(text(run.as_str()))
         .fetch_all()
         .await?;
-    let placed =
-        |(first, sequence): &(i64, String)| (first.unsigned_abs()..).zip(texts(sequence).collect::<Vec<_>>());
-    Ok(sequences.iter().flat_map(placed).collect())
+    let chunks = sequences.iter().flat_map(|(first, sequence)| (first.unsigned_abs()..).zip(texts(sequence)));
+    Ok(chunks.collect())
 }
 
 fn sequence(chunks: &[String]) -> Result<String, Fault> {

@@ -143,8 +143,7 @@ impl Writer {
     where
         W: Future<Output = Result<T, Fault>>,
     {
-        let attempt = || self.attempt_lent(&work);
-        Ok(attempt.retry(pauses()).when(is_collision).await?)
+        Ok((|| self.attempt_lent(&work)).retry(pauses()).when(is_collision).await?)
     }
 
     async fn attempt_lent<T, W>(&self, work: &impl Fn(Turn) -> W) -> Result<T, Fault>

@@ -58,11 +58,10 @@ mod tests {
     use super::*;
 
     fn timing(history: &[(StateName, i64)]) -> Timing {
-        let entered = |(state, at): &(StateName, i64)| Transition {
-            state: *state,
-            at: Timestamp::from_microsecond(*at).unwrap(),
-        };
-        Timing::of(&history.iter().map(entered).collect::<Vec<_>>())
+        let history = history
+            .iter()
+            .map(|(state, at)| Transition { state: *state, at: Timestamp::from_microsecond(*at).unwrap() });
+        Timing::of(&history.collect::<Vec<_>>())
     }
 
     #[test]
