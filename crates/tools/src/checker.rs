@@ -137,7 +137,7 @@ impl Checker {
         let results = async {
             let permit = self.permits.clone().acquire_owned().await;
             let this = self.clone();
-            let work = move || {
+            tokio::task::spawn_blocking(move || {
                 let _permit = permit;
                 let mut results = Vec::new();
                 for check in &checks {
@@ -151,8 +151,8 @@ impl Checker {
                     });
                 }
                 results
-            };
-            tokio::task::spawn_blocking(work).await
+            })
+            .await
         };
         match tokio::time::timeout(limit, results).await {
             Ok(Ok(results)) => results,

@@ -107,11 +107,10 @@ impl Grant {
     /// Creates a grant for a scope that a tool has proposed. It covers the tools as they are in the toolbox.
     pub fn new(toolbox: &Toolbox, spec: &ToolSpec, scope: Scope, always: &Always, at: Timestamp) -> Self {
         let server = spec.server.as_deref().filter(|server| Scope::server(server).id == scope.id);
-        let is_covered = |other: &&ToolSpec| match server {
+        let tools = toolbox.specs().filter(|other| match server {
             Some(_) => other.server.as_deref() == server,
             None => other.name == spec.name,
-        };
-        let tools = toolbox.specs().filter(is_covered);
+        });
         let tools = tools.map(|spec| (spec.name.clone(), spec.fingerprint())).collect();
         // A duration is at most ten years, so the sum is a time.
         let until = always.until.and_then(|until| at.checked_add(until).ok()).map(microseconds);

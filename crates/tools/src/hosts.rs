@@ -83,10 +83,11 @@ impl HostName {
     pub fn is_public(&self) -> bool {
         match self {
             Self::Domain(name) => {
-                let has_suffix =
-                    |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.'));
+                let is_private = PRIVATE_SUFFIXES
+                    .iter()
+                    .any(|suffix| name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.')));
                 // A name without a dot is looked up in the network's own domain.
-                name.contains('.') && !PRIVATE_SUFFIXES.iter().any(has_suffix)
+                name.contains('.') && !is_private
             }
             Self::Address(address) => is_public_address(*address),
         }
@@ -136,9 +137,8 @@ impl fmt::Display for HostName {
 /// credentials in front of the host, and a scheme that connects to the host it names. The host itself is spelled without escapes, without
 /// characters that stand for others, and without octal numbers, which other programs take for decimal ones.
 pub(crate) fn plain_host(text: &str) -> Option<HostName> {
-    let is_odd = |c: char| c == '\\' || c.is_whitespace() || crate::is_invisible(c);
     let (_, rest) = text.split_once("://")?;
-    if text.contains(is_odd) {
+    if text.contains(|c: char| c == '\\' || c.is_whitespace() || crate::is_invisible(c)) {
         return None;
     }
     let url = Url::parse(text).ok()?;

@@ -55,8 +55,9 @@ impl Scope {
     pub fn folder(tool: &str, path: &str) -> Option<Self> {
         let (folder, file) = path.rsplit_once('/')?;
         let is_plain = |name: &str| {
-            let has_doubt = |c: char| c.is_control() || matches!(c, '\\' | '%' | '~' | '*');
-            !matches!(name, "" | "." | "..") && name.trim() == name && !name.contains(has_doubt)
+            !matches!(name, "" | "." | "..")
+                && name.trim() == name
+                && !name.contains(|c: char| c.is_control() || matches!(c, '\\' | '%' | '~' | '*'))
         };
         let is_absolute = folder.is_empty() || folder.starts_with('/');
         if !is_absolute || !is_plain(file) || !folder.split('/').skip(1).all(is_plain) {

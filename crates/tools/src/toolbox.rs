@@ -339,8 +339,8 @@ impl<'a> ToolRef<'a> {
 /// Checks the name and the schema of a tool.
 fn check(tool: &RegisteredTool) -> Result<(), ToolboxError> {
     let spec = &tool.spec;
-    let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    if !(1..=64).contains(&spec.name.len()) || !spec.name.bytes().all(is_allowed) {
+    let is_plain = spec.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    if !(1..=64).contains(&spec.name.len()) || !is_plain {
         return Err(ToolboxError::BadName(spec.name.clone()));
     }
     if spec.input_schema.get("type") != Some(&Value::from("object")) {

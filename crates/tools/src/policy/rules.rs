@@ -265,9 +265,8 @@ mod tests {
     }
 
     fn rule_about_input(fields: &[(&str, &str)]) -> Rule {
-        let glob = |glob: &str| Matcher::Glob(Pattern::new(glob));
-        let input = fields.iter().map(|(path, text)| ((*path).to_owned(), glob(text))).collect();
-        Rule { input, ..Rule::of_every_call(Decision::Deny) }
+        let input = fields.iter().map(|(path, glob)| ((*path).to_owned(), Matcher::Glob(Pattern::new(glob))));
+        Rule { input: input.collect(), ..Rule::of_every_call(Decision::Deny) }
     }
 
     fn policy_decision(rules: Vec<Rule>, tool: &ToolSpec) -> (Decision, DecisionSource) {
@@ -295,11 +294,10 @@ mod tests {
 
     #[test]
     fn a_rule_may_be_about_the_party_that_runs_the_tool() {
-        let from = |from| Rule { from: Some(from), ..Rule::of_every_call(Decision::Deny) };
         let all = [RunBy::Server, RunBy::Mcp, RunBy::Browser];
         for (rule, runs) in all.iter().flat_map(|rule| all.iter().map(move |runs| (*rule, *runs))) {
-            let matched =
-                policy_decision(vec![from(rule)], &tool("x", runs, Decision::Allow)).0 == Decision::Deny;
+            let rules = vec![Rule { from: Some(rule), ..Rule::of_every_call(Decision::Deny) }];
+            let matched = policy_decision(rules, &tool("x", runs, Decision::Allow)).0 == Decision::Deny;
             assert_eq!(matched, rule == runs, "a rule about {rule:?}, a tool of {runs:?}");
         }
     }
@@ -435,12 +433,12 @@ mod tests {
                 })
                 .collect();
             let (input, spec) = (json!({ "t": text }), tool("x", RunBy::Server, decisions[default]));
-            let exactly = |rule: &&Rule| match &rule.input[0].1 {
+            let matching = rules.iter().find(|rule| match &rule.input[0].1 {
                 Matcher::Glob(glob) => glob.matches(&text),
                 Matcher::Not(glob) => !glob.matches(&json!(text), Side::Allows),
                 _ => unreachable!("there are no others"),
-            };
-            let mut exact = rules.iter().find(exactly).map_or(decisions[default], |rule| rule.decision);
+            });
+            let mut exact = matching.map_or(decisions[default], |rule| rule.decision);
             if auto && exact == Decision::Ask {
                 exact = Decision::Allow;
             }
@@ -516,8 +514,7 @@ mod tests {
     fn always_answers_a_default_and_a_rule_that_says_so() {
         let ask = |always| Rule { always, ..Rule::of_every_call(Decision::Ask) };
         let policy = RulePolicy { approval: ApprovalMode::Default, rules: vec![ask(false), ask(true)] };
-        let by = |by| PolicyDecision { decision: Decision::Ask, reason: None, by };
-        for (source, is_honored) in [
+        for (by, is_honored) in [
             (DecisionSource::Default, true),
             (DecisionSource::Rule(1), false),
             (DecisionSource::Rule(2), true),
@@ -525,7 +522,8 @@ mod tests {
             (DecisionSource::Rule(0), false),
             (DecisionSource::Chain, false),
         ] {
-            assert_eq!(policy.honors_grants(&by(source)), is_honored, "{source:?}");
+            let decided = PolicyDecision { decision: Decision::Ask, reason: None, by };
+            assert_eq!(policy.honors_grants(&decided), is_honored, "{by:?}");
         }
     }
 

@@ -268,9 +268,9 @@ pub(crate) fn size(value: &Value) -> u64 {
         Value::String(string) => 1 + string.len() as u64 / BYTES_PER_STEP,
         Value::Array(items) => 1 + items.iter().map(size).sum::<u64>(),
         Value::Object(entries) => {
-            let name_and_value =
-                |(name, value): (&String, &Value)| 1 + name.len() as u64 / BYTES_PER_STEP + size(value);
-            1 + entries.iter().map(name_and_value).sum::<u64>()
+            let sizes =
+                entries.iter().map(|(name, value)| 1 + name.len() as u64 / BYTES_PER_STEP + size(value));
+            1 + sizes.sum::<u64>()
         }
     }
 }

@@ -43,8 +43,9 @@ pub(crate) fn cost(pattern: &str) -> Result<PatternCost, SchemaFault> {
     let too_large =
         || format!("stands for more than {LARGEST} states; use fewer or smaller repetitions and classes");
     // The translation reads the whole pattern again for each class such as `\s`, which it expands.
-    let is_class = |pair: &&[u8]| matches!(pair, [b'\\', b's' | b'S' | b'd' | b'D' | b'w' | b'W']);
-    let classes = pattern.as_bytes().windows(2).filter(is_class).count() as u64;
+    let pairs = pattern.as_bytes().windows(2);
+    let classes =
+        pairs.filter(|pair| matches!(pair, [b'\\', b's' | b'S' | b'd' | b'D' | b'w' | b'W'])).count() as u64;
     let building = classes * (pattern.len() as u64 + classes * TRANSLATED_CLASS) / 16;
     if building > LARGEST {
         return unusable(too_large());

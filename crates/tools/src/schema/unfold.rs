@@ -216,13 +216,13 @@ impl<'a> Walk<'a> {
 
 /// Returns whether two paths may lead to one value of an input.
 fn may_be_equal(one: &[Step<'_>], other: &[Step<'_>]) -> bool {
-    let steps_may_be_equal = |pair: (&Step<'_>, &Step<'_>)| match pair {
-        (Step::Property(one), Step::Property(other)) => one == other,
-        (Step::Element, Step::Element) => true,
-        (Step::Element, _) | (_, Step::Element) => false,
-        (Step::AnyProperty, _) | (_, Step::AnyProperty) => true,
-    };
-    one.len() == other.len() && one.iter().zip(other).all(steps_may_be_equal)
+    one.len() == other.len()
+        && one.iter().zip(other).all(|steps| match steps {
+            (Step::Property(one), Step::Property(other)) => one == other,
+            (Step::Element, Step::Element) => true,
+            (Step::Element, _) | (_, Step::Element) => false,
+            (Step::AnyProperty, _) | (_, Step::AnyProperty) => true,
+        })
 }
 
 #[cfg(test)]
