@@ -305,15 +305,15 @@ impl PostedMessage {
     /// Returns the approvals that the message shows as waiting for a decision: as `approval-requested`, or in version 5 as
     /// `data-tool-approval`, which stays beside a call that is approved.
     pub fn shown_approvals(&self) -> Vec<ShownApproval> {
-        let calls = || self.parts.iter().filter_map(UiPart::as_tool);
         let shown = self.parts.iter().filter_map(|part| match part {
             UiPart::Tool(call) if matches!(call.state, ToolState::ApprovalRequested { .. }) => {
                 Some(ShownApproval { id: call.approval.as_ref()?.id.clone(), stays: false })
             }
             UiPart::Data(part) if part.kind == DATA_TOOL_APPROVAL => {
                 let (id, call) = (part.data["approvalId"].as_str()?, part.data["toolCallId"].as_str()?);
+                let mut calls = self.parts.iter().filter_map(UiPart::as_tool);
                 let is_settled =
-                    calls().any(|part| part.tool_call_id.as_str() == call && part.state.is_settled());
+                    calls.any(|part| part.tool_call_id.as_str() == call && part.state.is_settled());
                 if is_settled { None } else { Some(ShownApproval { id: ApprovalId::new(id), stays: true }) }
             }
             UiPart::Tool(_)

@@ -111,8 +111,8 @@ impl CallSettings {
 /// Reads a value that passes a test.
 fn fitting<'de, D: Deserializer<'de>>(
     json: D,
-    fits: impl Fn(&Value) -> bool,
     should: &str,
+    fits: impl Fn(&Value) -> bool,
 ) -> Result<Option<Value>, D::Error> {
     match Option::<Value>::deserialize(json)? {
         Some(value) if !fits(&value) => Err(D::Error::custom(wrong(&value, should))),
@@ -124,46 +124,50 @@ fn number<'de, const FROM: i32, const TO: i32, D: Deserializer<'de>>(
     json: D,
 ) -> Result<Option<Value>, D::Error> {
     let range = f64::from(FROM)..=f64::from(TO);
-    let fits = |value: &Value| value.as_f64().is_some_and(|number| range.contains(&number));
-    fitting(json, fits, &format!("a number from {FROM} to {TO}"))
+    fitting(json, &format!("a number from {FROM} to {TO}"), |value| {
+        value.as_f64().is_some_and(|number| range.contains(&number))
+    })
 }
 
 fn count<'de, const FROM: u64, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
-    let fits = |value: &Value| value.as_u64().is_some_and(|count| count >= FROM);
-    fitting(json, fits, &format!("a whole number from {FROM} on"))
+    fitting(json, &format!("a whole number from {FROM} on"), |value| {
+        value.as_u64().is_some_and(|count| count >= FROM)
+    })
 }
 
 fn integer<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
-    fitting(json, |value| value.is_i64() || value.is_u64(), "a whole number")
+    fitting(json, "a whole number", |value| value.is_i64() || value.is_u64())
 }
 
 fn effort<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
-    let fits =
-        |value: &Value| value.as_str().is_some_and(|effort| (1..=EFFORT_BYTES).contains(&effort.len()));
-    fitting(json, fits, &format!("a text of 1 to {EFFORT_BYTES} bytes, such as \"low\""))
+    let should = format!("a text of 1 to {EFFORT_BYTES} bytes, such as \"low\"");
+    fitting(json, &should, |value| is_text(value, EFFORT_BYTES))
 }
 
 fn boolean<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
-    fitting(json, Value::is_boolean, "true or false")
+    fitting(json, "true or false", Value::is_boolean)
 }
 
 fn provider_options<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
-    let fits = |value: &Value| {
-        value.as_object().is_some_and(|providers| providers.values().all(Value::is_object))
-            && value.to_string().len() <= PROVIDER_OPTIONS_BYTES
-    };
     let should = format!(
         "an object with an object for each provider, of at most {PROVIDER_OPTIONS_BYTES} bytes together"
     );
-    fitting(json, fits, &should)
+    fitting(json, &should, |value| {
+        value.as_object().is_some_and(|providers| providers.values().all(Value::is_object))
+            && value.to_string().len() <= PROVIDER_OPTIONS_BYTES
+    })
 }
 
 fn stop_sequences<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
-    let is_sequence =
-        |text: &Value| text.as_str().is_some_and(|text| (1..=STOP_SEQUENCE_BYTES).contains(&text.len()));
-    let fits = |value: &Value| {
-        value.as_array().is_some_and(|texts| texts.len() <= STOP_SEQUENCES && texts.iter().all(is_sequence))
-    };
     let should = format!("a list of at most {STOP_SEQUENCES} texts of 1 to {STOP_SEQUENCE_BYTES} bytes each");
-    fitting(json, fits, &should)
+    fitting(json, &should, |value| {
+        value.as_array().is_some_and(|texts| {
+            texts.len() <= STOP_SEQUENCES && texts.iter().all(|text| is_text(text, STOP_SEQUENCE_BYTES))
+        })
+    })
+}
+
+/// Returns whether a value is a text of 1 to `most` bytes.
+fn is_text(value: &Value, most: usize) -> bool {
+    value.as_str().is_some_and(|text| (1..=most).contains(&text.len()))
 }

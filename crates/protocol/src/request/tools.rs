@@ -118,8 +118,8 @@ impl ToolsRequest {
 impl ToolRequest {
     /// The tool of this name, whose schema is that of an object: if it does not say so itself, it is added.
     fn named(self, path: &str, name: String) -> Result<PostedTool, RequestError> {
-        let is_allowed = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-        if !(1..=64).contains(&name.len()) || !name.bytes().all(is_allowed) {
+        let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        if !(1..=64).contains(&name.len()) || !is_plain {
             let words = format!("has a name that models do not take; it must be {NAME}.");
             return Err(RequestError(format!("`{path}` {words}")));
         }
