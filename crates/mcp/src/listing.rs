@@ -129,15 +129,14 @@ fn read_one_by_one(page: &Value) -> Option<(Vec<Tool>, Option<String>)> {
         Value::Null => &[][..],
         tools => tools.as_array()?,
     };
-    let read = |tool: &Value| {
+    let tools = tools.iter().filter_map(|tool| {
         let mut tool = tool.clone();
         if let Some(schema) = tool.get_mut("inputSchema").filter(|schema| schema.is_null()) {
             *schema = Value::Object(Map::new());
         }
         serde_json::from_value(tool).ok()
-    };
-    let tools = tools.iter().filter_map(read).collect();
-    Some((tools, page.get("nextCursor").and_then(Value::as_str).map(str::to_owned)))
+    });
+    Some((tools.collect(), page.get("nextCursor").and_then(Value::as_str).map(str::to_owned)))
 }
 
 #[cfg(test)]
