@@ -259,8 +259,9 @@ fn next_step(
         let input = call.input.as_ref().and_then(|input| fill(input, scope));
         // A person may have edited the input. A tool that is called in several steps is told apart by it.
         let is_called_once = scene.calls.iter().filter(|other| other.tool == call.tool).count() == 1;
-        let is_it = |made: &ModelCall| is_called_once || input.as_ref() == Some(&made.input.value());
-        results.iter().any(|(made, _)| is_named(&made.tool, &name) && is_it(made))
+        results.iter().any(|(made, _)| {
+            is_named(&made.tool, &name) && (is_called_once || input.as_ref() == Some(&made.input.value()))
+        })
     };
     let goes_on = results.iter().all(|(_, result)| outcome(result) == Outcome::Result);
     if !goes_on || !(results.is_empty() || scene.calls.iter().any(was_made)) {

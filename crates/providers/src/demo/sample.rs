@@ -3,7 +3,7 @@
 //! Only what tools of chats commonly say is looked at; a schema that asks for more gets an input that the server then
 //! refuses, as it would a model's.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// How deep a schema is followed.
 const DEPTH: usize = 8;
@@ -16,11 +16,11 @@ pub(super) fn input(schema: &Value) -> Value {
 fn object(schema: &Value, depth: usize) -> Value {
     let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
     let names = required.filter_map(Value::as_str);
-    let property =
-        |name: &str| schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null);
-    let input: Map<String, Value> =
-        names.map(|name| (name.to_owned(), value(name, property(name), depth))).collect();
-    Value::Object(input)
+    let input = names.map(|name| {
+        let property = schema.get("properties").and_then(|all| all.get(name)).unwrap_or(&Value::Null);
+        (name.to_owned(), value(name, property, depth))
+    });
+    Value::Object(input.collect())
 }
 
 fn value(name: &str, schema: &Value, depth: usize) -> Value {

@@ -114,12 +114,12 @@ impl Scope {
             // The lines of a form have the titles that the form gave its fields.
             "lines" => {
                 let titles = self.get("input.fields.properties");
-                let title = |key: &String| titles.and_then(|all| all.get(key)?.get("title")?.as_str());
                 let lines: Vec<_> = match value {
                     Value::Object(fields) => fields
                         .iter()
                         .map(|(key, value)| {
-                            format!("- {}: **{}**", title(key).unwrap_or(key), self.in_words(value))
+                            let title = titles.and_then(|all| all.get(key)?.get("title")?.as_str());
+                            format!("- {}: **{}**", title.unwrap_or(key), self.in_words(value))
                         })
                         .collect(),
                     _ => items.iter().map(|item| format!("- {}", self.in_words(item))).collect(),
@@ -191,10 +191,8 @@ fn parse(inside: &str) -> Result<Placeholder<'_>, String> {
             let known = FILTERS.map(|(known, _)| known).join(", ");
             return Err(format!("{{{{{inside}}}}}: there is no filter “{name}”; there are {known}"));
         };
-        let is_number = |text: &&str| text.trim().parse::<u8>().is_ok();
-        if !counts.contains(&arguments.len())
-            || (matches!(name, "words" | "round") && !arguments.iter().all(is_number))
-        {
+        let are_numbers = arguments.iter().all(|text| text.trim().parse::<u8>().is_ok());
+        if !counts.contains(&arguments.len()) || (matches!(name, "words" | "round") && !are_numbers) {
             return Err(format!("{{{{{inside}}}}}: the filter “{name}” does not take these arguments"));
         }
         filters.push((name, arguments));

@@ -179,14 +179,17 @@ impl Calls {
 
     /// Returns the latest call with the piece's index, or with its id, or the latest of all calls if the piece has neither.
     fn find(&self, piece: &Piece) -> Option<usize> {
-        let by_index =
-            || piece.index.and_then(|index| self.calls.iter().rposition(|call| call.index == Some(index)));
-        let by_id = || {
-            let id = piece.id.as_ref()?;
-            self.calls.iter().rposition(|call| call.id == *id)
-        };
-        let latest = || if piece.index.is_none() { self.calls.len().checked_sub(1) } else { None };
-        by_index().or_else(by_id).or_else(latest)
+        if let Some(index) = piece.index
+            && let Some(found) = self.calls.iter().rposition(|call| call.index == Some(index))
+        {
+            return Some(found);
+        }
+        if let Some(id) = &piece.id
+            && let Some(found) = self.calls.iter().rposition(|call| call.id == *id)
+        {
+            return Some(found);
+        }
+        if piece.index.is_none() { self.calls.len().checked_sub(1) } else { None }
     }
 
     /// Passes on what is known of a call, if it is known to be one.

@@ -282,13 +282,12 @@ mod tests {
 
     #[test]
     fn a_list_of_very_many_objects_is_refused_before_it_fills_the_memory() {
-        let refusal =
-            |data: String| Chunk::read_all(data.as_bytes()).err().unwrap().into_error("http://api", &[]);
         let empty = vec!["{}"; 1_001].join(",");
         for data in
             [format!("[{empty}]"), format!(r#"{{"choices":[{{"delta":{{"tool_calls":[{empty}]}}}}]}}"#)]
         {
-            let ModelError::Format(text) = refusal(data) else { panic!() };
+            let error = Chunk::read_all(data.as_bytes()).err().unwrap().into_error("http://api", &[]);
+            let ModelError::Format(text) = error else { panic!() };
             assert!(text.contains("more than 1000 objects"), "{text}");
         }
         assert!(Chunk::read_all(format!("[{}]", vec!["{}"; 1_000].join(",")).as_bytes()).is_ok());

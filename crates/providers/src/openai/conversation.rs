@@ -500,8 +500,8 @@ fn has_fixed_form(id: &str) -> bool {
 /// Returns an id of the fixed form that depends only on the call's id and on how often another call had it already.
 fn fixed_id(id: &str, attempt: u32) -> String {
     let hash = Sha256::new().chain_update(id).chain_update(attempt.to_le_bytes()).finalize();
-    let character = |byte: &u8| char::from(ID_CHARACTERS[usize::from(*byte) % ID_CHARACTERS.len()]);
-    hash.iter().take(ID_LENGTH).map(character).collect()
+    let bytes = hash.iter().take(ID_LENGTH);
+    bytes.map(|byte| char::from(ID_CHARACTERS[usize::from(*byte) % ID_CHARACTERS.len()])).collect()
 }
 
 #[cfg(test)]

@@ -207,11 +207,13 @@ impl Dialect {
     /// Returns the dialect of a model at the host of the base URL.
     pub(super) fn of(base: &Url, model: &str, settings: &DialectSettings) -> Self {
         let name = base.host_str().unwrap_or_default();
-        let is = |domain: &&str| {
-            name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-        };
         let origin = Origin { host: name.to_owned(), model: model.to_owned() };
-        let host = HOSTS.iter().find(|host| host.domains.iter().any(is)).unwrap_or(&COMMON);
+        let host = HOSTS.iter().find(|host| {
+            host.domains.iter().any(|domain| {
+                name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            })
+        });
+        let host = host.unwrap_or(&COMMON);
         let model = model.to_ascii_lowercase();
         let is_mistral = MISTRALS.iter().any(|part| model.contains(part));
         let alternates = is_mistral || ALTERNATING.iter().any(|part| model.contains(part));

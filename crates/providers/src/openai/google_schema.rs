@@ -53,8 +53,9 @@ impl Reader<'_> {
                 kept.insert(keyword.to_owned(), value.clone());
             }
         }
-        let is_known = |format: &&Value| FORMATS.iter().any(|known| *format == known);
-        if let Some(format) = keywords.get("format").filter(is_known) {
+        if let Some(format) = keywords.get("format")
+            && FORMATS.iter().any(|known| format == known)
+        {
             kept.insert("format".to_owned(), format.clone());
         }
         if let Some(Value::Array(types)) = keywords.get("type") {

@@ -92,9 +92,8 @@ impl LearnedDialect {
 
 impl Lesson {
     fn of(refusal: &str, body: &Value) -> Option<Self> {
-        let has = |field: &str| body.get(field).is_some();
         for (field, other) in [(OUTPUT_LIMITS[0], OUTPUT_LIMITS[1]), (OUTPUT_LIMITS[1], OUTPUT_LIMITS[0])] {
-            if has(field) && names(refusal, other) && names(refusal, field) {
+            if body.get(field).is_some() && names(refusal, other) && names(refusal, field) {
                 return Some(Self::Rename(field.to_owned(), other.to_owned()));
             }
         }

@@ -71,16 +71,15 @@ pub(super) fn body(
 /// Returns about how long the messages of a request are, in bytes. The inputs of calls are not counted: most are short, and they have no
 /// length before they are written.
 pub(super) fn length(request: &ModelRequest) -> usize {
-    let of_content = |content: &[ModelContent]| -> usize {
-        let pieces = content.iter().map(|piece| match piece {
-            ModelContent::Text(text) => text.len(),
-            ModelContent::File { url, .. } => url.len(),
-        });
-        pieces.sum()
-    };
     let messages = request.messages.iter().map(|message| match message {
         ModelMessage::System(text) => text.len(),
-        ModelMessage::User(content) | ModelMessage::Tool { content, .. } => of_content(content),
+        ModelMessage::User(content) | ModelMessage::Tool { content, .. } => {
+            let pieces = content.iter().map(|piece| match piece {
+                ModelContent::Text(text) => text.len(),
+                ModelContent::File { url, .. } => url.len(),
+            });
+            pieces.sum()
+        }
         ModelMessage::Assistant { reasoning, text, calls, provider_metadata } => {
             let of_calls = calls.iter().map(|call| &call.provider_metadata);
             let metadata = of_calls.chain([provider_metadata]).flatten().map(|text| text.as_str().len());

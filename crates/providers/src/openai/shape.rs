@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use super::chunk::{Chunk, Delta, Rare};
+use super::chunk::{Chunk, Delta};
 use memchr::memmem::Finder;
 
 // The finders are made once, because making one takes longer than searching an event with it.
@@ -108,11 +108,10 @@ fn only_text(chunk: &Chunk) -> Option<(TextField, &str)> {
         images,
         annotations,
     } = choice.delta.as_ref()?;
-    let is_attached = |field: &Rare| field.as_deref().is_some_and(|value| !value.is_null());
     let has_more = !content.thinking.is_empty()
         || [reasoning_details, thinking_blocks, extra_content, provider_specific_fields]
             .into_iter()
-            .any(is_attached)
+            .any(|field| field.as_deref().is_some_and(|value| !value.is_null()))
         || !refusal.0.is_empty()
         || !tool_calls.is_empty()
         || function_call.is_some()

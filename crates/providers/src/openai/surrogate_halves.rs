@@ -64,9 +64,9 @@ pub(super) fn without_halves(text: String) -> String {
 
 /// Rewrites the escapes of the JSON text that are half a character, so that `serde_json` accepts them.
 pub(super) fn repair(json: &str) -> Cow<'_, str> {
-    let has_half = |escapes: &str| escapes.contains("\\ud") || escapes.contains("\\uD");
     // Most texts have no escape at all.
-    if !memchr::memchr(b'\\', json.as_bytes()).is_some_and(|first| has_half(&json[first..])) {
+    let Some(first) = memchr::memchr(b'\\', json.as_bytes()) else { return Cow::Borrowed(json) };
+    if !json[first..].contains("\\ud") && !json[first..].contains("\\uD") {
         return Cow::Borrowed(json);
     }
     let mut repaired = String::with_capacity(json.len());

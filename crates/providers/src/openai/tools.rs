@@ -74,7 +74,7 @@ pub(super) fn fit_tools<'a>(
     names: &'a ToolNames,
 ) -> Vec<Tool<'a>> {
     let (kept, _) = within_limit(tools, choice, dialect.max_tools);
-    let fit = |tool: &'a ModelTool| {
+    let fitted = kept.into_iter().map(|tool| {
         let ModelTool { name, description, input_schema } = tool;
         let parameters = match fit_schema(input_schema) {
             Some(schema) => Cow::Owned(schema.into()),
@@ -86,8 +86,8 @@ pub(super) fn fit_tools<'a>(
         };
         let (name, description) = (names.on_the_wire(name), fit_description(description, dialect));
         Tool { function: OfferedFunction { name, description, parameters } }
-    };
-    kept.into_iter().map(fit).collect()
+    });
+    fitted.collect()
 }
 
 /// Returns a description that the provider takes. The end of a longer one is left out.
