@@ -47,9 +47,8 @@ pub fn build(config: &Config, own_model: Option<Arc<dyn Model>>) -> Result<Assis
     let context = if is_demo { config.context_window.or(Some(Demo::CONTEXT)) } else { config.context_window };
     let main = ModelChoice { context, ..ModelChoice::of(main) };
     let mut models = BTreeMap::from([(main.name.clone(), main.clone())]);
-    let names_demo =
-        |assistant: &AssistantSettings| assistant.models.iter().flatten().any(|name| name == Demo::NAME);
-    if !models.contains_key(Demo::NAME) && config.assistants.values().any(names_demo) {
+    let mut named = config.assistants.values().flat_map(|assistant| assistant.models.iter().flatten());
+    if !models.contains_key(Demo::NAME) && named.any(|name| name == Demo::NAME) {
         let demo = fermata_providers::build(Provider::Demo(Demo::new()))?;
         models.insert(Demo::NAME.to_owned(), ModelChoice::of(demo));
     }

@@ -482,8 +482,8 @@ impl From<ReadError> for ApiError {
 
 /// Formats a tool's name for a sentence. A text that cannot be a tool's name is quoted.
 fn tool_name(text: String) -> String {
-    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if text.len() <= 64 && text.bytes().all(is_allowed) { text } else { shortened(&text) }
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if is_plain && text.len() <= 64 { text } else { shortened(&text) }
 }
 
 #[cfg(test)]

@@ -159,9 +159,9 @@ pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataEr
 /// Returns an error if the database fails. The deletion can be repeated then.
 pub async fn delete(config: &Config, owner: &Owner) -> Result<String, PersonalDataError> {
     let database = open(config).await?;
-    let delete_chat = |chat| delete_stored(&database, owner, chat);
     let deleted = by_operator(AuditAction::DataDeleted);
-    let Deleted { chats, memories, notes } = delete_all(&database, owner, deleted, delete_chat).await?;
+    let Deleted { chats, memories, notes } =
+        delete_all(&database, owner, deleted, |chat| delete_stored(&database, owner, chat)).await?;
     database.sweep().await;
     database.close().await;
     Ok(format!(

@@ -118,10 +118,10 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
 /// Returns the spec of the tool, as far as it is known without starting MCP servers.
 fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSpec, Origin), DryRunError> {
     let own = toolbox.find(&call.tool).map(|tool| tool.spec().clone());
-    let is_prefix = |server: &String| {
+    let has_prefix = config.mcp.keys().any(|server| {
         let rest = call.tool.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix("__"));
         rest.is_some_and(|tool| !tool.is_empty())
-    };
+    });
     let (run_by, origin) = match (call.from, own) {
         (None | Some(RunBy::Server), Some(own)) => return Ok((own, Origin::Server)),
         (Some(RunBy::Server), None) => {
@@ -129,7 +129,7 @@ fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSp
             return Err(DryRunError::NoSuchTool { name: call.tool.clone(), known: names.join(", ") });
         }
         (Some(from @ (RunBy::Mcp | RunBy::Browser)), _) => (from, Origin::CommandLine),
-        (None, None) if config.mcp.keys().any(is_prefix) => (RunBy::Mcp, Origin::NamePrefix),
+        (None, None) if has_prefix => (RunBy::Mcp, Origin::NamePrefix),
         (None, None) => (RunBy::Browser, Origin::Assumed),
     };
     let policy = match run_by {

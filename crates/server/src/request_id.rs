@@ -20,11 +20,11 @@ const LONGEST_ID: usize = 128;
 /// that is long, or has other characters than ids have, is replaced.
 pub async fn identify(request: Request, next: Next) -> Response {
     let given = request.headers().get(&REQUEST_ID).and_then(|id| id.to_str().ok());
-    let is_plain = |id: &&str| {
+    let given = given.filter(|id| {
         (1..=LONGEST_ID).contains(&id.len())
             && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(&byte))
-    };
-    let id = given.filter(is_plain).map_or_else(|| RandomIds.next("req_"), str::to_owned);
+    });
+    let id = given.map_or_else(|| RandomIds.next("req_"), str::to_owned);
     let span = tracing::info_span!("request", %id);
     let mut response = next.run(request).instrument(span).await;
     if let Ok(id) = HeaderValue::try_from(id) {

@@ -96,9 +96,10 @@ pub fn when_full(app: App, routes: Router) -> Router {
         .route("/readyz", get(operators::readyz))
         .method_not_allowed_fallback(method_not_allowed)
         .layer(own_layers);
-    let refuse = async |Extension(reserved): Extension<Reserved>| ApiError::from(reserved.refuse());
-    let refusals = with_common_layers(Router::new().fallback(refuse).layer(cors(app.cors_origins())));
-    let refusals = refusals.with_state(app.clone());
+    let refusals = Router::new()
+        .fallback(async |Extension(reserved): Extension<Reserved>| ApiError::from(reserved.refuse()))
+        .layer(cors(app.cors_origins()));
+    let refusals = with_common_layers(refusals).with_state(app.clone());
     let others = (app.clone(), routes, refusals);
     with_common_layers(always).with_state(app).fallback(move |request: Request| {
         let (app, routes, refusals) = others.clone();

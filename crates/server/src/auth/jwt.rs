@@ -170,11 +170,11 @@ impl std::fmt::Debug for Jwt {
 
 /// Returns the groups of a claim, which has a list of texts or one text. A claim whose name is the whole path overrides one within claims.
 fn groups(claims: &Map<String, Value>, path: &str) -> Vec<String> {
-    let within = || {
+    let claim = claims.get(path).or_else(|| {
         let (first, rest) = path.split_once('.')?;
         rest.split('.').try_fold(claims.get(first)?, |claim, name| claim.get(name))
-    };
-    match claims.get(path).or_else(within) {
+    });
+    match claim {
         Some(Value::String(group)) => vec![group.clone()],
         Some(Value::Array(groups)) => groups.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
         _ => Vec::new(),

@@ -91,11 +91,11 @@ impl KeySet {
     /// Creates the set of the keys that are published at a URL. Nothing is fetched yet.
     pub fn at(url: String) -> Self {
         let name = Url::masked(&url);
-        let fetch = move || {
+        let fetch = Box::new(move || {
             let url = url.clone();
             async move { download(&url).await }.boxed()
-        };
-        Self { source: Source { name, fetch: Box::new(fetch) }, state: Arc::default() }
+        });
+        Self { source: Source { name, fetch }, state: Arc::default() }
     }
 
     /// Returns the known keys. Fetches them first if there are none, or if they are old.

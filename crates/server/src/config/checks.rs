@@ -184,9 +184,10 @@ impl Config {
 
 /// Returns the names of two owners that have the same token, if there are any.
 fn shared_token(tokens: &[Token]) -> Option<String> {
-    let same = |one: &Token, other: &Token| one.secret.expose_secret() == other.secret.expose_secret();
     tokens.iter().enumerate().find_map(|(place, token)| {
-        let other = tokens[..place].iter().find(|other| other.owner != token.owner && same(other, token))?;
+        let other = tokens[..place].iter().find(|other| {
+            other.owner != token.owner && other.secret.expose_secret() == token.secret.expose_secret()
+        })?;
         Some(format!("{} and {}", other.owner, token.owner))
     })
 }

@@ -57,8 +57,8 @@ const SEPARATOR: &str = "__";
 
 /// Checks the name of a server.
 pub(super) fn check_name(name: &str) -> Result<(), String> {
-    let fit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !(1..=MAX_NAME).contains(&name.len()) || !name.bytes().all(fit) {
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if !(1..=MAX_NAME).contains(&name.len()) || !is_plain {
         return Err(format!(
             "the name {name:?} must be 1 to {MAX_NAME} characters of A-Z, a-z, 0-9, '_' and '-', because the names of its tools \
              begin with it"
@@ -130,10 +130,10 @@ impl TryFrom<ServerTable> for ServerConfig {
 }
 
 fn checked_environment(variables: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
-    let is_wrong = |(name, value): &(&String, &String)| {
-        name.is_empty() || name.contains(['=', '\0']) || value.contains('\0')
-    };
-    match variables.iter().find(is_wrong) {
+    let wrong = variables
+        .iter()
+        .find(|(name, value)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0'));
+    match wrong {
         Some((name, _)) => Err(format!("{name:?} cannot be in an environment")),
         None => Ok(variables),
     }

@@ -160,9 +160,11 @@ impl TryFrom<ModelTable> for ModelSettings {
         }
         let rename: BTreeMap<String, String> =
             table.rename.into_iter().map(|(name, NonEmpty(new))| (name, new)).collect();
-        let has_fixed_name =
-            |name: &&String| NEEDED.contains(&name.as_str()) || FIXED.contains(&name.as_str());
-        if let Some(name) = rename.iter().flat_map(|(name, new)| [name, new]).find(has_fixed_name) {
+        let fixed = rename
+            .iter()
+            .flat_map(|(name, new)| [name, new])
+            .find(|name| NEEDED.contains(&name.as_str()) || FIXED.contains(&name.as_str()));
+        if let Some(name) = fixed {
             return Err(("rename", format!("{name} has this name everywhere; leave it out")));
         }
         let dialect = DialectSettings {

@@ -148,9 +148,12 @@ impl HostName {
     /// Reads a name, with a port or without.
     pub fn parse(text: &str) -> Option<Self> {
         let authority: Authority = text.trim().parse().ok()?;
-        let fit = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte);
-        let is_name = !authority.host().is_empty() && authority.as_str().bytes().all(fit);
-        is_name.then(|| Self(authority.as_str().to_ascii_lowercase()))
+        let name = authority.as_str();
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._:".contains(&byte));
+        if authority.host().is_empty() || !is_plain {
+            return None;
+        }
+        Some(Self(name.to_ascii_lowercase()))
     }
 
     /// Returns whether a `Host` header names this host.

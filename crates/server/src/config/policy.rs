@@ -12,7 +12,7 @@ use serde::{
 };
 use toml::{
     Spanned,
-    de::{DeString, DeTable, DeValue},
+    de::{DeTable, DeValue},
 };
 
 use super::{
@@ -257,10 +257,10 @@ pub(super) fn join_paths<'i>(rule: &mut DeTable<'i>) -> Result<(), Fault> {
                 let path = key.get_ref();
                 // The span of a table that dots have made is that of its key, and a table in braces begins behind its key.
                 if value_span.start == key_span.start {
-                    let join = |(name, value): (Spanned<DeString<'i>>, Spanned<DeValue<'i>>)| {
+                    let joined = table.into_iter().map(|(name, value)| {
                         (Spanned::new(name.span(), format!("{path}.{}", name.get_ref()).into()), value)
-                    };
-                    queue.extend(table.into_iter().map(join).rev());
+                    });
+                    queue.extend(joined.rev());
                 } else if let Some(name) = first_stranger(&table) {
                     let matchers = MATCHERS.join(", ");
                     let reason = format!(

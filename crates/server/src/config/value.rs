@@ -337,14 +337,14 @@ impl Value for FileUrls {
                 if hosts.is_empty() {
                     return Err("there is nothing; use data, https, or hosts such as cdn.example.com".into());
                 }
-                let read = |host: &str| {
+                let hosts = hosts.into_iter().map(|host| {
                     parse_host(host).ok_or_else(|| {
                         format!(
                             "{host:?} is not the name of a host; use data, https, or hosts such as cdn.example.com"
                         )
                     })
-                };
-                hosts.into_iter().map(read).collect::<Result<_, _>>().map(Self::Hosts)
+                });
+                hosts.collect::<Result<_, _>>().map(Self::Hosts)
             }
         }
     }
@@ -387,8 +387,8 @@ impl<T: Word> Value for T {
 pub(super) fn words<T: Word>() -> Vec<String> {
     let schema = schemars::schema_for!(T);
     let variants = schema.get("oneOf").and_then(|variants| variants.as_array());
-    let word = |variant: &serde_json::Value| variant["const"].as_str().map(str::to_owned);
-    variants.into_iter().flatten().filter_map(word).collect()
+    let variants = variants.into_iter().flatten();
+    variants.filter_map(|variant| variant["const"].as_str().map(str::to_owned)).collect()
 }
 
 /// Writes `a, b or c`.

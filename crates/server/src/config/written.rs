@@ -35,8 +35,8 @@ fn hide(value: &mut toml::Value) {
 
 /// Returns a key as TOML, in quotes if it needs them.
 pub(super) fn toml_key(name: &str) -> String {
-    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !name.is_empty() && name.bytes().all(is_bare) {
+    let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if is_bare && !name.is_empty() {
         name.to_owned()
     } else {
         // Unlike a value, a key cannot be written in several lines. A JSON string is a TOML string, too.

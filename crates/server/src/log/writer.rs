@@ -85,9 +85,12 @@ impl LogWriter {
 
     /// Waits until everything is written, or until the time is over because nobody takes the lines.
     pub fn flush(&self, within: Duration) {
-        let is_busy = |queue: &mut Queue| queue.is_writing || !queue.lines.is_empty();
+        let done = self
+            .0
+            .changed
+            .wait_timeout_while(self.queue(), within, |queue| queue.is_writing || !queue.lines.is_empty());
         // It does not matter whether the time is over.
-        drop(self.0.changed.wait_timeout_while(self.queue(), within, is_busy));
+        drop(done);
     }
 
     /// Counts lost lines in this metric, those before now included.
@@ -143,8 +146,8 @@ impl LogWriter {
         if queue.lines.is_empty() {
             self.0.changed.notify_all();
         }
-        let is_empty = |queue: &mut Queue| queue.lines.is_empty();
-        let mut queue = self.0.changed.wait_while(queue, is_empty).unwrap_or_else(PoisonError::into_inner);
+        let filled = self.0.changed.wait_while(queue, |queue| queue.lines.is_empty());
+        let mut queue = filled.unwrap_or_else(PoisonError::into_inner);
         queue.is_writing = true;
         mem::swap(&mut queue.lines, batch);
     }

@@ -56,11 +56,9 @@ pub async fn curl(State(app): State<App>, headers: HeaderMap) -> impl IntoRespon
 /// Returns the URL under which the person reached this page. A host with characters that are special to a shell is not used.
 fn base(headers: &HeaderMap) -> String {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let is_plain = |host: &str| host.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-[]".contains(&b));
-    let host = match text("host") {
-        Some(host) if is_plain(host) => host,
-        Some(_) | None => "127.0.0.1:3000",
-    };
+    let plain =
+        text("host").filter(|host| host.bytes().all(|b| b.is_ascii_alphanumeric() || b".:-[]".contains(&b)));
+    let host = plain.unwrap_or("127.0.0.1:3000");
     let scheme = if text("x-forwarded-proto") == Some("https") { "https" } else { "http" };
     format!("{scheme}://{host}")
 }

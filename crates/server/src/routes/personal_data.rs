@@ -8,7 +8,6 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::ReadError;
-use fermata_protocol::ChatId;
 use fermata_tools::{AuditAction, AuditEvent};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -123,10 +122,12 @@ pub async fn delete(
 ) -> Result<Json<Deleted>, ApiError> {
     let event = AuditEvent::new(AuditAction::DataDeleted).by(owner.clone(), client.address);
     let engine = app.engine();
-    let delete_chat = async |chat: ChatId| match engine.delete(&owner, &chat, false).await {
-        Ok(()) => Ok(true),
-        Err(ReadError::NotFound) => Ok(false),
-        Err(error) => Err(error),
-    };
-    Ok(Json(personal_data::delete_all(app.database(), &owner, event, delete_chat).await?))
+    let deleting = personal_data::delete_all(app.database(), &owner, event, async |chat| {
+        match engine.delete(&owner, &chat, false).await {
+            Ok(()) => Ok(true),
+            Err(ReadError::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
+    });
+    Ok(Json(deleting.await?))
 }

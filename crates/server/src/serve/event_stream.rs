@@ -197,8 +197,8 @@ impl UnderWay {
 }
 
 fn asks_to_close(headers: &HeaderMap) -> bool {
-    let closes = |value: &str| value.split(',').any(|option| option.trim().eq_ignore_ascii_case("close"));
-    headers.get_all(header::CONNECTION).into_iter().any(|value| value.to_str().is_ok_and(closes))
+    let values = headers.get_all(header::CONNECTION).into_iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|option| option.trim().eq_ignore_ascii_case("close"))
 }
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
