@@ -69,7 +69,7 @@ pub fn schemas(data: &[u8]) {
     let Some(found) = toolbox.find("t") else { return };
     for check in [found.check_of(input.clone()), Check::of_elicitation(schema, input)] {
         if let Err(fault) = checker.check_here(&check) {
-            assert!(fault.0.len() < LONGEST_ERROR, "{fault}");
+            assert!(fault.text.len() < LONGEST_ERROR, "{fault}");
         }
     }
 }

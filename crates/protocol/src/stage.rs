@@ -38,6 +38,9 @@ pub struct RunStatus {
     pub stage: Stage,
     /// True if a call waits for a person's decision.
     pub requires_confirm: bool,
+    /// True while no call of the step runs, because one of them waits for a person's decision. It is not saved.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gate_closed: bool,
     /// The words that approve all calls that wait, if a message that is one of them does so now. They are not saved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirm_words: Vec<String>,

@@ -17,7 +17,7 @@ use fermata_engine::{
     store::StoreError,
 };
 use fermata_protocol::{ApprovalId, InvalidId, RequestError, ToolCallId};
-use fermata_tools::StateName;
+use fermata_tools::{Misfit, StateName};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -89,6 +89,8 @@ enum Fact {
     RetriedAs(ToolCallId),
     /// The approvals that wait now.
     Waiting(Vec<ApprovalId>),
+    /// The places that do not fit their schema.
+    Places(Vec<Misfit>),
 }
 
 /// The failure of the database behind a response.
@@ -125,6 +127,21 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     waiting: Option<Vec<ApprovalId>>,
+    /// The places of an edited input or of a reply that do not fit the schema, if the answer was refused for them. At most three are named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<RefusedPlace>>)]
+    errors: Option<Vec<Misfit>>,
+}
+
+/// A place that does not fit its schema.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is read by the description only; the checks have the places")]
+pub struct RefusedPlace {
+    /// The place, as a JSON Pointer. It is empty for the whole value.
+    #[schema(example = "/title")]
+    pointer: String,
+    /// What is wrong there.
+    detail: String,
 }
 
 // === impl Code ===
@@ -269,11 +286,12 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.code.of();
         let title = status.canonical_reason().unwrap_or("Error");
-        let (mut state, mut retried_as, mut waiting) = (None, None, None);
+        let (mut state, mut retried_as, mut waiting, mut errors) = (None, None, None, None);
         match self.fact.map(|fact| *fact) {
             Some(Fact::State(of_call)) => state = Some(of_call),
             Some(Fact::RetriedAs(call)) => retried_as = Some(call),
             Some(Fact::Waiting(approvals)) => waiting = Some(approvals),
+            Some(Fact::Places(places)) => errors = Some(places),
             None => {}
         }
         let problem = Problem {
@@ -285,6 +303,7 @@ impl IntoResponse for ApiError {
             state,
             retried_as,
             waiting,
+            errors,
         };
         let mut headers =
             HeaderMap::from_iter(self.header.map(|header| *header).or_else(|| self.code.hint()));
@@ -424,6 +443,10 @@ impl From<AnswerError> for ApiError {
             AnswerError::DeniedByPolicy(detail) => Self::new(Code::DeniedByPolicy, detail),
             AnswerError::ToolChanged(detail) => Self::new(Code::ToolChanged, detail),
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
+            AnswerError::DoesNotFit { detail, places } => {
+                let fact = if places.is_empty() { None } else { Some(Box::new(Fact::Places(places))) };
+                Self { fact, ..Self::new(Code::InvalidRequest, detail) }
+            }
             AnswerError::UnknownScope(detail) => Self::new(Code::UnknownScope, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
         }

@@ -182,6 +182,7 @@ impl fmt::Display for Report<'_> {
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::MemoryWrites
+            | DecisionSource::MemorySlot
             | DecisionSource::Always
             | DecisionSource::Tool => {
                 self.write_source(f, "by", self.policy_decision)?;
@@ -229,6 +230,7 @@ impl Report<'_> {
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::MemoryWrites
+            | DecisionSource::MemorySlot
             | DecisionSource::Always
             | DecisionSource::Tool => None,
         };
@@ -268,6 +270,7 @@ impl Report<'_> {
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::MemoryWrites
+            | DecisionSource::MemorySlot
             | DecisionSource::Always
             | DecisionSource::Tool => self.config.policy.len(),
         };

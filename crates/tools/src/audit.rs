@@ -208,7 +208,7 @@ impl AuditEvent {
             call: Some(call.id.clone()),
             tool: call.tool.clone(),
             rule: Some(policy_decision.by),
-            reason: policy_decision.reason.clone(),
+            reason: policy_decision.text(&call.tool),
             input_hash: Some(input_hash(input)),
             ..Self::new(action)
         }

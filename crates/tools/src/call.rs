@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use answer::{Receipt, Refusal, ValidAnswer};
+pub use code::NoOutput;
 pub use state::{Asking, CallState, Cancelled, StateName, Transition, Wait, Work};
 
 use crate::{
@@ -17,6 +18,7 @@ use crate::{
 };
 
 mod answer;
+mod code;
 mod state;
 
 /// The kind of party that runs a call.
@@ -310,9 +312,8 @@ impl Call {
     }
 
     /// Returns the reason that the policy gives for asking a person; `None` if it did not ask or gives no reason.
-    pub fn approval_reason(&self) -> Option<&str> {
-        let policy_decision = self.policy_decision.as_ref()?;
-        if policy_decision.decision == Decision::Ask { policy_decision.reason.as_deref() } else { None }
+    pub fn approval_reason(&self) -> Option<String> {
+        self.asking().and_then(|policy_decision| policy_decision.text(&self.tool))
     }
 
     /// Returns the input that the tool and the model get: the edited one if a person edited it.

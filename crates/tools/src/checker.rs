@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use crate::{
     OutputSchema,
     registered_tool::RegisteredTool,
-    schema::{self, Meter, Metered, MeteredJson, Prices, SchemaCost, SchemaFault},
+    schema::{self, Meter, Metered, MeteredJson, Misfit, Prices, SchemaCost, SchemaFault},
 };
 
 /// The limit on the steps of checks that are made at once; they take about a millisecond.
@@ -66,8 +66,13 @@ pub struct Check {
 
 /// A description of how a value violates its schema, for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct InputError(pub String);
+#[error("{text}")]
+pub struct InputError {
+    /// The description.
+    pub text: String,
+    /// The places that it is about, as far as it names some.
+    pub places: Vec<Misfit>,
+}
 
 /// The schema of a value that is checked.
 #[derive(Clone)]
@@ -180,13 +185,13 @@ impl Checker {
                 return Some(Ok(()));
             }
             Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
-                return Some(Err(InputError(format!("the schema cannot be used: {reason}"))));
+                return Some(Err(InputError::new(format!("the schema cannot be used: {reason}"))));
             }
         };
         let value = check.value.value();
         let levels = cost.depth.saturating_mul(depth(&value) + 1);
         if levels > DEEPEST {
-            return Some(Err(InputError(format!(
+            return Some(Err(InputError::new(format!(
                 "it is nested too deep for its schema: the levels of both multiplied are over {DEEPEST}"
             ))));
         }
@@ -245,10 +250,10 @@ fn build(schema: &Schema, cost: &SchemaCost) -> Result<Arc<Built>, InputError> {
     };
     let built = catch_unwind(AssertUnwindSafe(|| options.build(schema)));
     let Ok(built) = built else {
-        return Err(InputError("the schema cannot be used".into()));
+        return Err(InputError::new("the schema cannot be used"));
     };
     let validator = built
-        .map_err(|error| InputError(format!("the schema cannot be used: {}", schema::describe(&error))))?;
+        .map_err(|error| InputError::new(format!("the schema cannot be used: {}", Misfit::of(&error))))?;
     let memory = cost.patterns as u64 * 2 * PATTERN_MEMORY as u64;
     let bytes = 1024 + cost.bytes as u64 * 16 + cost.subschemas * 512 + cost.building * 64 + memory;
     Ok(Arc::new(Built { validator, bytes }))
@@ -273,27 +278,28 @@ fn run(
     let steps = meter.used().saturating_mul(4).max(ERROR_STEPS);
     let error = prices.error.max(steps / MAX_ERRORS) + steps / ERROR_STEPS * longest_path(value) / 16;
     let meter = Meter::start(steps, until, Prices { error, ..*prices });
-    let errors: Vec<String> =
-        validator.iter_errors(Metered(value)).take(3).map(|error| schema::describe(&error)).collect();
-    if !meter.was_enough() || errors.is_empty() {
-        return Some(Err(InputError("it does not fit in more places than can be named".into())));
+    let places: Vec<Misfit> =
+        validator.iter_errors(Metered(value)).take(3).map(|error| Misfit::of(&error)).collect();
+    if !meter.was_enough() || places.is_empty() {
+        return Some(Err(InputError::new("it does not fit in more places than can be named")));
     }
-    Some(Err(InputError(errors.join("; "))))
+    let text = places.iter().map(Misfit::to_string).collect::<Vec<_>>().join("; ");
+    Some(Err(InputError { text, places }))
 }
 
 fn unchecked() -> InputError {
-    InputError("it could not be checked against its schema".into())
+    InputError::new("it could not be checked against its schema")
 }
 
 fn too_expensive() -> InputError {
-    InputError(format!(
+    InputError::new(format!(
         "it is too large for its schema: checking one against the other takes more than {MAX_STEPS} steps"
     ))
 }
 
 fn too_slow(limit: Duration) -> InputError {
     let limit = humantime::format_duration(limit);
-    InputError(format!("checking it against its schema took longer than {limit} (check_timeout)"))
+    InputError::new(format!("checking it against its schema took longer than {limit} (check_timeout)"))
 }
 
 fn depth(value: &Value) -> usize {
@@ -327,6 +333,14 @@ impl Check {
     /// Returns the check of a tool's structured output.
     pub fn of_output(schema: OutputSchema, output: Value) -> Self {
         Self { schema: Schema::Output(schema), value: output.into() }
+    }
+}
+
+// === impl InputError ===
+
+impl InputError {
+    fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), places: Vec::new() }
     }
 }
 

@@ -24,7 +24,8 @@ pub enum Decision {
 pub struct PolicyDecision {
     /// The outcome.
     pub decision: Decision,
-    /// The reason, as a text for the model and the person.
+    /// The reason in the words of others: of the rule or the tool that decided, of the rule about a call that is retried, or the name of what
+    /// was read before a memory is changed. [`PolicyDecision::text`] is a whole sentence.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
     /// The part of the policy that decided.
@@ -45,6 +46,8 @@ pub enum DecisionSource {
     Chain,
     /// The setting `memory_writes`, because the call changes what is remembered.
     MemoryWrites,
+    /// The same setting, because the memory has a slot.
+    MemorySlot,
     /// A person's earlier "always" in the chat.
     Always,
     /// A change of the tool since the decision about the call.
@@ -100,6 +103,39 @@ pub enum Permission {
     Person,
     /// A person approved it with an input that they had edited.
     Edited,
+}
+
+// === impl PolicyDecision ===
+
+impl PolicyDecision {
+    /// Returns the reason for the model and the person; `None` if there is none. What Fermata says itself follows from the source of the
+    /// decision, so a page can translate it ([`DecisionSource::code`]).
+    pub fn text(&self, tool: &str) -> Option<String> {
+        let reason = self.reason.as_deref();
+        match self.by {
+            DecisionSource::Default
+            | DecisionSource::Rule(_)
+            | DecisionSource::Auto
+            | DecisionSource::Always
+            | DecisionSource::Tool => reason.map(str::to_owned),
+            DecisionSource::Chain => Some("it is not the first call of the turn".into()),
+            DecisionSource::ToolChanged => {
+                Some(format!("the tool {tool} has changed since the call was shown or allowed"))
+            }
+            DecisionSource::MemorySlot => Some("a memory with a slot is in every prompt".into()),
+            DecisionSource::MemoryWrites => {
+                let text = "it changes what is remembered in all chats";
+                Some(match reason {
+                    Some(source) => format!("{text}, after something from outside was read: {source}"),
+                    None => text.into(),
+                })
+            }
+            DecisionSource::Retry => {
+                let text = "The call failed after it had begun to run, so it may have had its effect already; approving it may repeat that effect.";
+                Some(reason.map_or_else(|| text.into(), |reason| format!("{reason} {text}")))
+            }
+        }
+    }
 }
 
 // === impl Decision ===

@@ -36,7 +36,7 @@ mod toolbox;
 pub use audit::{AuditAction, AuditEvent, input_hash};
 pub use call::{
     ApprovalDecision, ApprovalRequest, AskedFailure, Asking, Call, CallState, Cancelled, ElicitationRecord,
-    Receipt, Refusal, RunBy, StateName, Transition, ValidAnswer, Wait, Work,
+    NoOutput, Receipt, Refusal, RunBy, StateName, Transition, ValidAnswer, Wait, Work,
 };
 pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
 pub use checker::{Check, Checker, InputError};
@@ -62,6 +62,7 @@ pub use policy::{
 pub use presentation::{CallDetails, Confirm, Presentation};
 pub use reading::is_invisible;
 pub use resource::{NamedBy, Resource, ResourceKey, ResourcePart};
+pub use schema::Misfit;
 pub use scope::Scope;
 pub use tool::{Fallback, Tool, ToolSettings, ToolSpec, TypedTool, typed};
 pub use toolbox::{PostedLimits, ToolRef, Toolbox, ToolboxError};

@@ -8,6 +8,9 @@ mod meter;
 mod pattern;
 mod unfold;
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use meter::{Meter, Metered, MeteredJson, Prices};
@@ -116,16 +119,32 @@ fn check_validity(schema: &Value, bytes: usize) -> Result<(), String> {
     if !meter.was_enough() {
         return Err("it is too large to be looked through".into());
     }
-    result.map_err(|error| describe(&error))
+    result.map_err(|error| Misfit::of(&error).to_string())
 }
 
-/// Describes a validation error with its path. Both are cut, because the error quotes a value and the path quotes names, which may have
-/// megabytes.
-pub(crate) fn describe(error: &jsonschema::ValidationError<'_>) -> String {
-    let text = head(&error.to_string(), 400).to_owned();
-    match error.instance_path().as_str() {
-        "" => text,
-        path => format!("{}: {text}", head(path, 200)),
+/// A place in a value that violates the value's schema.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Misfit {
+    /// The place, as a JSON Pointer. It is empty for the whole value.
+    pub pointer: String,
+    /// What is wrong there.
+    pub detail: String,
+}
+
+impl Misfit {
+    /// Describes a validation error. Its path and its text are cut, because they quote names and a value, which may have megabytes.
+    pub(crate) fn of(error: &jsonschema::ValidationError<'_>) -> Self {
+        let pointer = head(error.instance_path().as_str(), 200).to_owned();
+        Self { pointer, detail: head(&error.to_string(), 400).to_owned() }
+    }
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pointer.as_str() {
+            "" => f.write_str(&self.detail),
+            pointer => write!(f, "{pointer}: {}", self.detail),
+        }
     }
 }
 

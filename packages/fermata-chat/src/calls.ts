@@ -1,4 +1,5 @@
-// What the server says of each call: its state, and what it waits for (`data-call`). Knows nothing of parts.
+// What the server says of each call: its state, what it waits for (`data-call`), and why it has no output (the metadata of its message).
+// Knows nothing of parts.
 
 /** A set of calls that "always" can cover. */
 export interface Scope {
@@ -21,7 +22,27 @@ export interface AskedCall {
   inputText?: string;
   /** What "always" can mean for the call, the narrowest first. */
   scopes?: Scope[];
+  /** What asks. */
+  reasonCode?: ReasonCode;
+  /** The words of others in the reason: of the rule or the tool, or what was read before a memory is changed. */
+  reasonDetail?: string;
 }
+
+/**
+ * What asks a person about a call. The reason of a `rule` and of a `tool` is their own text; the others are Fermata's, and a page can
+ * translate them.
+ */
+export type ReasonCode =
+  | 'default'
+  | 'rule'
+  | 'chain'
+  | 'memory_writes'
+  | 'memory_slot'
+  | 'tool_changed'
+  | 'retry'
+  | 'tool'
+  | 'auto'
+  | 'always';
 
 /** Returns what an approval request says of its call: the `approval` of a part, as the AI SDK has it from version 7 on. */
 export function askedCall(part: object): AskedCall | undefined {
@@ -40,6 +61,8 @@ export interface CallStatus extends Partial<AskedCall> {
   waitsFor?: 'person' | 'page' | 'gate' | 'resource' | 'capacity';
   /** The name of the resource that the call waits for. */
   resource?: string;
+  /** The call of the same step that uses the resource; absent if another chat does. */
+  heldBy?: string;
   /** The type of the failure, if the call has failed. */
   errorType?: string;
   /** How often the call has begun to run, if that was more than once. */
@@ -56,6 +79,28 @@ export interface CallStatus extends Partial<AskedCall> {
 
 /** What follows a failure: another attempt, the model without the result, a question to the person, or the end of the run. */
 export type FailureStrategy = 'retry' | 'go_on' | 'ask_person' | 'fail_run';
+
+/** Why a call has no output. */
+export interface NoOutput {
+  state: 'error' | 'cancelled';
+  /**
+   * Of a call that has failed it is the type of the failure, such as `timeout`. A call was cancelled because it was `denied`, nobody answered
+   * in time (`expired`), a person cancelled it (`by_person`), the run was `stopped`, the conversation went on (`superseded`), the run ended
+   * for another reason (`run_ended`), only the first call of a step runs (`not_first`), or the person had chosen another tool (`not_chosen`).
+   */
+  code: string;
+  /** The reason that the person or the rule gave for a denial. */
+  reason?: string;
+}
+
+/** Returns why a call of the message has no output; `undefined` if it has one, or may still get one. Every version of the AI SDK has it. */
+export function noOutputOf(message: { metadata?: unknown }, toolCallId: string): NoOutput | undefined {
+  const { calls } = (message.metadata ?? {}) as { calls?: Record<string, Partial<NoOutput>> };
+  const call = calls !== undefined && Object.hasOwn(calls, toolCallId) ? calls[toolCallId] : undefined;
+  if (call?.state === undefined || call.code === undefined) return undefined;
+  const { state, code, reason } = call;
+  return { state, code, ...(reason !== undefined && { reason }) };
+}
 
 /** The newest status of each call of a chat. */
 export class CallStatuses {

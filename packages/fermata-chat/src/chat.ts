@@ -9,8 +9,8 @@ import type { Compaction, ContextUsage } from './context.js';
 import { editedText } from './exact.js';
 import { FollowedValue, type Followed } from './followed.js';
 import { withDraft } from './outbox.js';
-import { hasOpenCall, isOpen, isToolPart, lastStepOf, toolNameOf, type ToolPart } from './parts.js';
-import { readRecord, type ChatRecord, type Pending } from './record.js';
+import { hasOpenCall, isOpen, isToolPart, lastStepOf, type ToolPart } from './parts.js';
+import { readRecord, statusOf, type ChatRecord, type Pending } from './record.js';
 import type { RunStatus } from './runs.js';
 import { FermataError, isSettledElsewhere, pause, retry } from './server.js';
 import {
@@ -135,7 +135,16 @@ export interface FermataChat {
 
 /** The reply to an answer. */
 interface Answered {
-  calls: { toolCallId: string; state: CallStatus['state']; waitingFor: string[] }[];
+  calls: {
+    toolCallId: string;
+    state: CallStatus['state'];
+    /** The calls of the step that still wait for a person. */
+    waitingFor: string[];
+    /** Whether the call runs only when those are decided. */
+    gateClosed?: boolean;
+    /** The other calls that were asked about and that the answer lets run. */
+    alsoApproved?: string[];
+  }[];
 }
 
 /** What the AI SDK's chat does by itself, and what only some versions have. */
@@ -508,13 +517,14 @@ export class ChatFollower {
   }
 
   /** Takes over what a record says besides its messages. */
-  #learn({ assistant, model, messages, context, status }: ChatRecord) {
+  #learn({ assistant, model, messages, pending, context, status }: ChatRecord) {
     this.#chosen.set({
       ...(assistant !== undefined && { assistant }),
       ...(model !== undefined && { model }),
     });
     this.#usage.set(context);
     this.#run.set(status);
+    for (const waiting of pending) this.#calls.set(waiting.toolCallId, statusOf(waiting));
     this.#summary.refresh(messages.length);
   }
 
@@ -614,8 +624,8 @@ export class ChatFollower {
       const answered = await retry(send, goesOn).finally(() => this.#answers++);
       if (!this.#isBusy()) {
         // No stream says so.
-        for (const { toolCallId, state, waitingFor } of answered.calls)
-          this.#calls.set(toolCallId, { state, ...(waitingFor.length > 0 && { waitsFor: 'gate' }) });
+        for (const { toolCallId, state, gateClosed } of answered.calls)
+          this.#calls.set(toolCallId, { state, ...(gateClosed === true && { waitsFor: 'gate' }) });
         this.#tellTabs();
         // What the AI SDK would go on with is no longer the last message.
         if (this.#chat.messages.at(-1)?.role === 'user') void this.#refresh();
@@ -650,6 +660,7 @@ export class ChatFollower {
       return;
     }
     const waiting = calls.flatMap((call) => call.waitingFor);
+    const alsoApproved = calls.flatMap((call) => call.alsoApproved ?? []);
     const part = this.#part((part) => part.approval?.id === id);
     if (part !== undefined && !approved && part.state === 'approval-responded') {
       // An approval is taken back. The AI SDK leaves a part alone that has its response.
@@ -659,10 +670,7 @@ export class ChatFollower {
     for (const other of lastStepOf(this.#chat.messages.at(-1))) {
       if (other.state !== 'approval-requested' || other.approval === undefined) continue;
       const isThis = other.approval.id === id;
-      // Nothing waits for a decision any more, or "always" has decided this one, too.
-      const isSameTool = part !== undefined && toolNameOf(other) === toolNameOf(part);
-      const isCovered = always !== undefined && always !== false && isSameTool;
-      if (!isThis && (waiting.includes(other.toolCallId) || (waiting.length > 0 && !isCovered))) continue;
+      if (!isThis && !alsoApproved.includes(other.toolCallId)) continue;
       this.#answered.add(other.toolCallId);
       const mine = { approved, ...(reason !== undefined && { reason }) };
       await this.#stock.addToolApprovalResponse({
@@ -670,6 +678,11 @@ export class ChatFollower {
         ...(isThis ? mine : { approved: true }),
       });
     }
+    const isBehind = lastStepOf(this.#chat.messages.at(-1)).some(
+      (other) => other.state === 'approval-requested' && !waiting.includes(other.toolCallId),
+    );
+    // Somebody else has decided about what this page shows as waiting.
+    if (isBehind && !this.#isBusy()) this.#dispatch({ type: 'refresh' });
   }
 
   /** The input of a call that waits for a decision, as it is on the server. Of a call that waits no longer the answer will be refused. */

@@ -9,7 +9,16 @@ import { compactChat, correctSummary, readSummary, type ChatSummary, type Summar
 import type { FermataOptions } from './transport.js';
 
 export type { Assistant, Chosen } from './assistants.js';
-export { askedCall, type AskedCall, type CallStatus, type FailureStrategy, type Scope } from './calls.js';
+export {
+  askedCall,
+  noOutputOf,
+  type AskedCall,
+  type CallStatus,
+  type FailureStrategy,
+  type NoOutput,
+  type ReasonCode,
+  type Scope,
+} from './calls.js';
 export type {
   Always,
   ApprovalResponse,
@@ -36,7 +45,7 @@ export { editedText, isNumberReadExactly, isReadExactly } from './exact.js';
 export type { Followed } from './followed.js';
 export type { CallDetails, ChatRecord, Pending } from './record.js';
 export { planOf, type Plan, type PlanStep, type RunStatus, type Stage } from './runs.js';
-export { FermataError, type ServerOptions } from './server.js';
+export { FermataError, type RefusedPlace, type ServerOptions } from './server.js';
 export type { ChatSummary, Summary } from './summaries.js';
 export { FermataTransport, type BrowserTool, type Connection, type FermataOptions } from './transport.js';
 

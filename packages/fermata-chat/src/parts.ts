@@ -5,7 +5,6 @@ import type { UIMessage } from 'ai';
 export interface ToolPart {
   type: string;
   toolCallId: string;
-  toolName?: string;
   state: string;
   input?: unknown;
   preliminary?: boolean;
@@ -13,8 +12,6 @@ export interface ToolPart {
 }
 
 export const isToolPart = (part: object): part is ToolPart => 'toolCallId' in part && 'state' in part;
-
-export const toolNameOf = (part: ToolPart): string => part.toolName ?? part.type.slice('tool-'.length);
 
 /** Whether something is still to come of a call. */
 export const isOpen = (part: ToolPart): boolean =>

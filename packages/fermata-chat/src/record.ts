@@ -1,7 +1,7 @@
 // The record of a chat: what the server has of it, and whether a run of it is open.
 
 import type { UIMessage } from 'ai';
-import type { Scope } from './calls.js';
+import type { CallStatus, ReasonCode, Scope } from './calls.js';
 import type { ContextUsage } from './context.js';
 import type { RunStatus } from './runs.js';
 import { FermataError, retry, type Server } from './server.js';
@@ -53,6 +53,10 @@ export interface Pending {
   approvalId?: string;
   /** Why a person is asked, in the words of the rule that asks. */
   reason?: string;
+  /** What asks. */
+  reasonCode?: ReasonCode;
+  /** The words of others in the reason. */
+  reasonDetail?: string;
   /** What an elicitation asks. */
   message?: string;
   /** Who asks it. */
@@ -63,6 +67,33 @@ export interface Pending {
   errorType?: string;
   errorText?: string;
   requestedSchema?: object;
+}
+
+/** Returns the status of the call that waits. */
+export function statusOf(pending: Pending): CallStatus {
+  const { tool, server, title, state } = pending;
+  const call = {
+    tool,
+    ...(server !== undefined && { server }),
+    ...(title !== undefined && { title }),
+    state: state as CallStatus['state'],
+  };
+  switch (pending.kind) {
+    case 'approval': {
+      const { input, inputText, scopes = [], reasonCode, reasonDetail } = pending;
+      const why = {
+        ...(reasonCode !== undefined && { reasonCode }),
+        ...(reasonDetail !== undefined && { reasonDetail }),
+      };
+      return { ...call, input, inputText, scopes, ...why, waitsFor: 'person' };
+    }
+    case 'output':
+      return { ...call, waitsFor: 'page' };
+    case 'elicitation':
+      return { ...call, waitsFor: 'person' };
+    default:
+      return pending.kind satisfies never;
+  }
 }
 
 /**

@@ -9,6 +9,8 @@ export interface RunStatus {
   stage: Stage;
   /** Whether a call waits for a person's decision. */
   requiresConfirm: boolean;
+  /** Whether no call of the step runs, because one of them waits for a person's decision. */
+  gateClosed?: boolean;
   /** The words that approve all calls that wait, if a message that is one of them does so now. */
   confirmWords?: string[];
   /** Whether a message is the answer to a question of the assistant now. */

@@ -12,6 +12,13 @@ export interface ServerOptions {
   fetch?: typeof fetch;
 }
 
+/** A place in an edited input or in a reply that does not fit its schema. */
+export interface RefusedPlace {
+  /** The place, as a JSON Pointer. It is empty for the whole value. */
+  pointer: string;
+  detail: string;
+}
+
 /** A request that the server refused. Its message can be shown to a person. */
 export class FermataError extends Error {
   override readonly name = 'FermataError';
@@ -19,11 +26,14 @@ export class FermataError extends Error {
   readonly status: number;
   /** What went wrong, such as `already_answered`. */
   readonly code: string;
+  /** The places that do not fit, if an answer was refused for them. */
+  readonly errors: readonly RefusedPlace[];
 
-  constructor(status: number, code: string, detail: string) {
+  constructor(status: number, code: string, detail: string, errors: readonly RefusedPlace[] = []) {
     super(detail);
     this.status = status;
     this.code = code;
+    this.errors = errors;
   }
 }
 
@@ -166,8 +176,9 @@ export function pause(attempt: number, signal?: AbortSignal): Promise<void> {
 export async function refusalOf(response: Response): Promise<FermataError> {
   const text = await response.text();
   try {
-    const problem = JSON.parse(text) as { code?: string; detail?: string };
-    return new FermataError(response.status, problem.code ?? 'unknown', problem.detail ?? text);
+    const problem = JSON.parse(text) as { code?: string; detail?: string; errors?: RefusedPlace[] };
+    const { code = 'unknown', detail = text, errors } = problem;
+    return new FermataError(response.status, code, detail, errors);
   } catch {
     return new FermataError(response.status, 'unknown', text || `The server answered ${response.status}.`);
   }

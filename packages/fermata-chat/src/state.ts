@@ -220,10 +220,12 @@ function load(state: State, request: number, record: ChatRecord, context: Contex
   return [{ ...state, draft, phase: following }, [{ type: 'openStream', request }]];
 }
 
-/** Whether the last run came to its proper end elsewhere: only such an end gives a message its metadata. */
+/** Whether the last run came to its end elsewhere, and has not failed: then its message says how it ended. */
 function isFinished({ messages }: ChatRecord): boolean {
   const last = messages.at(-1);
-  return last?.role === 'assistant' && last.metadata !== undefined;
+  if (last?.role !== 'assistant') return false;
+  const { ending } = (last.metadata ?? {}) as { ending?: string };
+  return ending !== undefined;
 }
 
 function showDraft(state: State, draft: Draft): [State, Action[]] {

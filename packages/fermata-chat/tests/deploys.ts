@@ -127,7 +127,7 @@ export class ReplacedServer {
     const user = this.#user === undefined ? [] : [this.#user];
     if (this.isOpen) return user;
     const text = { type: 'text', text: this.text, state: 'done' } as const;
-    const metadata = this.isOver ? { metadata: { durationMs: 1 } } : {};
+    const metadata = this.isOver ? { metadata: { ending: 'finished' } } : {};
     return [...user, { id: 'a1', role: 'assistant', parts: [{ type: 'step-start' }, text], ...metadata }];
   }
 
@@ -271,7 +271,7 @@ export class ReplacedServer {
     this.#append(
       { type: 'text-end', id: 't' },
       { type: 'finish-step' },
-      { type: 'finish', messageMetadata: { durationMs: 1 } },
+      { type: 'finish', messageMetadata: { ending: 'finished' } },
     );
   }
 }

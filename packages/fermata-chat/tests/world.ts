@@ -8,7 +8,14 @@ import { API_KEY, FakeOpenAi } from '../../../e2e/harness/fake-openai.mjs';
 import { freePort } from '../../../e2e/harness/ports.mjs';
 import { Server } from '../../../e2e/harness/server.mjs';
 import { until } from '../../../e2e/harness/until.mjs';
-import { fermata, type BrowserTool, type Connection, type FermataChat, type Pending } from '../src/index.js';
+import {
+  fermata,
+  noOutputOf,
+  type BrowserTool,
+  type Connection,
+  type FermataChat,
+  type Pending,
+} from '../src/index.js';
 import { Browser } from './browser';
 
 declare const AI_VERSION: string;
@@ -314,9 +321,10 @@ function comparable(messages: UIMessage[]): unknown {
     parts: Part[];
     metadata?: unknown;
   }[];
-  return plain.map(({ id, role, parts }) => ({
+  return plain.map(({ id, role, metadata, parts }) => ({
     id,
     role,
+    noOutput: parts.map(({ toolCallId = '' }) => noOutputOf({ metadata }, toolCallId)),
     parts: parts.map(({ type, text, toolCallId, state, input, output, errorText, data }) => ({
       type,
       ...(text !== undefined && { text }),

@@ -62,7 +62,7 @@ export const useIsGrowing = () =>
 
 function Call({ toolCallId }: ToolCallMessagePartProps) {
   const { chat, message: drawn } = useMessage();
-  const { listed } = useTools();
+  const { tools } = useTools();
   const isGrowing = useIsGrowing();
   const id = toolCallIdOf(toolCallId);
   const partIn = (message: Message | undefined) =>
@@ -82,8 +82,8 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
         part={part}
         message={message}
         chat={chat}
-        tools={listed}
-        isQuiet={isToldAsMemory(part, message) || isToldAsPlan(part, message)}
+        tools={tools}
+        isQuiet={isToldAsMemory(part, message, tools?.own) || isToldAsPlan(part, message, tools?.own)}
         isGrowing={isGrowing}
       />
     </div>
@@ -116,11 +116,12 @@ export function MemoriesChanged() {
 
 function Data({ name, data }: DataMessagePartProps) {
   const { chat, message } = useMessage();
+  const { tools } = useTools();
   const isGrowing = useIsGrowing();
   if (chat === undefined || message === undefined) return null;
   if (name === 'compaction') return <CompactionLine data={data as unknown} isGrowing={isGrowing} />;
   if (name === 'plan')
-    return planCallOf(message) !== undefined ? null : (
+    return planCallOf(message, tools?.own) !== undefined ? null : (
       <PlanList data={data as unknown} isGrowing={isGrowing} />
     );
   if (name === 'tool-approval') return <QuestionOfOldClient part={{ data }} message={message} chat={chat} />;

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import type { ApprovalResponse, AskedCall, FermataChat, Scope } from 'fermata-chat';
 import { AlwaysMenu } from './AlwaysMenu';
 import { AnswerError } from './AnswerError';
-import { useAsked } from './asked';
+import { useAsked, whyWords } from './asked';
 import { Button } from './Button';
 import { isPlanInput, PlanEditor } from './runs/PlanEditor';
 import { FIELD } from './SchemaControls';
@@ -26,6 +26,8 @@ export interface ApprovalQuestionProps {
   told: Partial<AskedCall> | undefined;
   /** JSON Schema of the input, where it is known. */
   schema: object | undefined;
+  /** Whether the call makes a plan, which has a form of its own. */
+  isPlan?: boolean;
   /** Why it is asked, where somebody said. */
   reason?: string | undefined;
   /** Whether a person edits the input, here or in another tab. */
@@ -49,6 +51,7 @@ export function ApprovalQuestion({
   input,
   told,
   schema,
+  isPlan = false,
   reason,
   isEdited = false,
   onShowAll,
@@ -57,13 +60,15 @@ export function ApprovalQuestion({
   const [mode, setMode] = useState<Mode>('ask');
   // Going back puts the focus on the button that led away.
   const [cameFrom, setCameFrom] = useState<Mode>('ask');
-  const { exactInput, scopes, reason: why } = useAsked(chat, { approvalId, toolCallId, reason, told });
+  const asked = useAsked(chat, { approvalId, toolCallId, reason, told });
+  const { exactInput, scopes } = asked;
+  const why = whyWords(asked.why, name, t);
   useNoteOfEditing(chat, approvalId, mode === 'edit');
   const { showAll } = useSeen(approvalId);
   const isUnseen = useUnseen([{ id: approvalId, input: exactInput ?? input }]);
   const invisible = invisibleIn(input);
   const mixed = mixedIn(input);
-  const plan = name === 'make_plan' && isPlanInput(input) ? input : undefined;
+  const plan = isPlan && isPlanInput(input) ? input : undefined;
   const answering = useAnswer();
   const { give, isBusy, isOver, error } = answering;
   const respond = (way: Way, response: Omit<ApprovalResponse, 'id'>) =>

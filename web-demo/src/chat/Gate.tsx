@@ -4,11 +4,12 @@
 import { useTranslation } from 'react-i18next';
 import { useState } from 'react';
 import type { UIMessage } from 'ai';
-import type { FermataChat } from 'fermata-chat';
+import type { FermataChat, RunStatus } from 'fermata-chat';
+import { useRunStatus } from 'fermata-chat/react';
 import { AnswerError } from './AnswerError';
 import { Button } from './Button';
 import { useUnseen } from './seen';
-import { isProgressive, lastStep, waitsForDecision, type AnyToolPart } from './toolState';
+import { lastStep, waitsForDecision, type AnyToolPart } from './toolState';
 import { isAnsweredElsewhere, useAnswer } from './useAnswer';
 
 export interface GateProps {
@@ -21,23 +22,23 @@ export interface GateCount {
   total: number;
   /** The questions: the ids of their approvals, and what they are about. */
   waiting: { id: string; input: unknown }[];
-  /** Whether nothing runs before all are decided. */
-  isClosed: boolean;
+  /** Whether nothing runs before all are decided; `undefined` as long as the server has not said. */
+  isClosed: boolean | undefined;
 }
 
 /** How far the decisions of a step are; `undefined` where there is no gate to speak of. */
-export function countGate(step: readonly AnyToolPart[]): GateCount | undefined {
+export function countGate(step: readonly AnyToolPart[], run: RunStatus | undefined): GateCount | undefined {
   const waiting = step.flatMap((part) =>
     part.state === 'approval-requested' ? [{ id: part.approval.id, input: part.input }] : [],
   );
   if (step.length < 2 || waiting.length === 0) return undefined;
   const decided = step.filter((part) => !waitsForDecision(part)).length;
-  return { decided, total: step.length, waiting, isClosed: !isProgressive(step) };
+  return { decided, total: step.length, waiting, isClosed: run && run.gateClosed === true };
 }
 
 /** The gate of a message's last step, where it has one. */
 export function Gate({ message, chat }: GateProps) {
-  const gate = countGate(lastStep(message));
+  const gate = countGate(lastStep(message), useRunStatus(chat));
   return gate && <OpenGate {...gate} chat={chat} />;
 }
 
@@ -57,7 +58,9 @@ function OpenGate({ decided, total, waiting, isClosed, chat }: GateCount & Pick<
             {t('gate.left', { count: waiting.length })}
           </p>
         </div>
-        <p className="text-xs leading-5 text-muted">{t(isClosed ? 'gate.closed' : 'gate.progressive')}</p>
+        {isClosed !== undefined && (
+          <p className="text-xs leading-5 text-muted">{t(isClosed ? 'gate.closed' : 'gate.progressive')}</p>
+        )}
       </div>
       {waiting.length > 1 && (
         <AllAtOnce

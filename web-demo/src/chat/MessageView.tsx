@@ -26,6 +26,7 @@ import { Reasoning } from './Reasoning';
 import { PlanList } from './runs/PlanList';
 import { StepView } from './StepView';
 import { Text } from './Text';
+import { useTools } from './useTools';
 
 export interface MessageActions {
   /** Sends a user message again with other words; what followed it is answered anew. */
@@ -96,6 +97,7 @@ function FromUser({ message, actions }: Props) {
 
 function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
   const { t } = useTranslation();
+  const { tools } = useTools();
   return (
     <article
       aria-label={t('messages.assistant')}
@@ -117,7 +119,7 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
         if (group.kind === 'compaction')
           return <CompactionLine key={group.key} data={group.part.data} isGrowing={isGrowing} />;
         if (group.kind === 'plan')
-          return planCallOf(message) !== undefined ? null : (
+          return planCallOf(message, tools?.own) !== undefined ? null : (
             <PlanList key={group.key} data={group.part.data} isGrowing={isGrowing} />
           );
         return <GroupView key={group.key} group={group} />;
@@ -186,7 +188,7 @@ const GroupView = memo(
 GroupView.displayName = 'GroupView';
 
 /** What made the message, how long that took, and how many tokens it has. Those of the input grow with the chat, and say nothing of it. */
-export function MetadataLine({ metadata: { model, durationMs, usage, stopped } }: { metadata: Metadata }) {
+export function MetadataLine({ metadata: { model, durationMs, usage, ending } }: { metadata: Metadata }) {
   const { t, i18n } = useTranslation();
   const number = new Intl.NumberFormat(localeOf(i18n.language), { maximumFractionDigits: 1 });
   const tokens = usage?.outputTokens;
@@ -194,7 +196,7 @@ export function MetadataLine({ metadata: { model, durationMs, usage, stopped } }
     model,
     durationMs !== undefined && t('messages.seconds', { value: number.format(durationMs / 1000) }),
     tokens !== undefined && tokens > 0 && t('messages.tokens', { count: tokens }),
-    stopped === 'step_limit' && t('messages.stepLimit'),
+    ending === 'step_limit' && t('messages.stepLimit'),
   ].filter((fact): fact is string => typeof fact === 'string' && fact !== '');
   return <p className="ml-2 text-xs">{facts.join(' · ')}</p>;
 }

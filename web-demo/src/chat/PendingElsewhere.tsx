@@ -3,6 +3,7 @@
 import { Hourglass } from 'lucide-react';
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
+import { whyWords } from './asked';
 import { useCell } from './cell';
 import { chatUrl, showChat } from './chatId';
 import { isPlainClick } from './ChatRow';
@@ -15,6 +16,7 @@ const SHOWN = 3;
 
 export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: () => void }) {
   const { t, i18n } = useTranslation();
+  const { t: ofCards } = useTranslation('cards');
   const [isWhole, setWhole] = useState(false);
   const elsewhere = useCell(waiting)
     .filter(({ chat }) => chat.id !== chatId)
@@ -51,9 +53,7 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
               {one.description !== undefined && (
                 <span className="block truncate text-xs">{inOneLine(one.description)}</span>
               )}
-              {one.reason !== undefined && (
-                <span className="block truncate text-xs">{inOneLine(one.reason)}</span>
-              )}
+              <Reason words={whyWords(one, one.tool, ofCards)} />
               <span className="block truncate text-xs text-muted">
                 {chat.title ?? t('chats.untitled')} ·{' '}
                 {t('elsewhere.since', { time: formatWhen(one.since, i18n.language) })}
@@ -76,3 +76,6 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
     </section>
   );
 }
+
+const Reason = ({ words }: { words: string | undefined }) =>
+  words !== undefined && <span className="block truncate text-xs">{inOneLine(words)}</span>;

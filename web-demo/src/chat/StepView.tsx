@@ -30,7 +30,7 @@ interface Props {
 }
 
 export function StepView({ parts, message, chat, isGrowing = false }: Props) {
-  const { listed } = useTools();
+  const { tools } = useTools();
   return (
     <div className="my-4 space-y-3">
       {parts.map((part, place) => {
@@ -42,8 +42,8 @@ export function StepView({ parts, message, chat, isGrowing = false }: Props) {
               part={part}
               message={message}
               chat={chat}
-              tools={listed}
-              isQuiet={isToldAsMemory(part, message) || isToldAsPlan(part, message)}
+              tools={tools}
+              isQuiet={isToldAsMemory(part, message, tools?.own) || isToldAsPlan(part, message, tools?.own)}
               isGrowing={isGrowing}
             />
           );
@@ -72,7 +72,7 @@ export function QuestionOfOldClient({
   message: Message;
   chat: FermataChat;
 }) {
-  const { listed } = useTools();
+  const { tools } = useTools();
   const { t } = useTranslation('cards');
   const approvalId =
     isRecord(data) && typeof data['approvalId'] === 'string' ? data['approvalId'] : undefined;
@@ -81,7 +81,7 @@ export function QuestionOfOldClient({
   const call = message.parts.filter(isToolPart).find(({ toolCallId }) => toolCallId === data['toolCallId']);
   if (call?.state !== 'input-available') return null;
   const name = toolNameOf(call);
-  const schema = listed?.find((tool) => tool.name === name)?.inputSchema;
+  const schema = tools?.listed.find((tool) => tool.name === name)?.inputSchema;
   const reason = typeof data['reason'] === 'string' ? data['reason'] : undefined;
   return (
     <div className="space-y-3">
@@ -93,6 +93,7 @@ export function QuestionOfOldClient({
         toolCallId={call.toolCallId}
         told={data}
         input={call.input}
+        isPlan={name === tools?.own?.makePlan}
       />
     </div>
   );

@@ -18,7 +18,7 @@ import {
 import { memo, useEffect, useId, useRef, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { getToolName, type UIMessage } from 'ai';
-import { isReadExactly, planOf, type FermataChat, type Plan } from 'fermata-chat';
+import { isReadExactly, planOf, type FermataChat, type NoOutput, type Plan } from 'fermata-chat';
 import { useCallStatus } from 'fermata-chat/react';
 import { pageRuns, pageTool } from '../tools';
 import { isRecord } from '../tools/tool';
@@ -33,22 +33,30 @@ import { ToolProgress } from './ToolProgress';
 import { hasMedia, ToolResult } from './ToolResult';
 import { isCut, LongText, ValueSection } from './ToolValue';
 import { AnswerError } from './AnswerError';
-import { callState, isSettled, runBy, type AnyToolPart, type CallState, type ServerTool } from './toolState';
+import {
+  callState,
+  isSettled,
+  runBy,
+  type AnyToolPart,
+  type CallState,
+  type OwnTools,
+  type ServerTools,
+} from './toolState';
 import { useAnswer } from './useAnswer';
 import { isToldTheSame, toldOfCall, type ToldOfCall } from './toldOfCall';
 import { useDuration } from './useDuration';
 import { inOneLine, invisibleIn, mixedIn } from './visible';
 import { useDurationWords } from './words';
 
-export type { AnyToolPart, ServerTool } from './toolState';
+export type { AnyToolPart, ServerTools } from './toolState';
 
 export interface ToolCardProps {
   part: AnyToolPart;
   chat: FermataChat;
   /** The message that the part stands in. */
   message: UIMessage;
-  /** What `GET /api/tools` lists. */
-  tools?: readonly ServerTool[] | undefined;
+  /** What `GET /api/tools` says. */
+  tools?: ServerTools | undefined;
   /** Whether something else on the page tells what the call has done. */
   isQuiet?: boolean;
   /** Whether the message is still being written. */
@@ -63,13 +71,14 @@ export const ToolCard = memo(Card, (before, after) => {
   // Parts are new objects with every delta of the message; what is settled changes no more.
   const isSame = before.part.toolCallId === part.toolCallId && before.part.state === part.state;
   if (!isSame || !isSettled(before.part) || !isSettled(part)) return false;
-  if (planIn(before.message, part) !== planIn(after.message, part)) return false;
+  const own = after.tools?.own;
+  if (planIn(before.message, part, own) !== planIn(after.message, part, own)) return false;
   return isToldTheSame(before.message, after.message, part.toolCallId);
 });
 
 /** The plan that a call has made, if its card is to show it. */
-function planIn(message: UIMessage, part: AnyToolPart): Plan | undefined {
-  if (planCallOf(message) !== part.toolCallId) return undefined;
+function planIn(message: UIMessage, part: AnyToolPart, own: OwnTools | undefined): Plan | undefined {
+  if (planCallOf(message, own) !== part.toolCallId) return undefined;
   const plan = planOf(message);
   return isPlan(plan) ? plan : undefined;
 }
@@ -79,10 +88,11 @@ function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }
   const name = getToolName(part);
   const surroundings = { tools, pageRuns };
   const status = useCallStatus(chat, part.toolCallId);
-  const plan = planIn(message, part);
-  const state = callState(part, status, surroundings);
-  const who = runBy(part, surroundings);
+  const plan = planIn(message, part, tools?.own);
   const told = toldOfCall(message, part.toolCallId, status);
+  const { noOutput } = told;
+  const state = callState(part, { status, noOutput }, surroundings);
+  const who = runBy(part, status, surroundings);
   // While it waits for a reply to a question of its own, the time is the person's.
   const isRunning = state.name === 'running' && status?.waitsFor !== 'person';
   const duration = useDuration(part.toolCallId, isRunning, isSettled(part), told.durationMs);
@@ -125,6 +135,7 @@ function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }
         {...{ part, chat, state, who, tools, plan, isGrowing, isOpen, details, open }}
         title={(isForeign ? undefined : title) ?? ''}
         errorType={told.errorType}
+        noOutput={noOutput}
         isEdited={status?.editing === true}
       />
     </article>
@@ -364,10 +375,11 @@ interface BodyProps {
   chat: FermataChat;
   state: CallState;
   who: ReturnType<typeof runBy>;
-  tools: readonly ServerTool[] | undefined;
+  tools: ServerTools | undefined;
   isOpen: boolean;
   details: string;
   errorType: ToldOfCall['errorType'];
+  noOutput: NoOutput | undefined;
   /** The title of the card, unless it is one that an MCP server gave. */
   title: string;
   plan: Plan | undefined;
@@ -387,6 +399,7 @@ function Body({
   isOpen,
   details,
   errorType,
+  noOutput,
   title,
   plan,
   isGrowing,
@@ -395,10 +408,10 @@ function Body({
 }: BodyProps) {
   const name = getToolName(part);
   const whole = useSeen(part.approval?.id ?? '');
-  const schema = pageTool(name)?.inputSchema ?? tools?.find((tool) => tool.name === name)?.inputSchema;
+  const schema = pageTool(name)?.inputSchema ?? tools?.listed.find((tool) => tool.name === name)?.inputSchema;
   return (
     <div className="space-y-3 px-3 *:last:mb-3 sm:pl-14">
-      <Outcome part={part} state={state} />
+      <Outcome {...{ part, state, noOutput }} />
       <PageBody part={part} chat={chat} state={state} />
       {(who === 'server' || who === 'mcp') && errorType !== 'denied' && (
         <CallActions {...{ chat, name, state }} toolCallId={part.toolCallId} />
@@ -414,7 +427,7 @@ function Body({
             {part.state === 'approval-requested' ? (
               <AskedDetails chat={chat} part={part} approvalId={part.approval.id} />
             ) : (
-              <Details part={part} />
+              <Details part={part} isTranslated={state.name === 'cancelled'} />
             )}
           </WholeInput>
         )}
@@ -427,6 +440,7 @@ function Body({
           toolCallId={part.toolCallId}
           told={askedCall(part)}
           input={part.input}
+          isPlan={name === tools?.own?.makePlan}
           reason={part.approval.requestReason}
           onShowAll={open}
         />
@@ -449,7 +463,16 @@ function AskedDetails({ chat, part, approvalId }: Pick<BodyProps, 'chat' | 'part
 }
 
 /** What was given, and what came of it. */
-function Details({ part, exactInput }: { part: AnyToolPart; exactInput?: string | undefined }) {
+function Details({
+  part,
+  exactInput,
+  isTranslated = false,
+}: {
+  part: AnyToolPart;
+  exactInput?: string | undefined;
+  /** Whether the card says in words of its own why the call has no output. */
+  isTranslated?: boolean;
+}) {
   const { t } = useTranslation('cards');
   const input = part.input ?? rawInput(part);
   const isDone = part.state === 'output-available';
@@ -468,6 +491,9 @@ function Details({ part, exactInput }: { part: AnyToolPart; exactInput?: string 
           <ToolResult output={part.output} />
         </ValueSection>
       )}
+      {isTranslated && part.state === 'output-error' && (
+        <ValueSection label={t('card.toldModel')} value={part.errorText} />
+      )}
     </>
   );
 }
@@ -478,17 +504,30 @@ function rawInput(part: AnyToolPart): unknown {
   return rawInput;
 }
 
+/** Why a call was cancelled: each has words of its own. */
+const CANCELLED = [
+  'expired',
+  'by_person',
+  'stopped',
+  'superseded',
+  'run_ended',
+  'not_first',
+  'not_chosen',
+] as const;
+
 /** What should be seen without unfolding anything: progress, and why a call came to nothing. */
-function Outcome({ part, state }: { part: AnyToolPart; state: CallState }): ReactNode {
+function Outcome({ part, state, noOutput }: Pick<BodyProps, 'part' | 'state' | 'noOutput'>): ReactNode {
   const { t } = useTranslation('cards');
   if (part.state === 'output-available' && part.preliminary === true)
     return <ToolProgress output={part.output} />;
   if (state.name === 'denied') {
-    const reason = part.approval?.reason ?? part.errorText;
+    const reason = noOutput?.reason ?? part.approval?.reason;
     return reason === undefined || reason === '' ? null : <Note>{t('card.deniedBecause', { reason })}</Note>;
   }
-  if (part.state === 'output-error') return <Note isBad={state.name === 'failed'}>{part.errorText}</Note>;
-  return null;
+  if (part.state !== 'output-error') return null;
+  const cancelled = CANCELLED.find((code) => state.name === 'cancelled' && code === noOutput?.code);
+  if (cancelled !== undefined) return <Note>{t(`cancelled.${cancelled}`)}</Note>;
+  return <Note isBad={state.name === 'failed'}>{part.errorText}</Note>;
 }
 
 function Note({ isBad = false, children }: { isBad?: boolean; children: ReactNode }) {

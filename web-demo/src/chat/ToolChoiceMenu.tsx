@@ -106,7 +106,7 @@ interface ChoicesProps {
 function Choices({ id, chatId, takesFocus, onChosen }: ChoicesProps) {
   const { t } = useTranslation();
   const { next, lock } = useCell(choiceOf(chatId));
-  const { state, listed } = useTools();
+  const { state, tools } = useTools();
   const panel = useRef<HTMLDivElement>(null);
   useEffect(() => {
     if (takesFocus) panel.current?.querySelector('button')?.focus();
@@ -151,7 +151,7 @@ function Choices({ id, chatId, takesFocus, onChosen }: ChoicesProps) {
         }}
       />
       <hr className="my-2 border-line" />
-      {choosable(listed).map((tool) => (
+      {choosable(tools?.listed).map((tool) => (
         <Choice
           key={`${tool.from} ${tool.name}`}
           name={<span className="font-mono text-[0.8125rem]">{tool.name}</span>}

@@ -10,7 +10,7 @@ import { RawJson } from './RawJson';
 import { readJson } from './SchemaControls';
 import { idOf, SchemaForm } from './SchemaForm';
 import { fieldOf, isSame, type Schema } from './schemaFields';
-import { issuesIn, issuesOf, issueWords, type Issue } from './schemaIssues';
+import { issueOfServer, issuesOf, issueWords, type Issue } from './schemaIssues';
 import { isAnsweredElsewhere } from './useAnswer';
 import { toJson } from './ToolValue';
 
@@ -54,7 +54,7 @@ export function ValueEditor({
   const [sent, setSent] = useState<unknown>();
   const refusals =
     error instanceof FermataError && error.status === 422 && isSame(sent, draft.value)
-      ? issuesIn(error.message)
+      ? error.errors.map(issueOfServer)
       : [];
   const local = wasTried && schema !== undefined && !draft.isBroken ? issuesOf(schema, draft.value) : [];
   const issues = [...local, ...refusals];

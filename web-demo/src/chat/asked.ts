@@ -2,7 +2,14 @@
 // of the call, or the list of what waits.
 
 import { useEffect } from 'react';
-import { askedCall, isReadExactly, type AskedCall, type FermataChat, type Scope } from 'fermata-chat';
+import {
+  askedCall,
+  isReadExactly,
+  type AskedCall,
+  type FermataChat,
+  type ReasonCode,
+  type Scope,
+} from 'fermata-chat';
 import { useCallStatus } from 'fermata-chat/react';
 import type { useTranslation } from 'react-i18next';
 import { usePicked } from './cell';
@@ -15,8 +22,15 @@ export interface Asked {
   exactInput?: string;
   /** What "always" can mean, the narrowest first. Empty until it is known. */
   scopes: readonly Scope[];
-  /** Why a person is asked. */
+  /** Why a person is asked, as the server says it. */
+  why: Why;
+}
+
+/** Why a person is asked: in words, by a code, and the words of others among them. */
+export interface Why {
   reason?: string;
+  reasonCode?: ReasonCode;
+  reasonDetail?: string;
 }
 
 /** Follows what is known of a call that waits for a decision. `told` is what its message says. */
@@ -40,7 +54,10 @@ export function useAsked(
   );
   const inputText = told?.inputText ?? status?.inputText ?? listed?.inputText;
   const scopes = told?.scopes ?? status?.scopes ?? listed?.scopes ?? [];
-  const why = reason ?? listed?.reason;
+  const words = reason ?? listed?.reason;
+  // Whoever says what asks has its details, too.
+  const { reasonCode, reasonDetail } =
+    [told, status, listed].find((known) => known?.reasonCode !== undefined) ?? {};
   const isComplete = reason !== undefined && inputText !== undefined && scopes.length > 0;
   useEffect(() => {
     if (!isComplete) tellServerEvent();
@@ -48,8 +65,40 @@ export function useAsked(
   return {
     ...(inputText !== undefined && !isReadExactly(inputText) && { exactInput: inputText }),
     scopes,
-    ...(why !== undefined && why !== '' && { reason: why }),
+    why: {
+      ...(words !== undefined && words !== '' && { reason: words }),
+      ...(reasonCode !== undefined && { reasonCode }),
+      ...(reasonDetail !== undefined && { reasonDetail }),
+    },
   };
+}
+
+/** Why a person is asked, in words: those of the rule or the tool, or the page's own in place of Fermata's. */
+export function whyWords(
+  { reason, reasonCode, reasonDetail }: Why,
+  tool: string,
+  t: ReturnType<typeof useTranslation<'cards'>>['t'],
+): string | undefined {
+  switch (reasonCode) {
+    case 'chain':
+    case 'memory_slot':
+      return t(`because.${reasonCode}`);
+    case 'tool_changed':
+      return t('because.tool_changed', { tool: inOneLine(tool) });
+    case 'memory_writes':
+      return reasonDetail === undefined
+        ? t('because.memory_writes')
+        : t('because.memory_after_reading', { source: reasonDetail });
+    case 'retry':
+      return [reasonDetail, t('because.retry')].filter(Boolean).join(' ');
+    case 'default':
+    case 'rule':
+    case 'tool':
+    case 'auto':
+    case 'always':
+    case undefined:
+      return reason;
+  }
 }
 
 export { askedCall };

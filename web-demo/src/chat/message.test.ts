@@ -4,21 +4,26 @@ import {
   isParked,
   isQuiet,
   isSamePart,
+  isShownAsCall,
+  isShownAsQuestion,
   isToldAsPlan,
   planCallOf,
   saysNothing,
+  type DataPart,
   type Message,
   type Part,
   type ToolPart,
 } from './message';
+
+const OWN = { makePlan: 'make_plan', updatePlan: 'update_plan', remember: 'remember', forget: 'forget' };
 
 const text = (words: string, state: 'streaming' | 'done' = 'done'): Part => ({
   type: 'text',
   text: words,
   state,
 });
-const call = (toolCallId: string, state = 'output-available'): Part =>
-  ({ type: 'tool-x', toolCallId, state, input: {} }) as Part;
+const call = (toolCallId: string, state = 'output-available'): ToolPart =>
+  ({ type: 'tool-x', toolCallId, state, input: {} }) as ToolPart;
 const step: Part = { type: 'step-start' };
 const compaction = (state: string): Part => ({ type: 'data-compaction', id: 'c', data: { state } });
 const source = (sourceId: string): Part => ({ type: 'source-url', sourceId, url: 'https://example.com' });
@@ -133,8 +138,32 @@ test('the card of the last call that made a plan shows it, with the steps that a
   const update = callOf('update_plan', 'c');
   const failed = callOf('update_plan', 'd', 'output-error');
   const planned = model(callOf('make_plan', 'a'), callOf('make_plan', 'b', 'output-error'), update, failed);
-  expect(planCallOf(planned)).toBe('a');
-  expect([update, failed].map((part) => isToldAsPlan(part, planned))).toEqual([true, false]);
-  expect(planCallOf(model(update))).toBeUndefined();
-  expect(isToldAsPlan(update, model(update))).toBe(false);
+  expect(planCallOf(planned, OWN)).toBe('a');
+  expect([update, failed].map((part) => isToldAsPlan(part, planned, OWN))).toEqual([true, false]);
+  expect(planCallOf(model(update), OWN)).toBeUndefined();
+  expect(isToldAsPlan(update, model(update), OWN)).toBe(false);
+  // Another server may have other names for them, and before it says so they are tools like any other.
+  expect(planCallOf(planned, { ...OWN, makePlan: 'plan' })).toBeUndefined();
+  expect(planCallOf(planned, undefined)).toBeUndefined();
+  expect(isToldAsPlan(update, planned, undefined)).toBe(false);
+});
+
+test('a call that asks for the model is shown as its question until that is answered, whatever the name of its tool', () => {
+  const asker = call('a', 'input-available');
+  const question = (more: object) =>
+    ({
+      type: 'data-elicitation',
+      id: 'e',
+      data: { toolCallId: 'a', asks: 'assistant', state: 'pending', ...more },
+    }) as DataPart;
+  const told = (part: DataPart) => [
+    isShownAsQuestion(asker, model(asker, part)),
+    isShownAsCall(part.data, model(asker, part)),
+  ];
+  expect(told(question({}))).toEqual([true, false]);
+  expect(told(question({ state: 'accepted' }))).toEqual([false, true]);
+  expect(told(question({ toolCallId: 'b' }))).toEqual([false, false]);
+  // A tool that asks while it runs has a card of its own beside the question.
+  expect(told(question({ asks: 'tool' }))).toEqual([false, false]);
+  expect(told(question({ asks: 'mcp', state: 'accepted' }))).toEqual([false, false]);
 });

@@ -2,18 +2,21 @@
 // looks.
 
 import type { UIMessage } from 'ai';
-import type { Compaction } from 'fermata-chat';
+import type { Compaction, NoOutput } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
-import { PLAN_TOOLS } from './toolState';
+import type { OwnTools } from './toolState';
 
-/** What Fermata puts on a message once it is finished. */
+/** What Fermata puts on a message: of the calls as soon as one has no output, and all of it once the message is finished. */
 export interface Metadata {
   model?: string;
   durationMs?: number;
   /** By their ids, what is known of the calls. */
-  calls?: Record<string, { durationMs?: number; errorType?: string; attempts?: number; strategy?: string }>;
-  /** Why the answer ends although the model may have wanted to go on. */
-  stopped?: 'step_limit';
+  calls?: Record<
+    string,
+    Partial<NoOutput> & { durationMs?: number; errorType?: string; attempts?: number; strategy?: string }
+  >;
+  /** How the run ended; absent if it goes on, or has failed. */
+  ending?: 'finished' | 'stopped' | 'expired' | 'step_limit';
   usage?: { inputTokens?: number; outputTokens?: number; totalTokens?: number };
 }
 
@@ -46,40 +49,38 @@ export const isToolPart = (part: Part): part is ToolPart => 'toolCallId' in part
 export const toolNameOf = (part: ToolPart) =>
   part.type === 'dynamic-tool' ? part.toolName : part.type.slice('tool-'.length);
 
-const [MAKE_PLAN, UPDATE_PLAN] = PLAN_TOOLS;
-
 /** The call whose card shows the plan of a message: the last one that made a plan. */
-export const planCallOf = ({ parts }: Pick<Message, 'parts'>): string | undefined =>
+export const planCallOf = (
+  { parts }: Pick<Message, 'parts'>,
+  own: OwnTools | undefined,
+): string | undefined =>
   parts.findLast(
     (part): part is ToolPart =>
-      isToolPart(part) && toolNameOf(part) === MAKE_PLAN && part.state !== 'output-error',
+      isToolPart(part) && toolNameOf(part) === own?.makePlan && part.state !== 'output-error',
   )?.toolCallId;
 
 /** Whether a call only ticks off a step of the plan, which its own card shows. */
-export const isToldAsPlan = (part: ToolPart, message: Message): boolean =>
-  toolNameOf(part) === UPDATE_PLAN && part.state !== 'output-error' && planCallOf(message) !== undefined;
+export const isToldAsPlan = (part: ToolPart, message: Message, own: OwnTools | undefined): boolean =>
+  toolNameOf(part) === own?.updatePlan &&
+  part.state !== 'output-error' &&
+  planCallOf(message, own) !== undefined;
 
-/** The tool with which the model asks the person something. */
-const ASK_USER = 'ask_user';
+/** Whether a question is one of the model itself, which it asks with this call. */
+const isOfModel = (question: unknown, { toolCallId }: ToolPart): question is Record<string, unknown> =>
+  isRecord(question) && question['asks'] === 'assistant' && question['toolCallId'] === toolCallId;
 
 /** Whether a call is shown as the question that it asks, which waits for the person. */
 export const isShownAsQuestion = (call: ToolPart, message: Message): boolean =>
-  toolNameOf(call) === ASK_USER &&
-  message.parts.some((part) => part.type === 'data-elicitation' && isPendingQuestionOf(part.data, call));
+  message.parts.some(
+    (part) =>
+      part.type === 'data-elicitation' && isOfModel(part.data, call) && part.data['state'] === 'pending',
+  );
 
 /** Whether a question of the model is shown as its call, which has the answers. */
 export const isShownAsCall = (question: unknown, message: Message): boolean =>
   message.parts.some(
-    (part) =>
-      isToolPart(part) &&
-      toolNameOf(part) === ASK_USER &&
-      isRecord(question) &&
-      question['toolCallId'] === part.toolCallId &&
-      question['state'] !== 'pending',
+    (part) => isToolPart(part) && isOfModel(question, part) && question['state'] !== 'pending',
   );
-
-const isPendingQuestionOf = (question: unknown, { toolCallId }: ToolPart): boolean =>
-  isRecord(question) && question['toolCallId'] === toolCallId && question['state'] === 'pending';
 
 const kindOf = (part: Part): Group['kind'] | undefined => {
   if (isToolPart(part) || SHOWN_DATA.includes(part.type)) return 'step';

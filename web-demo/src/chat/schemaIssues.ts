@@ -4,6 +4,7 @@
 // It is a courtesy: the server checks again, and where this one cannot read a schema it stays silent.
 
 import { Validator, type OutputUnit, type SchemaDraft } from '@cfworker/json-schema';
+import type { RefusedPlace } from 'fermata-chat';
 import type { TFunction } from 'i18next';
 import { isRecord } from '../tools/tool';
 import { lookUp, type Schema } from './schemaFields';
@@ -83,15 +84,12 @@ function limitAt(schema: Schema, location: string): string | undefined {
   return Array.isArray(place) ? place.join(', ') : undefined;
 }
 
-/** The places that a refusal of the server names: `/title: …; /body: …`. */
-export function issuesIn(detail: string): Issue[] {
-  const places = detail.matchAll(/(?:^|[\s;:])((?:\/[^\s/:;]+)+): ([^;]+)/g);
-  return [...places].map(([, pointer = '', words = '']) => ({
-    pointer,
-    keyword: 'server',
-    detail: words.trim(),
-  }));
-}
+/** A place that a refusal of the server names. */
+export const issueOfServer = ({ pointer, detail }: RefusedPlace): Issue => ({
+  pointer,
+  keyword: 'server',
+  detail,
+});
 
 /** Keywords that there are words for. */
 const KNOWN = [

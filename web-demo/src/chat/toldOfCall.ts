@@ -1,7 +1,8 @@
-// What the server says of a call once its message is finished: how long it took, and what went wrong with it.
+// What the server says of a call besides its state: why it has no output, what went wrong with it, and how long it took. The metadata of its
+// message has it, some of it only once the message is finished; until then the call's status says the same.
 
 import { getToolName, isToolUIPart, type UIMessage } from 'ai';
-import type { CallStatus, FailureStrategy } from 'fermata-chat';
+import { noOutputOf, type CallStatus, type FailureStrategy, type NoOutput } from 'fermata-chat';
 import { isRecord } from '../tools/tool';
 
 /** The types of failures that have words of their own. Any other is told as a failure, and no more. */
@@ -20,6 +21,8 @@ export type ErrorType = (typeof ERROR_TYPES)[number];
 const STRATEGIES: readonly FailureStrategy[] = ['retry', 'go_on', 'ask_person', 'fail_run'];
 
 export interface ToldOfCall {
+  /** Why the call has no output. */
+  noOutput?: NoOutput;
   /** How long the call took, in milliseconds. */
   durationMs?: number;
   errorType?: ErrorType;
@@ -33,11 +36,12 @@ export interface ToldOfCall {
   replacedBy?: string;
 }
 
-/** What is known of a call: from its message once that is finished, and from its status until then. */
+/** What is known of a call. */
 export function toldOfCall(message: UIMessage, toolCallId: string, status?: CallStatus): ToldOfCall {
   const calls = isRecord(message.metadata) ? message.metadata['calls'] : undefined;
   const call = isRecord(calls) && Object.hasOwn(calls, toolCallId) ? calls[toolCallId] : undefined;
-  const told: Record<string, unknown> = isRecord(call) ? call : { ...status };
+  const told: Record<string, unknown> = { ...status, ...(isRecord(call) && call) };
+  const noOutput = noOutputOf(message, toolCallId);
   const { durationMs, attempts } = told;
   const errorType = ERROR_TYPES.find((known) => known === told['errorType']);
   const strategy = STRATEGIES.find((known) => known === told['strategy']);
@@ -50,6 +54,7 @@ export function toldOfCall(message: UIMessage, toolCallId: string, status?: Call
   const fallback = others.find(([, other]) => isRecord(other) && other['fallbackOf'] === toolCallId);
   const replacedBy = fallback && toolOf(fallback[0]);
   return {
+    ...(noOutput !== undefined && { noOutput }),
     ...(typeof durationMs === 'number' && { durationMs }),
     ...(typeof attempts === 'number' && { attempts }),
     ...(errorType !== undefined && { errorType }),
@@ -63,6 +68,7 @@ export function toldOfCall(message: UIMessage, toolCallId: string, status?: Call
 export function isToldTheSame(one: UIMessage, other: UIMessage, toolCallId: string): boolean {
   const [before, after] = [toldOfCall(one, toolCallId), toldOfCall(other, toolCallId)];
   return (
+    before.noOutput?.code === after.noOutput?.code &&
     before.durationMs === after.durationMs &&
     before.errorType === after.errorType &&
     before.attempts === after.attempts &&

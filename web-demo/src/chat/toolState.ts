@@ -1,10 +1,10 @@
-// How far a tool call is, in one word, told from its part and from what the server says that it waits for.
+// How far a tool call is, in one word, told from its part and from what the server says of it: what it waits for, and why it has no output.
 //
 // Knows nothing of React or of words on the screen. A reload or another tab shows the same as the page that was
 // there all along, because the server tells each of them.
 
 import { getToolName, isToolUIPart, type DynamicToolUIPart, type ToolUIPart, type UIMessage } from 'ai';
-import type { CallStatus } from 'fermata-chat';
+import type { CallStatus, NoOutput } from 'fermata-chat';
 
 export type AnyToolPart = ToolUIPart | DynamicToolUIPart;
 
@@ -18,10 +18,24 @@ export interface ServerTool {
   resource?: string;
 }
 
+/** The names of the server's own tools whose calls are shown as what they do. */
+export interface OwnTools {
+  makePlan: string;
+  updatePlan: string;
+  remember: string;
+  forget: string;
+}
+
+/** What `GET /api/tools` says. */
+export interface ServerTools {
+  listed: readonly ServerTool[];
+  own?: OwnTools;
+}
+
 /** Whether this page has a tool, and whether it runs by itself or asks the person. */
 export type PageRuns = (name: string) => 'by-itself' | 'with-the-person' | undefined;
 
-/** Who runs a call; `elsewhere` is a page that has a tool which this one lacks. */
+/** Who runs a call; `elsewhere` is a page that has a tool which this one lacks, and for which the call waits. */
 export type RunBy = 'server' | 'mcp' | 'page' | 'elsewhere';
 
 export type CallState =
@@ -37,29 +51,29 @@ export type CallState =
   | { name: 'denied' }
   | { name: 'cancelled' };
 
-/**
- * How the server begins the error text of a call that has not failed: it was stopped, superseded or not
- * answered in time.
- */
-const CANCELLED = /^(Cancelled|Expired): /;
-
 export interface Surroundings {
-  tools?: readonly ServerTool[] | undefined;
+  tools?: ServerTools | undefined;
   pageRuns: PageRuns;
 }
 
-/** The tools with which the server keeps plans. They are listed only where plans are always used. */
-export const PLAN_TOOLS = ['make_plan', 'update_plan'] as const;
+/** What the server says of a call. */
+export interface Told {
+  status?: CallStatus | undefined;
+  noOutput?: NoOutput | undefined;
+}
 
 /** Who runs a call. */
-export function runBy(part: AnyToolPart, { tools, pageRuns }: Surroundings): RunBy {
+export function runBy(
+  part: AnyToolPart,
+  status: CallStatus | undefined,
+  { tools, pageRuns }: Surroundings,
+): RunBy {
   const name = getToolName(part);
-  const listed = tools?.find((tool) => tool.name === name);
+  const listed = tools?.listed.find((tool) => tool.name === name);
   if (listed !== undefined) return listed.runBy === 'browser' ? 'page' : listed.runBy;
   if (pageRuns(name) !== undefined) return 'page';
-  if (PLAN_TOOLS.some((tool) => tool === name)) return 'server';
   if (part.type === 'dynamic-tool') return 'mcp';
-  return tools === undefined ? 'server' : 'elsewhere';
+  return status?.waitsFor === 'page' ? 'elsewhere' : 'server';
 }
 
 /** The calls of a message's last step. */
@@ -90,30 +104,21 @@ export function isSettled(part: AnyToolPart): boolean {
 }
 
 /**
- * Whether calls of the step run before all are decided, as the server does with `gate = "progressive"`.
- *
- * Nothing on the wire says so, but under the other gate no call has an output while one waits.
- */
-export const isProgressive = (step: readonly AnyToolPart[]): boolean =>
-  step.some(waitsForDecision) && step.some((part) => part.state === 'output-available');
-
-/**
- * How far a call is. Its outcome is in its part; until then the server says what it waits for (`status`), and
- * the part alone counts as long as no stream has said that.
+ * How far a call is. Its outcome is in its part, with the reason if it has no output; until then the server says what it waits for, and the
+ * part alone counts as long as nothing has said that.
  */
 export function callState(
   part: AnyToolPart,
-  status: CallStatus | undefined,
+  { status, noOutput }: Told,
   surroundings: Surroundings,
 ): CallState {
   switch (part.state) {
     case 'output-available':
       return { name: part.preliminary === true ? 'running' : 'done' };
     case 'output-error':
-      // In a step with a browser call the server tells a denial as an error; the approval still says what it
-      // was.
-      if ((part.approval?.approved as boolean | undefined) === false) return { name: 'denied' };
-      return { name: CANCELLED.test(part.errorText) ? 'cancelled' : 'failed' };
+      // Clients are sent some denials as errors: those of version 5 all of them.
+      if (noOutput?.state !== 'cancelled') return { name: 'failed' };
+      return { name: noOutput.code === 'denied' ? 'denied' : 'cancelled' };
     case 'output-denied':
       return { name: 'denied' };
     case 'approval-requested':
@@ -137,12 +142,12 @@ export function callState(
     case 'person':
     case 'page':
     case undefined:
-      return part.state === 'input-streaming' ? { name: 'preparing' } : atWork(part, surroundings);
+      return part.state === 'input-streaming' ? { name: 'preparing' } : atWork(part, status, surroundings);
   }
 }
 
-function atWork(part: AnyToolPart, surroundings: Surroundings): CallState {
-  switch (runBy(part, surroundings)) {
+function atWork(part: AnyToolPart, status: CallStatus | undefined, surroundings: Surroundings): CallState {
+  switch (runBy(part, status, surroundings)) {
     case 'page': {
       // An approved browser call is run on its `tool-input-available`, which comes next.
       const asks = surroundings.pageRuns(getToolName(part)) === 'with-the-person';

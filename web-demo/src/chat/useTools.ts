@@ -3,18 +3,24 @@
 import { browserTools } from '../tools';
 import { Cell, useCell } from './cell';
 import { server } from './server';
-import type { ServerTool } from './toolState';
+import type { OwnTools, ServerTool, ServerTools } from './toolState';
 
 export interface Tools {
   state: 'loading' | 'known' | 'failed';
-  /** What `GET /api/tools` lists; `undefined` as long as that is not known. */
-  listed?: readonly ServerTool[];
+  /** What `GET /api/tools` says; `undefined` as long as that is not known. */
+  tools?: ServerTools;
 }
 
 /** A tool that can be chosen. */
 export interface Choosable {
   name: string;
   from: 'server' | 'mcp' | 'browser';
+}
+
+/** The answer of `GET /api/tools`. A server of an earlier version does not name its own. */
+export interface ToolList {
+  tools: ServerTool[];
+  own?: OwnTools;
 }
 
 const tools = new Cell<Tools | undefined>(undefined);
@@ -24,8 +30,8 @@ export async function loadTools(): Promise<void> {
   if (tools.value?.state === 'known' || tools.value?.state === 'loading') return;
   tools.set({ state: 'loading' });
   try {
-    const { tools: listed } = await server.request<{ tools: ServerTool[] }>('/api/tools');
-    tools.set({ state: 'known', listed });
+    const { tools: listed, own } = await server.request<ToolList>('/api/tools');
+    tools.set({ state: 'known', tools: { listed, ...(own && { own }) } });
   } catch {
     tools.set({ state: 'failed' });
   }

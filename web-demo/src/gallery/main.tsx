@@ -9,7 +9,7 @@ import { ElicitationCard } from '../chat/ElicitationCard';
 import { Gate } from '../chat/Gate';
 import { ToolCard } from '../chat/ToolCard';
 import { resources } from '../i18n';
-import { FermataError, type FermataChat } from 'fermata-chat';
+import { FermataError, type FermataChat, type RunStatus } from 'fermata-chat';
 import '../theme.css';
 import { elicitations, states, statuses, tools } from './states';
 
@@ -23,6 +23,7 @@ const answer = () =>
           422,
           'invalid_request',
           'The input does not fit the tool: /title: "" is shorter than 1 character',
+          [{ pointer: '/title', detail: '"" is shorter than 1 character' }],
         ),
       )
     : new Promise<void>((resolve) => {
@@ -30,6 +31,7 @@ const answer = () =>
       });
 
 const NOTHING_CHOSEN = {};
+const RUN: RunStatus = { stage: 'tool_call', requiresConfirm: true, gateClosed: true };
 
 const chat: FermataChat = {
   connection: 'open',
@@ -42,7 +44,7 @@ const chat: FermataChat = {
   callStatus: (toolCallId) => statuses.get(toolCallId),
   onCallStatus: () => () => undefined,
   contextUsage: { get: () => undefined, subscribe: () => () => undefined },
-  runStatus: { get: () => undefined, subscribe: () => () => undefined },
+  runStatus: { get: () => RUN, subscribe: () => () => undefined },
   cancelCall: answer,
   noteEditing: answer,
   retryCall: answer,

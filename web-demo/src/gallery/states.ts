@@ -2,7 +2,7 @@
 
 import type { UIMessage } from 'ai';
 import type { CallStatus } from 'fermata-chat';
-import type { ServerTool } from '../chat/toolState';
+import type { ServerTool, ServerTools } from '../chat/toolState';
 
 type Part = UIMessage['parts'][number];
 
@@ -11,7 +11,7 @@ export interface Shown {
   message: UIMessage;
 }
 
-export const tools: ServerTool[] = [
+const listed: ServerTool[] = [
   {
     name: 'write_note',
     description: 'Writes a note.',
@@ -48,6 +48,8 @@ export const tools: ServerTool[] = [
   },
   { name: 'files__read', description: '', inputSchema: { type: 'object' }, runBy: 'mcp', policy: 'allow' },
 ];
+
+export const tools: ServerTools = { listed };
 
 const note = {
   title: 'Buy milk',

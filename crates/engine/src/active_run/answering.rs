@@ -118,7 +118,8 @@ impl ActiveRun {
                 }
                 AnswerTarget::Elicitation(_) => "The content does not fit what was asked for",
             };
-            return Err(AnswerError::Invalid(format!("{subject}: {error}.")));
+            let (detail, places) = (format!("{subject}: {error}."), error.places.clone());
+            return Err(AnswerError::DoesNotFit { detail, places });
         }
         if !valid.answers.is_empty() {
             let answers = self.hand_over(valid.answers).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fermata_protocol::{JsonText, ToolState, UiChunk, UiMessage, UiPart};
+use fermata_protocol::{Assembler, JsonText, ToolState, UiChunk, UiMessage, UiPart};
 use fermata_tools::{AuditEvent, Call, CallState, Cancelled};
 use jiff::Timestamp;
 
@@ -10,7 +10,10 @@ use super::{ActiveRun, Ownership, RunParts, saving::corrupt};
 use crate::{
     ports::store::{AuditEntry, Change, RunRecord, StoreError, json_bytes},
     record::Record,
-    run::{Activity, Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun, drop_unfinished},
+    run::{
+        Activity, Ending, Event, RememberedRun, Run, RunSettings, RunState, SavedRun, drop_unfinished,
+        no_output_metadata,
+    },
     run_log::{Writer, position::Position, read_records},
     services::{Patience, Services},
 };
@@ -133,8 +136,8 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
     let mut changes = Vec::new();
     // If its readers were sent away, the message is among the chat's, with calls that cannot be answered from now on.
     let messages = services.store.messages(&record.chat).await?;
-    if let Some(mut message) = messages.into_iter().find(|message| message.id == saved.message) {
-        settle_open_calls(&mut message, &saved.calls);
+    if let Some(message) = messages.into_iter().find(|message| message.id == saved.message) {
+        let message = settle_open_calls(message, &saved.calls);
         record.head.bytes += json_bytes(&message);
         changes.push(Change::PutMessage(Box::new(message)));
     }
@@ -167,7 +170,9 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
 }
 
 /// Settles the calls of a message that are open in it: as their rows say, or as cancelled if they are open there, too.
-fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
+fn settle_open_calls(mut message: UiMessage, calls: &[Call]) -> UiMessage {
+    let ended = CallState::Cancelled { cancelled: Cancelled::RunEnded };
+    let mut told = Vec::new();
     for part in &mut message.parts {
         let UiPart::Tool(part) = part else { continue };
         let (input, raw_input) = match &mut part.state {
@@ -180,22 +185,28 @@ fn settle_open_calls(message: &mut UiMessage, calls: &[Call]) {
             | ToolState::OutputDenied { .. } => continue,
         };
         let call = calls.iter().find(|call| call.id == part.tool_call_id);
-        let error_text = match call.map(Call::state) {
-            Some(CallState::Success { output }) => {
+        let state = call.map(Call::state).filter(|state| state.is_final()).unwrap_or(&ended);
+        let error_text = match state {
+            CallState::Success { output } => {
                 let output = output.clone();
                 part.state = ToolState::OutputAvailable { input, output, preliminary: None };
                 continue;
             }
-            Some(CallState::Error { error_text, .. }) => error_text.clone(),
-            Some(CallState::Cancelled { cancelled }) => cancelled.text(),
-            Some(
-                CallState::Validating
-                | CallState::AwaitingApproval { .. }
-                | CallState::Scheduled { .. }
-                | CallState::Executing { .. },
-            )
-            | None => Cancelled::RunEnded.text(),
+            CallState::Error { error_text, .. } => error_text.clone(),
+            CallState::Cancelled { cancelled } => cancelled.text(),
+            CallState::Validating
+            | CallState::AwaitingApproval { .. }
+            | CallState::Scheduled { .. }
+            | CallState::Executing { .. } => continue,
         };
         part.state = ToolState::OutputError { input, raw_input: raw_input.map(JsonText::string), error_text };
+        told.extend(no_output_metadata(&part.tool_call_id, state));
     }
+    let mut assembler = Assembler::from_message(message);
+    for message_metadata in told {
+        if let Err(error) = assembler.apply(&UiChunk::MessageMetadata { message_metadata }) {
+            tracing::error!(%error, "metadata does not fit into the message");
+        }
+    }
+    assembler.snapshot()
 }

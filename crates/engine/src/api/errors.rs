@@ -3,7 +3,7 @@
 //! Instances send these errors to each other, so their serialized form is part of the peer protocol.
 
 use fermata_protocol::{ApprovalId, ToolCallId};
-use fermata_tools::StateName;
+use fermata_tools::{Misfit, StateName};
 use serde::{Deserialize, Serialize};
 
 use crate::{assistants::NoSuchAssistant, ports::store::StoreError};
@@ -100,6 +100,8 @@ pub enum AnswerError {
     ToolChanged(String),
     #[error("{0}")]
     Invalid(String),
+    #[error("{detail}")]
+    DoesNotFit { detail: String, places: Vec<Misfit> },
     #[error("{0}")]
     UnknownScope(String),
     #[error("{0}")]

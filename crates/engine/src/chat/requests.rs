@@ -119,8 +119,7 @@ impl Handle for EditInput {
             let refusal = if call.state().is_final() { Refusal::Gone } else { Refusal::WrongAnswer };
             return Err(Rejected::of(refusal, call).into());
         }
-        let receipt =
-            Receipt { tool_call_id: call.id.clone(), state: call.state().name(), waiting_for: Vec::new() };
+        let receipt = Receipt::without_effect(call);
         active.apply(Event::InputEdited { index, is_edited: self.is_edited }).await?;
         Ok(vec![receipt])
     }
@@ -201,11 +200,7 @@ impl ChatActor {
                 return Err(Rejected::Unknown(answer.of.clone()).into());
             };
             match call.validate_answer(&answer.kind) {
-                Ok(ValidAnswer::Repeated) => receipts.push(Receipt {
-                    tool_call_id: call.id.clone(),
-                    state: call.state().name(),
-                    waiting_for: Vec::new(),
-                }),
+                Ok(ValidAnswer::Repeated) => receipts.push(Receipt::without_effect(&call)),
                 Ok(ValidAnswer::New) => return Err(Rejected::of(Refusal::Gone, &call).into()),
                 Err(refusal) => return Err(Rejected::of(refusal, &call).into()),
             }
@@ -236,11 +231,9 @@ impl ChatActor {
         };
         match call.replies.iter().find(|reply| reply.to == *id) {
             None => Err(Rejected::of(Refusal::Gone, &call).into()),
-            Some(reply) if reply.action == *action && reply.content == *content => Ok(Receipt {
-                tool_call_id: call.id.clone(),
-                state: call.state().name(),
-                waiting_for: Vec::new(),
-            }),
+            Some(reply) if reply.action == *action && reply.content == *content => {
+                Ok(Receipt::without_effect(&call))
+            }
             Some(_) => Err(Rejected::of(Refusal::AlreadyAnswered, &call).into()),
         }
     }

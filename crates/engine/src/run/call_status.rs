@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Deciding, Phase, Run, later};
+use super::{Deciding, Phase, Run, is_at_work, later};
 use crate::services::Rules;
 
 /// The time for which a page is believed that a person edits an input. It says so again meanwhile, if the person still does; a browser lets a
@@ -44,6 +44,12 @@ pub(super) struct ShownCall {
     /// The meanings that "always" can have for the call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     scopes: Vec<Scope>,
+    /// The code of what asks the person.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_code: Option<&'static str>,
+    /// The words of others in the reason.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_detail: Option<String>,
 }
 
 /// The status of a call for its client.
@@ -59,6 +65,9 @@ pub(crate) struct CallStatus {
     /// The name of the resource that the call waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<String>,
+    /// The call of the step that uses the resource, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_by: Option<ToolCallId>,
     /// `true` while a person edits the input in a page.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     editing: bool,
@@ -108,7 +117,9 @@ impl ShownCall {
     /// Returns a call for the person who decides about it.
     pub fn of(call: &Call) -> Self {
         let input = call.effective_input();
-        let mut shown = Self { scopes: call.presentation.scopes.clone(), ..Self::without_input(call) };
+        let (scopes, reason_code) = (call.presentation.scopes.clone(), call.reason_code());
+        let reason_detail = call.reason_detail().map(str::to_owned);
+        let mut shown = Self { scopes, reason_code, reason_detail, ..Self::without_input(call) };
         if input.as_str().len() <= LONGEST_SHOWN_INPUT {
             shown.input = Some(input.clone());
             shown.input_text = Some(input.as_str().to_owned());
@@ -146,7 +157,7 @@ impl Run {
 
     fn call_status(&self, index: usize, rules: &Rules) -> CallStatus {
         let call = self.call(index);
-        let (mut waits_for, mut resource) = (None, None);
+        let (mut waits_for, mut resource, mut held_by) = (None, None, None);
         match call.state() {
             CallState::AwaitingApproval { .. } => waits_for = Some(WaitsFor::Person),
             CallState::Scheduled { waits_for: wait } | CallState::Executing { work: Work::Again(wait) } => {
@@ -156,6 +167,7 @@ impl Run {
                     Wait::Resource => {
                         waits_for = Some(WaitsFor::Resource);
                         resource = call.resource.as_ref().map(|resource| resource.name.clone());
+                        held_by = self.holder_of_resource(call);
                     }
                     Wait::Tool { .. } => {}
                 }
@@ -174,7 +186,14 @@ impl Run {
         let trouble = self.trouble(call, rules);
         let editing = call.awaits_approval() && call.edited_until.is_some();
         let shown = if call.awaits_approval() { ShownCall::of(call) } else { ShownCall::without_input(call) };
-        CallStatus { shown, state: call.state().name(), waits_for, resource, editing, trouble }
+        CallStatus { shown, state: call.state().name(), waits_for, resource, held_by, editing, trouble }
+    }
+
+    /// Returns the call of the step that runs with the resource that this one waits for.
+    fn holder_of_resource(&self, call: &Call) -> Option<ToolCallId> {
+        let mut others = self.step_calls().iter();
+        let holder = others.find(|other| is_at_work(other) && other.resource == call.resource);
+        holder.map(|holder| holder.id.clone())
     }
 
     /// Returns the time at which a person is no longer believed to edit the first of the inputs.

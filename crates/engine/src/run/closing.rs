@@ -136,12 +136,10 @@ impl Deciding<'_> {
         self.show_idle();
         let elapsed = self.context.now.duration_since(self.run.settings.started).as_millis().max(0);
         let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        let mut metadata = json!({ "model": self.run.settings.model, "durationMs": elapsed });
+        let mut metadata =
+            json!({ "model": self.run.settings.model, "durationMs": elapsed, "ending": ending.name() });
         if let Some(usage) = self.run.state.usage {
             metadata["usage"] = json!(usage);
-        }
-        if *ending == Ending::StepLimit {
-            metadata["stopped"] = ending.name().into();
         }
         let mut calls = Map::new();
         for (index, call) in self.run.calls.iter().enumerate() {

@@ -16,12 +16,6 @@ use super::{
 };
 use crate::{run_tools, step::collector::InvalidArguments};
 
-/// The reason of an approval request that `chain` causes.
-const CHAIN_ASKS: &str = "it is not the first call of the turn";
-
-/// The reason of an approval request for a retry that may repeat an effect.
-const MAY_HAVE_RUN: &str = "The call failed after it had begun to run, so it may have had its effect already; approving it may repeat that effect.";
-
 /// The size in bytes up to which a tool's schema comes with an approval request. `GET /api/tools` has longer ones.
 const LONGEST_SHOWN_SCHEMA: usize = 16_000;
 
@@ -56,29 +50,16 @@ impl Run {
             return policy_decision;
         }
         if self.may_repeat_effect(self.call(index), tool.spec()) {
-            let reason = match policy_decision.reason {
-                Some(reason) => format!("{reason} {MAY_HAVE_RUN}"),
-                None => MAY_HAVE_RUN.into(),
-            };
-            return PolicyDecision {
-                decision: Decision::Ask,
-                reason: Some(reason),
-                by: DecisionSource::Retry,
-            };
+            return PolicyDecision { decision: Decision::Ask, by: DecisionSource::Retry, ..policy_decision };
         }
         if is_asked_by_rule {
             return policy_decision;
         }
-        if let Some(reason) = self.memory_write_asks(index, context) {
-            let (decision, by) = (Decision::Ask, DecisionSource::MemoryWrites);
-            return PolicyDecision { decision, reason: Some(reason), by };
+        if let Some(asks) = self.memory_write_asks(index, context) {
+            return asks;
         }
         if self.chain_asks(index, context) {
-            return PolicyDecision {
-                decision: Decision::Ask,
-                reason: Some(CHAIN_ASKS.into()),
-                by: DecisionSource::Chain,
-            };
+            return PolicyDecision { decision: Decision::Ask, reason: None, by: DecisionSource::Chain };
         }
         if policy_decision.decision == Decision::Ask && context.grants.cover(tool, input, context.now) {
             return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
@@ -100,8 +81,15 @@ impl Run {
     pub(super) fn is_answered_by(&self, grant: &Grant, index: usize, context: &Context<'_>) -> bool {
         let call = self.call(index);
         let by = call.policy_decision.as_ref().map(|policy_decision| policy_decision.by);
-        let is_for_this_call_alone =
-            matches!(by, Some(DecisionSource::Chain | DecisionSource::MemoryWrites | DecisionSource::Retry));
+        let is_for_this_call_alone = matches!(
+            by,
+            Some(
+                DecisionSource::Chain
+                    | DecisionSource::MemoryWrites
+                    | DecisionSource::MemorySlot
+                    | DecisionSource::Retry
+            )
+        );
         if !call.awaits_approval() || is_for_this_call_alone {
             return false;
         }
@@ -373,9 +361,8 @@ impl Deciding<'_> {
         if !call.awaits_approval() && self.run.is_full(self.context) {
             return self.fail(index, too_many_wait(self.context));
         }
-        let reason = format!("the tool {tool} has changed since the call was shown or allowed");
         let policy_decision =
-            PolicyDecision { decision: Decision::Ask, reason: Some(reason), by: DecisionSource::ToolChanged };
+            PolicyDecision { decision: Decision::Ask, reason: None, by: DecisionSource::ToolChanged };
         let presentation = found.presentation(&call.input.value());
         self.effects.commit.audit.push(AuditEvent::by_policy(call, &call.input, &policy_decision));
         let call = self.call_mut(index);
@@ -435,7 +422,7 @@ impl Deciding<'_> {
             tool_name: call.tool.clone(),
             approval_descriptor: Some(descriptor),
             input_schema_input: None,
-            reason: call.approval_reason().map(str::to_owned),
+            reason: call.approval_reason(),
             is_automatic: None,
             signature: None,
         };

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use fermata_protocol::{DataChunk, UiChunk};
-use fermata_tools::{ApprovalMode, Call, CallState, MemoryWrites, RunBy};
+use fermata_tools::{
+    ApprovalMode, Call, CallState, Decision, DecisionSource, MemoryWrites, PolicyDecision, RunBy,
+};
 use serde_json::json;
 
 use super::{Context, Deciding, Next, Phase, Run};
@@ -34,28 +36,23 @@ impl Run {
         sources
     }
 
-    /// Returns why a person is asked before a call changes what is remembered; `None` if nobody is.
-    pub(super) fn memory_write_asks(&self, index: usize, context: &Context<'_>) -> Option<String> {
+    /// Returns the decision to ask a person before a call changes what is remembered; `None` if nobody is asked.
+    pub(super) fn memory_write_asks(&self, index: usize, context: &Context<'_>) -> Option<PolicyDecision> {
         let call = self.call(index);
         if !writes_memory(call) || context.rules.policy.approval() != ApprovalMode::Default {
             return None;
         }
+        let asks = |by, reason| Some(PolicyDecision { decision: Decision::Ask, reason, by });
         match context.rules.memory_writes {
             MemoryWrites::Free => None,
-            MemoryWrites::Ask => Some("it changes what is remembered in all chats".into()),
+            MemoryWrites::Ask => asks(DecisionSource::MemoryWrites, None),
             MemoryWrites::AskAfterReading => {
-                if let Some(source) = self.outside_sources(call.step).first() {
-                    let text =
-                        "it changes what is remembered in all chats, after something from outside was read";
-                    return Some(format!("{text}: {source}"));
+                if let Some(source) = self.outside_sources(call.step).into_iter().next() {
+                    return asks(DecisionSource::MemoryWrites, Some(source));
                 }
                 let input = call.effective_input().value();
                 let slot = input["slot"].as_str().unwrap_or_default();
-                if slot.trim().is_empty() {
-                    None
-                } else {
-                    Some("a memory with a slot is in every prompt".into())
-                }
+                if slot.trim().is_empty() { None } else { asks(DecisionSource::MemorySlot, None) }
             }
         }
     }

@@ -63,9 +63,10 @@ impl Run {
         let checkpoint = checkpoints()
             .find(|checkpoint| !before_the_gate || !checkpoint.open)
             .or_else(|| checkpoints().next_back())?;
-        let start = UiChunk::Start { message_id: Some(self.message.clone()), message_metadata: None };
-        let mut prologue = vec![start];
         let message = self.snapshot();
+        // It says why calls have no output, also of those whose outcomes precede the checkpoint.
+        let message_metadata = message.metadata.clone();
+        let mut prologue = vec![UiChunk::Start { message_id: Some(self.message.clone()), message_metadata }];
         prologue.extend(settled_questions(&message, shown));
         if checkpoint.open {
             // If the gate is open, outcomes that this client has not seen may precede the checkpoint.

@@ -44,6 +44,7 @@ impl Run {
         RunStatus {
             stage: self.stage(),
             requires_confirm: self.all_calls().any(Call::awaits_approval),
+            gate_closed: self.state.phase == Phase::Deciding,
             confirm_words: Vec::new(),
             takes_reply: false,
             waits_for: if self.open_step.is_queued && self.state.phase == Phase::Streaming {

@@ -381,7 +381,7 @@ impl Play {
     }
 
     /// Returns the durations of the calls in the metadata of the finished message.
-    fn durations(&self) -> Value {
+    fn told_of_calls(&self) -> Value {
         self.run.snapshot().metadata.expect("a message that is finished")["calls"].clone()
     }
 

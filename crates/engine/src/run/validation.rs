@@ -12,7 +12,7 @@ use fermata_tools::{
 use serde_json::{Map, Value};
 
 use super::{
-    Context, Overruled, Run,
+    Context, Overruled, Phase, Run,
     elicit::{ElicitState, Elicited, ValidReply},
     rejected::Rejected,
 };
@@ -290,31 +290,41 @@ impl Run {
             .iter()
             .filter_map(|(index, kind)| self.grant(*index, kind, context).ok().flatten())
             .collect();
-        let decided = |index: usize| {
-            accepted.iter().any(|(answered, _)| *answered == index)
-                || grants.iter().any(|grant| self.is_answered_by(grant, index, context))
-        };
+        let is_granted = |index: usize| grants.iter().any(|grant| self.is_answered_by(grant, index, context));
         indexes
             .iter()
             .map(|&index| {
                 let call = self.call(index);
                 let answer = accepted.iter().find(|(answered, _)| *answered == index).map(|(_, kind)| kind);
-                let waiting_for = (0..self.calls.len())
-                    .filter(|&other| self.call(other).step == call.step && self.call(other).awaits_approval())
-                    .filter(|&other| !decided(other))
-                    .map(|other| self.call(other).id.clone())
+                let state = match answer {
+                    None => call.state().name(),
+                    Some(AnswerKind::Output { .. }) => StateName::Success,
+                    Some(AnswerKind::Failure { .. }) => StateName::Error,
+                    Some(AnswerKind::Decision { approved: true, .. }) => StateName::Scheduled,
+                    Some(AnswerKind::Decision { approved: false, .. }) => StateName::Cancelled,
+                    Some(AnswerKind::Elicited { .. }) => StateName::Executing,
+                };
+                let others = (0..self.calls.len())
+                    .filter(|&other| self.call(other).step == call.step)
+                    .filter(|&other| accepted.iter().all(|(answered, _)| *answered != other));
+                let (waiting, rest): (Vec<usize>, Vec<usize>) =
+                    others.partition(|&other| self.call(other).awaits_approval() && !is_granted(other));
+                let gate_closed = self.state.phase == Phase::Deciding && !waiting.is_empty();
+                let id_of = |other: usize| self.call(other).id.clone();
+                let is_decision = matches!(answer, Some(AnswerKind::Decision { .. }));
+                let also_approved = rest
+                    .into_iter()
+                    .filter(|_| is_decision)
+                    .filter(|&other| self.call(other).accepts_decision())
+                    .filter(|&other| is_granted(other) || !gate_closed)
+                    .map(id_of)
                     .collect();
                 Receipt {
                     tool_call_id: call.id.clone(),
-                    state: match answer {
-                        None => call.state().name(),
-                        Some(AnswerKind::Output { .. }) => StateName::Success,
-                        Some(AnswerKind::Failure { .. }) => StateName::Error,
-                        Some(AnswerKind::Decision { approved: true, .. }) => StateName::Scheduled,
-                        Some(AnswerKind::Decision { approved: false, .. }) => StateName::Cancelled,
-                        Some(AnswerKind::Elicited { .. }) => StateName::Executing,
-                    },
-                    waiting_for,
+                    state,
+                    waiting_for: waiting.into_iter().map(id_of).collect(),
+                    gate_closed: gate_closed && state == StateName::Scheduled,
+                    also_approved,
                 }
             })
             .collect()

@@ -320,6 +320,7 @@ impl Deciding<'_> {
     pub(super) fn fail_input(&mut self, index: usize, error_text: String) {
         let error_type = ErrorType::InvalidFormat;
         self.change(index, CallState::Error { error_type, error_text: error_text.clone() });
+        self.show_why(index);
         let call = self.run.call(index);
         let chunk = UiChunk::ToolInputError {
             tool_call_id: call.id.clone(),
@@ -445,12 +446,14 @@ impl Deciding<'_> {
         if has_open_call {
             self.show_error(index, error_text);
         } else {
+            self.show_why(index);
             let (tool_call_id, dynamic) = (self.run.call(index).id.clone(), dynamic(self.run.call(index)));
             self.publish(UiChunk::ToolOutputDenied { tool_call_id, error_text, dynamic });
         }
     }
 
     pub(super) fn show_error(&mut self, index: usize, error_text: String) {
+        self.show_why(index);
         let chunk = UiChunk::ToolOutputError {
             tool_call_id: self.run.call(index).id.clone(),
             error_text,

@@ -20,7 +20,7 @@ use crate::memories::element_text;
 /// The tool with which the model makes a plan.
 pub const MAKE_PLAN: &str = "make_plan";
 /// The tool with which the model ticks a step off.
-pub(crate) const UPDATE_PLAN: &str = "update_plan";
+pub const UPDATE_PLAN: &str = "update_plan";
 
 /// The number of steps that a plan may have.
 const MAX_STEPS: usize = 50;

@@ -61,6 +61,14 @@ pub struct Pending {
     /// The reason for asking a person, as the rule gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    /// The code of what asks: `default`, `rule`, `chain`, `memory_writes`, `memory_slot`, `tool_changed`, `retry` or `tool`. The reason of a rule
+    /// and of a tool is their own text; Fermata writes the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, example = "rule")]
+    reason_code: Option<&'static str>,
+    /// The words of others in the reason: of the rule or the tool, or what was read before a memory is changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason_detail: Option<String>,
     /// The text of an elicitation.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
@@ -121,20 +129,19 @@ impl From<EnginePending> for Pending {
         match pending {
             EnginePending::Call(call) => {
                 let Presentation { title, server, description, details, scopes } = call.presentation.clone();
-                let (kind, reason, scopes) = if call.awaits_approval() {
-                    (Kind::Approval, call.approval_reason().map(str::to_owned), scopes)
-                } else {
-                    (Kind::Output, None, Vec::new())
-                };
+                let is_asked = call.awaits_approval();
+                let asked = if is_asked { Some(&call) } else { None };
                 let expires = call.state().expires();
                 Self {
-                    kind,
+                    kind: if is_asked { Kind::Approval } else { Kind::Output },
                     state: call.state().name(),
                     since: call.since(),
                     input: call.effective_input().clone(),
                     input_text: call.effective_input().as_str().to_owned(),
-                    scopes,
-                    reason,
+                    scopes: if is_asked { scopes } else { Vec::new() },
+                    reason: asked.and_then(|call| call.approval_reason()),
+                    reason_code: asked.and_then(|call| call.reason_code()),
+                    reason_detail: asked.and_then(|call| call.reason_detail()).map(str::to_owned),
                     approval_id: call.approval_request.map(|request| request.id),
                     id: call.id.to_string(),
                     tool_call_id: call.id,
@@ -161,6 +168,8 @@ impl From<EnginePending> for Pending {
                 scopes: Vec::new(),
                 approval_id: None,
                 reason: None,
+                reason_code: None,
+                reason_detail: None,
                 id: id.to_string(),
                 tool_call_id: call.id,
                 tool: call.tool,

@@ -33,6 +33,10 @@ pub struct AnsweredCall {
     state: String,
     /// Calls of the step that still wait for a person.
     waiting_for: Vec<String>,
+    /// True if the call runs only when those are decided.
+    gate_closed: Option<bool>,
+    /// Other calls of the step that were asked about and that this answer lets run.
+    also_approved: Option<Vec<String>>,
 }
 
 /// The stream of a run.

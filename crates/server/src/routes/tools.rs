@@ -1,7 +1,11 @@
 //! The list of the server's tools, and of the MCP servers that offer some of them.
 
 use axum::{Json, extract::State};
-use fermata_engine::assistants::DEFAULT_ASSISTANT;
+use fermata_engine::{
+    assistants::DEFAULT_ASSISTANT,
+    memories::{FORGET, REMEMBER},
+    plan::{MAKE_PLAN, UPDATE_PLAN},
+};
 use fermata_mcp::{ServerState, ServerStatus};
 use fermata_tools::{Decision, RunBy};
 use serde::{Deserialize, Serialize};
@@ -56,10 +60,29 @@ pub struct ListedServer {
     reason: Option<String>,
 }
 
+/// The names of Fermata's own tools whose calls a page may show as what they do, whether or not the assistant has them.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnTools {
+    /// The tool with which the model makes a plan.
+    #[schema(example = "make_plan")]
+    make_plan: &'static str,
+    /// The tool with which the model reports a step of the plan.
+    #[schema(example = "update_plan")]
+    update_plan: &'static str,
+    /// The tool with which the model saves a memory.
+    #[schema(example = "remember")]
+    remember: &'static str,
+    /// The tool with which the model deletes a memory.
+    #[schema(example = "forget")]
+    forget: &'static str,
+}
+
 /// A list of tools.
 #[derive(Serialize, ToSchema)]
 pub struct ToolList {
     tools: Vec<ListedTool>,
+    own: OwnTools,
     /// The MCP servers of the settings.
     servers: Vec<ListedServer>,
 }
@@ -95,7 +118,8 @@ pub async fn list(
         resource: spec.resource.map(|resource| resource.to_string()),
     });
     let servers = app.mcp().servers().into_iter().map(|status| listed_server(status, app.shows_causes()));
-    Ok(Json(ToolList { tools: tools.collect(), servers: servers.collect() }))
+    let own = OwnTools { make_plan: MAKE_PLAN, update_plan: UPDATE_PLAN, remember: REMEMBER, forget: FORGET };
+    Ok(Json(ToolList { tools: tools.collect(), own, servers: servers.collect() }))
 }
 
 fn listed_server(ServerStatus { name, state }: ServerStatus, shows_reason: bool) -> ListedServer {

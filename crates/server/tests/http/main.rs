@@ -6,6 +6,7 @@ mod assistants;
 mod audit;
 mod auth;
 mod chat;
+mod codes;
 mod commands;
 mod connections;
 mod consent;

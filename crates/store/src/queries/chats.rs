@@ -331,6 +331,7 @@ fn status(
     last_result: Option<Text>,
 ) -> Result<RunStatus, StoreError> {
     Ok(RunStatus {
+        gate_closed: false,
         confirm_words: Vec::new(),
         takes_reply: false,
         waits_for: None,

@@ -96,6 +96,7 @@ async fn the_status_of_a_run_is_kept_and_listed_for_a_client_that_asks(store: An
             waits_for: None,
             stage,
             takes_reply: false,
+            gate_closed: false,
             requires_confirm: stage == Stage::ToolCall,
             confirm_words: Vec::new(),
             last_tool: Some("a\0b".into()),

@@ -35,6 +35,28 @@ pub struct Receipt {
     pub state: StateName,
     /// The calls of the step that still wait for a person's decision.
     pub waiting_for: Vec<ToolCallId>,
+    /// True if the call runs only when those are decided.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub gate_closed: bool,
+    /// The other calls of the step that were asked about and that this answer lets run: those that "always" covers, and those that waited for
+    /// nothing but the gate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub also_approved: Vec<ToolCallId>,
+}
+
+// === impl Receipt ===
+
+impl Receipt {
+    /// Returns the receipt for a request that changes nothing about the call.
+    pub fn without_effect(call: &Call) -> Self {
+        Self {
+            tool_call_id: call.id.clone(),
+            state: call.state().name(),
+            waiting_for: Vec::new(),
+            gate_closed: false,
+            also_approved: Vec::new(),
+        }
+    }
 }
 
 // === impl Call ===

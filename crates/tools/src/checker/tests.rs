@@ -194,7 +194,7 @@ async fn a_check_whose_time_is_over_says_so() {
     let check = check(items(json!({"anyOf": [{"pattern": "^b"}, {"pattern": "a$"}]})), json!({"x": strings}));
     let checker = Arc::new(Checker::new());
     let results = checker.check_all(vec![check], Duration::ZERO).await;
-    assert!(results[0].as_ref().is_err_and(|fault| fault.0.contains("check_timeout")), "{results:?}");
+    assert!(results[0].as_ref().is_err_and(|fault| fault.text.contains("check_timeout")), "{results:?}");
 }
 
 fn any_schema() -> impl Strategy<Value = Value> {

@@ -213,6 +213,7 @@ impl Policy for RulePolicy {
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::MemoryWrites
+            | DecisionSource::MemorySlot
             | DecisionSource::Tool => None,
         };
         words.unwrap_or_else(|| DefaultPolicy.honors_words(policy_decision, run_by))
@@ -228,6 +229,7 @@ impl Policy for RulePolicy {
             | DecisionSource::ToolChanged
             | DecisionSource::Retry
             | DecisionSource::MemoryWrites
+            | DecisionSource::MemorySlot
             | DecisionSource::Tool => false,
         }
     }

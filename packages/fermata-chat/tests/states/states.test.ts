@@ -421,7 +421,7 @@ test('a failed run that goes on is followed, and the page is told nothing', () =
 });
 
 test('a run that was interrupted and is finished by now is shown, and the page is told nothing', () => {
-  const answer: UIMessage = { id: 'a1', role: 'assistant', parts: [], metadata: { durationMs: 1 } };
+  const answer: UIMessage = { id: 'a1', role: 'assistant', parts: [], metadata: { ending: 'finished' } };
   const finished: ChatRecord = { ...RECORD, messages: [...RECORD.messages, answer] };
   expect(
     play([
@@ -433,6 +433,24 @@ test('a run that was interrupted and is finished by now is shown, and the page i
     [
       "failed → loading (recovering) reconnecting: load 101",
       "loaded 101 → idle: show",
+    ]
+  `);
+});
+
+test('a failed run is told, although its message has metadata: it says nothing of an end', () => {
+  const calls = { call_1: { state: 'cancelled', code: 'run_ended' } };
+  const answer: UIMessage = { id: 'a1', role: 'assistant', parts: [], metadata: { calls } };
+  const failed: ChatRecord = { ...RECORD, messages: [...RECORD.messages, answer] };
+  expect(
+    play([
+      { status: 'error' },
+      { type: 'failed', error: FAILURE },
+      { type: 'loaded', request: 101, record: failed },
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "failed → loading (recovering) reconnecting: load 101",
+      "loaded 101 → idle: tellPage",
     ]
   `);
 });

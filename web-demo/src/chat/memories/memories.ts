@@ -5,7 +5,8 @@ import { Cell } from '../cell';
 import { toolNameOf, type Message, type ToolPart } from '../message';
 import { server } from '../server';
 import { keep, recall } from '../storage';
-import type { ServerTool } from '../toolState';
+import type { OwnTools } from '../toolState';
+import type { ToolList } from '../useTools';
 import { isRecord } from '../../tools/tool';
 
 /** Whether there is anything to be shown: a server may have no memory, or no assistant that uses it. */
@@ -27,8 +28,8 @@ export async function findMemory(): Promise<void> {
 async function isRemembering(): Promise<boolean> {
   for (const { name } of await server.assistants()) {
     const path = `/api/tools?assistant=${encodeURIComponent(name)}`;
-    const { tools } = await server.request<{ tools: ServerTool[] }>(path);
-    if (tools.some((tool) => tool.name === 'remember')) return true;
+    const { tools, own } = await server.request<ToolList>(path);
+    if (tools.some((tool) => tool.name === own?.remember)) return true;
   }
   return false;
 }
@@ -38,11 +39,12 @@ export const DEEDS = ['saved', 'changed', 'forgotten'] as const;
 export type Deed = (typeof DEEDS)[number];
 
 /**
- * Whether the lines about memory tell what a call has done, so that its card need not say it again. The output of
- * `remember` and of `forget` is the memory under the name of the deed, or of another outcome.
+ * Whether the lines about memory tell what a call has done, so that its card need not say it again. The output of the tools
+ * that change memories is the memory under the name of the deed, or of another outcome.
  */
-export function isToldAsMemory(part: ToolPart, message: Message): boolean {
-  if (!['remember', 'forget'].includes(toolNameOf(part))) return false;
+export function isToldAsMemory(part: ToolPart, message: Message, own: OwnTools | undefined): boolean {
+  const name = toolNameOf(part);
+  if (name !== own?.remember && name !== own?.forget) return false;
   if (part.state !== 'output-available' || !isRecord(part.output)) return false;
   const { output } = part;
   const use = memoryOf(message);

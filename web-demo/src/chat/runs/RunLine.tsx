@@ -19,10 +19,10 @@ interface Props {
 
 export function RunLine({ chatId, chat, messages, isBusy }: Props) {
   const { t, i18n } = useTranslation('runs');
-  const { listed } = useTools();
+  const { tools } = useTools();
   const run = useRunStatus(chat);
   useCallChanges(chat);
-  const facts = { messages, isBusy, run, status: chat.callStatus, surroundings: { tools: listed, pageRuns } };
+  const facts = { messages, isBusy, run, status: chat.callStatus, surroundings: { tools, pageRuns } };
   const going = goingOn(facts);
   const last = messages.at(-1);
   const waiting = last === undefined ? 0 : waitsForYou(last, facts.status, facts.surroundings);

@@ -5,7 +5,7 @@
 import { getToolName } from 'ai';
 import type { CallStatus, RunStatus } from 'fermata-chat';
 import { isParked, type Message } from '../message';
-import { callState, isSettled, lastStep, type AnyToolPart, type Surroundings } from '../toolState';
+import { callState, isSettled, lastStep, type Surroundings } from '../toolState';
 
 export type Going =
   | { what: 'nothing' }
@@ -39,16 +39,16 @@ export function goingOn({ messages, isBusy, run, status, surroundings }: Facts):
   const open = last?.role === 'assistant' ? lastStep(last).filter((part) => !isSettled(part)) : [];
   const states = open.map((part) => ({
     part,
-    state: callState(part, status(part.toolCallId), surroundings),
+    state: callState(part, { status: status(part.toolCallId) }, surroundings),
   }));
   const running = states.filter(({ state }) => state.name === 'running').map(({ part }) => part);
   if (running.length > 0) return { what: 'running', tools: running.map((part) => getToolName(part)) };
-  for (const { state } of states) {
+  for (const { part, state } of states) {
     if (state.name === 'waits-for-resource')
       return {
         what: state.name,
         resource: state.resource,
-        isOfThisChat: holds(open, state.resource, surroundings),
+        isOfThisChat: status(part.toolCallId)?.heldBy !== undefined,
       };
     if (state.name === 'waits-for-page' || state.name === 'waits-for-capacity') return { what: state.name };
   }
@@ -68,20 +68,11 @@ export function goingOn({ messages, isBusy, run, status, surroundings }: Facts):
   }
 }
 
-/** Whether a call of this chat that does not wait itself uses the resource. */
-function holds(open: readonly AnyToolPart[], resource: string, { tools }: Surroundings): boolean {
-  return open.some(
-    (part) =>
-      part.state === 'output-available' &&
-      tools?.find((tool) => tool.name === getToolName(part))?.resource === resource,
-  );
-}
-
 /** How many calls and questions of a message wait for the person. */
 export function waitsForYou(message: Message, status: Facts['status'], surroundings: Surroundings): number {
   if (message.role !== 'assistant') return 0;
   const calls = lastStep(message).filter(
-    (part) => callState(part, status(part.toolCallId), surroundings).name === 'waits-for-you',
+    (part) => callState(part, { status: status(part.toolCallId) }, surroundings).name === 'waits-for-you',
   );
   const questions = message.parts.filter(
     (part) =>

@@ -2,7 +2,7 @@
 
 import { act, render, screen, waitFor, within } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, vi } from 'vitest';
 import { FermataError } from 'fermata-chat';
 import { ElicitationCard } from '../ElicitationCard';
 import { Gate } from '../Gate';
@@ -11,6 +11,8 @@ import { QuestionOfOldClient } from '../StepView';
 import { ToolCard } from '../ToolCard';
 import type { AnyToolPart } from '../toolState';
 import { call, fakeChat, messageOf, setUpPage, TOOLS } from './page';
+
+vi.mock('../useTools', () => ({ useTools: () => ({ state: 'known', tools: TOOLS }) }));
 
 setUpPage();
 
@@ -455,14 +457,17 @@ describe('an edited input', () => {
   it('shows a refusal of the server at its field until that is changed', async () => {
     const chat = fakeChat();
     chat.addToolApprovalResponse.mockRejectedValueOnce(
-      new FermataError(422, 'invalid_request', 'The input does not fit: /title: "Milk" is taken'),
+      new FermataError(422, 'invalid_request', 'The input does not fit.', [
+        { pointer: '/title', detail: '"Milk" is taken' },
+      ]),
     );
     const { user } = showQuestion(chat);
     await press(user, 'Edit');
     await press(user, 'Approve with these changes');
-    expect((await screen.findByRole('alert')).textContent).toContain('is taken');
+    expect((await screen.findByRole('alert')).textContent).toContain('does not fit');
     const title = screen.getByLabelText('title');
     expect(title.getAttribute('aria-invalid')).toBe('true');
+    expect(screen.getByText('"Milk" is taken')).toBeTruthy();
     await user.type(title, '2');
     expect(title.getAttribute('aria-invalid')).toBeNull();
     await press(user, 'Approve with these changes');

@@ -8,9 +8,9 @@ import { setUpPage } from './page';
 setUpPage();
 
 it('says that an answer ended at the limit of steps, and nothing of other answers', () => {
-  const { rerender } = render(<MetadataLine metadata={{ model: 'demo', stopped: 'step_limit' }} />);
+  const { rerender } = render(<MetadataLine metadata={{ model: 'demo', ending: 'step_limit' }} />);
   expect(screen.getByText(/^demo · stopped at the step limit$/)).toBeTruthy();
-  rerender(<MetadataLine metadata={{ model: 'demo' }} />);
+  rerender(<MetadataLine metadata={{ model: 'demo', ending: 'finished' }} />);
   expect(screen.getByText('demo')).toBeTruthy();
 });
 

@@ -11,9 +11,17 @@ import context from '../../i18n/en/context';
 import memory from '../../i18n/en/memory';
 import runs from '../../i18n/en/runs';
 import shell from '../../i18n/en/shell';
-import type { ChatSummary, Chosen, ContextUsage, RunStatus, FermataChat, Followed } from 'fermata-chat';
+import type {
+  ChatSummary,
+  Chosen,
+  ContextUsage,
+  FermataChat,
+  Followed,
+  NoOutput,
+  RunStatus,
+} from 'fermata-chat';
 import type { Message } from '../message';
-import type { AnyToolPart, ServerTool } from '../toolState';
+import type { AnyToolPart, OwnTools, ServerTool, ServerTools } from '../toolState';
 
 /** Sets the page up for a file of tests. */
 export function setUpPage() {
@@ -85,7 +93,21 @@ export const messageOf = (...parts: AnyToolPart[]): Message => ({
   parts: [{ type: 'step-start' }, ...parts],
 });
 
-export const TOOLS: ServerTool[] = [
+/** The same message, which says why one of its calls has no output. */
+export const withoutOutput = (message: Message, toolCallId: string, noOutput: NoOutput): Message => ({
+  ...message,
+  metadata: { calls: { [toolCallId]: noOutput } },
+});
+
+/** The names of the server's own tools. */
+export const OWN: OwnTools = {
+  makePlan: 'make_plan',
+  updatePlan: 'update_plan',
+  remember: 'remember',
+  forget: 'forget',
+};
+
+const listed: ServerTool[] = [
   {
     name: 'write_note',
     description: '',
@@ -113,3 +135,5 @@ export const TOOLS: ServerTool[] = [
   },
   { name: 'files__read', description: '', inputSchema: { type: 'object' }, runBy: 'mcp', policy: 'allow' },
 ];
+
+export const TOOLS: ServerTools = { listed, own: OWN };

@@ -12,7 +12,7 @@ import {
   type Control,
   type Schema,
 } from '../schemaFields';
-import { issuesIn, issuesOf } from '../schemaIssues';
+import { issuesOf } from '../schemaIssues';
 
 /** Numbers that look random, and are the same in every run. */
 function dice(seed: number): (sides: number) => number {
@@ -229,16 +229,6 @@ it('says where a value does not fit', () => {
 
 it('is silent about a schema that it cannot read', () => {
   expect(issuesOf({ properties: { a: { pattern: '(' } } }, { a: 'x' })).toEqual([]);
-});
-
-it('finds the places that a refusal of the server names', () => {
-  const detail =
-    'The input does not fit the tool: /title: "" is shorter than 1 character; /list/0: 1 is not of type "string"';
-  expect(issuesIn(detail)).toEqual([
-    { pointer: '/title', keyword: 'server', detail: '"" is shorter than 1 character' },
-    { pointer: '/list/0', keyword: 'server', detail: '1 is not of type "string"' },
-  ]);
-  expect(issuesIn('Nothing at https://example.com/a: nothing.')).toEqual([]);
 });
 
 it('compares values whatever the order of their fields', () => {

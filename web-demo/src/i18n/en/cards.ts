@@ -8,6 +8,7 @@ const cards = {
     result: 'Result',
     soFar: 'So far',
     deniedBecause: 'Because: {{reason}}',
+    toldModel: 'What the model was told',
     exactInput: 'Input, exactly as it runs',
     foreignTitle: '“{{title}}”',
   },
@@ -29,6 +30,15 @@ const cards = {
     failed: 'Failed',
     denied: 'Denied',
     cancelled: 'Cancelled',
+  },
+  cancelled: {
+    expired: 'Nobody answered in time.',
+    by_person: 'The call was cancelled while it ran. It may have had its effect.',
+    stopped: 'The run was stopped before the call had a result.',
+    superseded: 'The conversation went on before the call had a result.',
+    run_ended: 'The run ended before the call had a result.',
+    not_first: 'Only the first call of a step runs here, so this one did not.',
+    not_chosen: 'Another tool was chosen for this message, so this call did not run.',
   },
   trouble: {
     rate_limit: 'too many requests',
@@ -87,6 +97,16 @@ const cards = {
       'The input has a character that is invisible or changes the direction of the text: {{codes}}.',
     invisible_other:
       'The input has {{count}} characters that are invisible or change the direction of the text: {{codes}}.',
+  },
+  because: {
+    chain: 'It is not the first call of the turn.',
+    tool_changed: '{{tool}} has changed since the call was shown or allowed.',
+    memory_writes: 'It changes what is remembered in all chats.',
+    memory_after_reading:
+      'It changes what is remembered in all chats, after something from outside was read: {{source}}',
+    memory_slot: 'A memory with a slot is in every prompt.',
+    retry:
+      'The call failed after it had begun to run, so it may have had its effect already. Approving it may repeat that effect.',
   },
   always: {
     more: 'Always allow',

@@ -11,6 +11,7 @@ const cards: Translated<typeof english> = {
     result: '结果',
     soFar: '目前的输出',
     deniedBecause: '原因：{{reason}}',
+    toldModel: '告知模型的内容',
     exactInput: '输入（实际运行的内容）',
     foreignTitle: '“{{title}}”',
   },
@@ -32,6 +33,15 @@ const cards: Translated<typeof english> = {
     failed: '失败',
     denied: '已拒绝',
     cancelled: '已取消',
+  },
+  cancelled: {
+    expired: '没有人及时回应。',
+    by_person: '该调用在运行时被取消，但可能已经生效。',
+    stopped: '在该调用得到结果之前，运行已被停止。',
+    superseded: '在该调用得到结果之前，对话已继续。',
+    run_ended: '在该调用得到结果之前，运行已结束。',
+    not_first: '这里每一步只运行第一个调用，因此该调用未运行。',
+    not_chosen: '这条消息选择了其他工具，因此该调用未运行。',
   },
   trouble: {
     rate_limit: '请求过多',
@@ -87,6 +97,14 @@ const cards: Translated<typeof english> = {
     mixed_other: '输入中有 {{count}} 个看起来像拉丁字母的其他字母：{{codes}}。',
     invisible_one: '输入中有一个不可见或改变文字方向的字符：{{codes}}。',
     invisible_other: '输入中有 {{count}} 个不可见或改变文字方向的字符：{{codes}}。',
+  },
+  because: {
+    chain: '这不是本轮的第一个调用。',
+    tool_changed: '自该调用显示或获准以来，{{tool}} 已发生变化。',
+    memory_writes: '它会更改在所有聊天中记住的内容。',
+    memory_after_reading: '它会更改在所有聊天中记住的内容，而且此前读取了外部内容：{{source}}',
+    memory_slot: '带有槽位的记忆会出现在每个提示中。',
+    retry: '该调用在开始运行后失败，可能已经生效。批准它可能会使其再次生效。',
   },
   always: {
     more: '始终允许',

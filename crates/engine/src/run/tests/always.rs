@@ -113,7 +113,7 @@ fn always_does_not_answer_a_chain_and_a_rules_own_words_come_first() {
     assert_eq!(
         play.policy_decisions()[1..],
         [
-            (Decision::Ask, DecisionSource::Chain, Some("it is not the first call of the turn")),
+            (Decision::Ask, DecisionSource::Chain, None),
             (Decision::Ask, DecisionSource::Rule(1), Some("Look at n."))
         ]
     );
@@ -148,6 +148,8 @@ fn a_grant_for_a_scope_decides_the_waiting_calls_in_it_and_later_ones_and_no_oth
     let answers = [always_in("call_1", "n:1")];
     let receipts = play.validate(&answers).unwrap().receipts;
     assert_eq!(receipts[0].waiting_for, [ToolCallId::new("call_2")]);
+    assert_eq!(receipts[0].also_approved, [ToolCallId::new("call_3")]);
+    assert!(receipts[0].gate_closed);
     play.answer(answers.to_vec());
     assert_eq!(play.states(), ["scheduled", "awaiting_approval", "scheduled"]);
     play.answer(vec![decision("call_2", true)]);

@@ -77,6 +77,53 @@ fn every_state_of_a_call_is_kept_with_its_time() {
     assert_eq!(call.approval_decision.as_ref().unwrap().by, Owner::new("alice"));
 }
 
+/// Returns what the receipts of answers say: the state of each call, what it waits for, and what else may run.
+fn receipts(play: &Play, answers: &[Answer]) -> Vec<String> {
+    let receipts = play.validate(answers).unwrap().receipts;
+    receipts
+        .iter()
+        .map(|receipt| {
+            let gate = if receipt.gate_closed { " behind the gate" } else { "" };
+            format!(
+                "{}{gate}, waiting {:?}, also {:?}",
+                receipt.state, receipt.waiting_for, receipt.also_approved
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn a_receipt_says_whether_the_call_waits_behind_the_gate() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("note", "{}")]);
+    let approved = receipts(&play, &[decision("call_1", true)]);
+    assert_eq!(approved, [r#"scheduled behind the gate, waiting [ToolCallId("call_2")], also []"#]);
+    let denied = receipts(&play, &[decision("call_1", false)]);
+    assert_eq!(denied, [r#"cancelled, waiting [ToolCallId("call_2")], also []"#]);
+    let both = receipts(&play, &[decision("call_1", true), decision("call_2", true)]);
+    assert_eq!(both, ["scheduled, waiting [], also []"; 2]);
+
+    let mut play = Play::with(|rules| Rules { gate: GateMode::Progressive, ..rules });
+    play.calls(&[("note", "{}"), ("note", "{}")]);
+    let approved = receipts(&play, &[decision("call_1", true)]);
+    assert_eq!(approved, [r#"scheduled, waiting [ToolCallId("call_2")], also []"#], "it runs at once");
+}
+
+#[test]
+fn a_receipt_names_the_calls_that_the_gate_lets_through_without_an_answer_of_their_own() {
+    let mut play = Play::new();
+    play.calls(&[("note", "{}"), ("note", "{}"), ("time", "{}")]).detach();
+    let first = receipts(&play, &[decision("call_1", true)]);
+    assert_eq!(first, [r#"scheduled behind the gate, waiting [ToolCallId("call_2")], also []"#]);
+    play.answer(vec![decision("call_2", false)]);
+    let last = receipts(&play, &[decision("call_1", true)]);
+    assert_eq!(
+        last,
+        [r#"scheduled, waiting [], also [ToolCallId("call_3")]"#],
+        "not the one that was denied"
+    );
+}
+
 #[test]
 fn an_approval_that_is_not_needed_can_still_deny() {
     Play::new()
@@ -105,6 +152,7 @@ fn an_approval_that_is_not_needed_can_still_deny() {
             release call_1
             execute call_1
             tool-approval-response true
+            message-metadata {"call_2":{"state":"cancelled","code":"denied"}}
             tool-output-denied call_2
         "#]]);
 }

@@ -1,5 +1,7 @@
 //! `data-call`: what clients that ask for it are told of the calls, and that others are told nothing.
 
+use fermata_tools::ChainMode;
+
 use super::*;
 
 /// Returns what was said of the calls so far, in order: the call, its state, and what it waits for.
@@ -13,6 +15,8 @@ fn said(play: &Play) -> Vec<String> {
         let mut words = vec![data["toolCallId"].as_str().unwrap(), data["state"].as_str().unwrap()];
         words.extend(data["waitsFor"].as_str());
         words.extend(data["resource"].as_str());
+        words.extend(data["heldBy"].as_str());
+        words.extend(data["reasonCode"].as_str());
         said.push(words.join(" "));
     }
     said
@@ -35,7 +39,7 @@ fn a_call_says_that_it_waits_for_a_person_or_for_the_gate() {
             "call_2 validating",
             "call_3 validating",
             "call_1 scheduled gate",
-            "call_2 awaiting_approval person",
+            "call_2 awaiting_approval person default",
             "call_3 scheduled gate",
         ]
     );
@@ -55,7 +59,32 @@ fn a_call_says_that_it_waits_for_a_person_or_for_the_gate() {
 fn only_a_call_that_another_one_locks_out_waits_for_the_resource() {
     let mut play = play();
     play.calls(&[("file", r#"{"n":1}"#), ("file", r#"{"n":1}"#)]).grant_lock("call_1");
-    assert_eq!(said(&play)[2..], ["call_1 executing", "call_2 scheduled resource 1"]);
+    assert_eq!(said(&play)[2..], ["call_1 executing", "call_2 scheduled resource 1 call_1"]);
+}
+
+#[test]
+fn a_resource_that_no_call_of_the_step_uses_is_held_elsewhere() {
+    let mut play = play();
+    play.calls(&[("file", r#"{"n":1}"#)]);
+    let queued = Admission::Queued(Wait::Resource);
+    play.apply("queued", Event::Admission(vec![(ToolCallId::new("call_1"), queued)]));
+    assert_eq!(said(&play).last().unwrap(), "call_1 scheduled resource 1");
+}
+
+#[test]
+fn what_asks_about_a_call_has_a_code_in_its_status_and_in_the_question() {
+    let mut play = play();
+    play.scene.rules.chain = ChainMode::Ask;
+    play.calls(&[("time", "{}"), ("time", "{}")]);
+    assert_eq!(said(&play).last().unwrap(), "call_2 awaiting_approval person chain");
+    let questions = play.log.iter().filter_map(|(_, chunk)| match chunk {
+        UiChunk::ToolApprovalRequest { approval_descriptor, reason, .. } => {
+            Some((approval_descriptor.clone().unwrap()["reasonCode"].clone(), reason.clone()))
+        }
+        _ => None,
+    });
+    let reason = Some("it is not the first call of the turn".to_owned());
+    assert_eq!(questions.collect::<Vec<_>>(), [(json!("chain"), reason)]);
 }
 
 #[test]

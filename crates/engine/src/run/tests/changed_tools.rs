@@ -237,6 +237,7 @@ fn a_call_that_has_run_does_not_run_again_with_a_tool_that_has_changed() {
     play.apply("repeats", Event::Retries(ToolCallId::new("call_1"))).check(expect![[r#"
         > repeats
         save
+        message-metadata {"call_1":{"state":"error","code":"internal"}}
         tool-output-error call_1 The tool again has changed since the call was allowed. The call had begun to run before that, and may have had its effect.
         finish-step
         start-step

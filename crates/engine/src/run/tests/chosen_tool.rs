@@ -35,6 +35,7 @@ fn nothing_is_shown_before_the_chosen_tool_is_called_and_other_calls_are_cancell
             execute call_2
             tool-input-available call_1 {}
             tool-input-available call_2 {}
+            message-metadata {"call_1":{"state":"cancelled","code":"not_chosen"}}
             tool-output-error call_1 Cancelled: the user has chosen another tool for this message, so this call did not run.
         "#]]);
 }

@@ -16,6 +16,7 @@ fn in_the_last_step_the_model_is_told_to_call_nothing_and_what_it_calls_does_not
     play.calls(&[("time", "{}")]).check(expect![[r#"
         > finished
         save
+        message-metadata {"call_3":{"state":"cancelled","code":"run_ended"}}
         tool-output-error call_3 Cancelled: the run ended before the call had a result.
         finish-step
         start-step
@@ -23,7 +24,26 @@ fn in_the_last_step_the_model_is_told_to_call_nothing_and_what_it_calls_does_not
         finish other
         over: step_limit
     "#]]);
-    assert_eq!(play.run.snapshot().metadata.unwrap()["stopped"], "step_limit");
+    assert_eq!(play.run.snapshot().metadata.unwrap()["ending"], "step_limit");
+}
+
+#[test]
+fn a_message_says_how_its_run_ended_unless_it_failed() {
+    for (ending, told) in [
+        (Ending::Finished(FinishReason::Stop), Some("finished")),
+        (Ending::Stopped, Some("stopped")),
+        (Ending::Expired, Some("expired")),
+        (Ending::StepLimit, Some("step_limit")),
+        (Ending::CrashLoop, None),
+        (Ending::OutputLimit { bytes: 1 }, None),
+    ] {
+        let mut play = Play::new();
+        play.calls(&[("where", "{}")]).end(ending);
+        let metadata = play.run.snapshot().metadata.unwrap();
+        assert_eq!(metadata.get("ending").map(|ending| ending.as_str().unwrap()), told);
+        // Without it the message still says why the call has no output.
+        assert_eq!(metadata["calls"]["call_1"]["state"], "cancelled");
+    }
 }
 
 #[test]
@@ -32,12 +52,12 @@ fn a_run_that_ends_in_its_last_step_says_that_it_was_stopped() {
     play.calls(&[("time", "{}")]).settle("call_1", Ok(json!(1)));
     play.calls(&[("time", "{}")]).settle("call_2", Ok(json!(2)));
     play.receive(ModelEvent::Text("Two are done.".into())).receive(finished());
-    assert_eq!(play.run.snapshot().metadata.unwrap()["stopped"], "step_limit");
+    assert_eq!(play.run.snapshot().metadata.unwrap()["ending"], "step_limit");
 
     let mut play = Play::new();
     play.scene.limits.steps = 1;
     play.receive(ModelEvent::Text("Nothing had to be called.".into())).receive(finished());
-    assert_eq!(play.run.snapshot().metadata.unwrap().get("stopped"), None);
+    assert_eq!(play.run.snapshot().metadata.unwrap()["ending"], "finished");
 }
 
 #[test]
@@ -69,6 +89,7 @@ fn stop_in_the_middle_of_a_call_settles_it() {
             tool-input-delta call_1 {"n
             > stopped
             save
+            message-metadata {"call_1":{"state":"cancelled","code":"stopped"}}
             tool-output-error call_1 Cancelled: the run was stopped before the call had a result.
             finish-step
             start-step
@@ -100,8 +121,11 @@ fn stop_settles_what_waits_and_leaves_no_step_of_calls_at_the_end() {
             > stopped
             save
             release call_2
+            message-metadata {"call_1":{"state":"cancelled","code":"denied"}}
             tool-output-error call_1 Denied: the call was not approved.
+            message-metadata {"call_2":{"state":"cancelled","code":"stopped"}}
             tool-output-error call_2 Cancelled: the run was stopped before the call had a result.
+            message-metadata {"call_3":{"state":"cancelled","code":"stopped"}}
             tool-output-error call_3 Cancelled: the run was stopped before the call had a result.
             finish-step
             start-step
@@ -127,6 +151,7 @@ fn a_run_that_fails_settles_its_calls_first() {
             tool-input-start call_1
             > failed
             save
+            message-metadata {"call_1":{"state":"cancelled","code":"run_ended"}}
             tool-output-error call_1 Cancelled: the run ended before the call had a result.
             finish-step
             error The model took too long to answer. Try again.
@@ -181,7 +206,9 @@ fn an_expired_call_is_shown_as_expired_and_ends_the_run() {
         > expired
         save
         release call_1
+        message-metadata {"call_1":{"state":"cancelled","code":"expired"}}
         tool-output-error call_1 Expired: nobody answered in time, so the call has no result.
+        message-metadata {"call_2":{"state":"cancelled","code":"run_ended"}}
         tool-output-error call_2 Cancelled: the run ended before the call had a result.
         finish-step
         start-step
@@ -221,11 +248,13 @@ fn a_message_says_how_long_each_of_its_calls_ran_and_not_how_long_it_waited() {
     play.later(60_000).receive(ModelEvent::Text("Done.".into())).receive(finished());
     let expected = json!({
         "call_1": {"durationMs": 30},
-        "call_2": {"durationMs": 40, "errorType": "internal", "strategy": "go_on"},
+        "call_2": {
+            "state": "error", "code": "internal", "durationMs": 40, "errorType": "internal", "strategy": "go_on",
+        },
         "call_3": {"durationMs": 1_240},
         "call_5": {"durationMs": 7},
     });
-    assert_eq!(play.durations(), expected);
+    assert_eq!(play.told_of_calls(), expected);
     // A tab that was away is told the same.
     let message = play.run.snapshot();
     let healed =
@@ -242,16 +271,20 @@ fn a_call_that_never_ran_to_its_end_has_no_duration() {
     play.calls(&[("note", "{}"), ("time", "{\"n\":\"x\"}"), ("nowhere", "{}")]);
     play.later(50).answer(vec![decision("call_1", false)]).later(50);
     play.receive(ModelEvent::Text("Well.".into())).receive(finished());
-    let invalid = json!({"errorType": "invalid_format", "strategy": "go_on"});
+    let denied = json!({"state": "cancelled", "code": "denied"});
+    let invalid = json!({
+        "state": "error", "code": "invalid_format", "errorType": "invalid_format", "strategy": "go_on",
+    });
     assert_eq!(
-        play.durations(),
-        json!({"call_2": invalid, "call_3": invalid}),
+        play.told_of_calls(),
+        json!({"call_1": denied, "call_2": invalid, "call_3": invalid}),
         "denied, invalid, unknown: none ran"
     );
     let mut play = Play::new();
     play.calls(&[("time", "{}"), ("where", "{}")]);
     play.later(20).settle("call_1", Ok(json!("noon"))).later(20).end(Ending::Stopped);
-    assert_eq!(play.durations(), json!({"call_1": {"durationMs": 20}}), "the other was stopped");
+    let stopped = json!({"state": "cancelled", "code": "stopped"});
+    assert_eq!(play.told_of_calls(), json!({"call_1": {"durationMs": 20}, "call_2": stopped}));
 }
 
 #[test]

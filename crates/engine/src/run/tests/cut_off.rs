@@ -14,10 +14,15 @@ fn no_call_of_an_answer_that_a_content_filter_cut_off_runs() {
     .check(expect![[r#"
         > finished
         save
+        message-metadata {"call_1":{"state":"error","code":"cancelled"}}
         tool-output-error call_1 The answer was cut off by the provider's content filter, so this call did not run.
+        message-metadata {"call_2":{"state":"error","code":"cancelled"}}
         tool-output-error call_2 The answer was cut off by the provider's content filter, so this call did not run.
+        message-metadata {"call_3":{"state":"error","code":"cancelled"}}
         tool-output-error call_3 The answer was cut off by the provider's content filter, so this call did not run.
+        message-metadata {"call_4":{"state":"error","code":"cancelled"}}
         tool-output-error call_4 The answer was cut off by the provider's content filter, so this call did not run.
+        message-metadata {"call_5":{"state":"error","code":"cancelled"}}
         tool-output-error call_5 The answer was cut off by the provider's content filter, so this call did not run.
         finish-step
         start-step
@@ -40,17 +45,20 @@ fn no_call_of_an_answer_that_was_interrupted_runs() {
         .receive(ModelEvent::Text("a".into()))
         .calls_until(FinishReason::Interrupted, &[("time", "{}"), ("where", "{}"), ("note", "{}")])
         .check(expect![[r#"
-        > finished
-        save
-        tool-output-error call_1 The answer was cut off before its end, so this call did not run.
-        tool-output-error call_2 The answer was cut off before its end, so this call did not run.
-        tool-output-error call_3 The answer was cut off before its end, so this call did not run.
-        finish-step
-        start-step
-        finish-step
-        finish interrupted
-        over: finished
-    "#]]);
+            > finished
+            save
+            message-metadata {"call_1":{"state":"error","code":"cancelled"}}
+            tool-output-error call_1 The answer was cut off before its end, so this call did not run.
+            message-metadata {"call_2":{"state":"error","code":"cancelled"}}
+            tool-output-error call_2 The answer was cut off before its end, so this call did not run.
+            message-metadata {"call_3":{"state":"error","code":"cancelled"}}
+            tool-output-error call_3 The answer was cut off before its end, so this call did not run.
+            finish-step
+            start-step
+            finish-step
+            finish interrupted
+            over: finished
+        "#]]);
 }
 
 #[test]
@@ -58,6 +66,7 @@ fn no_call_of_an_answer_in_which_the_model_failed_runs() {
     Play::new().calls_until(FinishReason::Error, &[("again", "{}")]).check(expect![[r#"
         > finished
         save
+        message-metadata {"call_1":{"state":"error","code":"cancelled"}}
         tool-output-error call_1 The answer was cut off because the model failed, so this call did not run.
         finish-step
         start-step
@@ -90,7 +99,9 @@ fn a_call_whose_arguments_the_token_limit_cut_off_does_not_run() {
             save
             execute call_1
             tool-input-available call_1 {"n":1}
+            message-metadata {"call_2":{"state":"error","code":"invalid_format"}}
             tool-input-error call_2 {"n" The answer reached its token limit before the arguments of time were complete. Call it again, with less if you can.
+            message-metadata {"call_3":{"state":"error","code":"invalid_format"}}
             tool-input-error call_3  The answer reached its token limit before the arguments of time were complete. Call it again, with less if you can.
         "#]]);
 }

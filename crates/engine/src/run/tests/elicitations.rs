@@ -77,12 +77,14 @@ fn a_question_ends_with_its_call_and_with_the_run() {
         save
         release elic_3
         data-elicitation cancelled
+        message-metadata {"call_1":{"state":"error","code":"internal"}}
         tool-output-error call_1 it broke
         reply elic_3 Cancel
         > stopped
         save
         release elic_4
         data-elicitation cancelled
+        message-metadata {"call_2":{"state":"cancelled","code":"stopped"}}
         tool-output-error call_2 Cancelled: the run was stopped before the call had a result.
         finish-step
         start-step
@@ -139,6 +141,7 @@ fn a_question_that_nobody_answers_expires() {
         save
         release elic_2
         data-elicitation cancelled
+        message-metadata {"call_1":{"state":"cancelled","code":"expired"}}
         tool-output-error call_1 Expired: nobody answered in time, so the call has no result.
         finish-step
         start-step
@@ -212,6 +215,7 @@ fn questions_are_withdrawn_when_the_process_has_ended() {
         > resumed
         save
         data-elicitation cancelled
+        message-metadata {"call_1":{"state":"error","code":"internal"}}
         tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
         finish-step
         start-step

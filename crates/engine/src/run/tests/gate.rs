@@ -35,6 +35,7 @@ fn a_rule_denies_without_asking() {
             execute call_2
             tool-input-available call_1 {"n":10}
             tool-input-available call_2 {}
+            message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"at most nine"}}
             tool-output-denied call_1
             > settled call_2
             save
@@ -49,26 +50,28 @@ fn a_rule_denies_without_asking() {
 #[test]
 fn a_denial_by_a_rule_is_shown_as_an_error_if_another_call_waits_for_approval() {
     Play::new().calls(&[("note", r#"{"n":10}"#), ("note", r#"{"n":1}"#)]).check(expect![[r#"
-            > finished
-            save
-            park call_2
-            tool-input-available call_1 {"n":10}
-            tool-input-available call_2 {"n":1}
-            tool-output-error call_1 Denied: at most nine
-            tool-approval-request call_2
-        "#]]);
+        > finished
+        save
+        park call_2
+        tool-input-available call_1 {"n":10}
+        tool-input-available call_2 {"n":1}
+        message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"at most nine"}}
+        tool-output-error call_1 Denied: at most nine
+        tool-approval-request call_2
+    "#]]);
 }
 
 #[test]
 fn a_browser_call_that_a_rule_denies_never_shows_its_input() {
     Play::new().calls(&[("where", r#"{"n":10}"#)]).check(expect![[r#"
-            > finished
-            save
-            tool-output-denied call_1
-            finish-step
-            start-step
-            ask
-        "#]]);
+        > finished
+        save
+        message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"at most nine"}}
+        tool-output-denied call_1
+        finish-step
+        start-step
+        ask
+    "#]]);
 }
 
 #[test]
@@ -94,6 +97,7 @@ fn a_denial_is_shown_when_the_gate_opens() {
             release call_2
             execute call_2
             tool-approval-response true
+            message-metadata {"call_1":{"state":"cancelled","code":"denied"}}
             tool-output-denied call_1
         "#]]);
 }
@@ -112,6 +116,7 @@ fn a_denial_is_shown_as_an_error_if_a_browser_call_is_open() {
             release call_1
             park call_2
             tool-approval-response false
+            message-metadata {"call_1":{"state":"cancelled","code":"denied"}}
             tool-output-error call_1 Denied: the call was not approved.
             tool-input-available call_2 {}
         "#]],
@@ -130,6 +135,7 @@ fn the_model_is_asked_again_when_every_call_is_denied() {
         save
         release call_1
         tool-approval-response false
+        message-metadata {"call_1":{"state":"cancelled","code":"denied"}}
         tool-output-denied call_1
         finish-step
         start-step
@@ -156,6 +162,7 @@ fn a_batch_of_decisions_opens_the_gate_once() {
             execute call_2
             tool-approval-response false
             tool-approval-response true
+            message-metadata {"call_1":{"state":"cancelled","code":"denied"}}
             tool-output-denied call_1
         "#]]);
 }
@@ -174,6 +181,7 @@ fn always_decides_the_siblings_and_later_calls() {
             tool-input-available call_1 {"n":1}
             tool-input-available call_2 {"n":2}
             tool-input-available call_3 {"n":10}
+            message-metadata {"call_3":{"state":"cancelled","code":"denied","reason":"at most nine"}}
             tool-output-error call_3 Denied: at most nine
             tool-approval-request call_1
             tool-approval-request call_2
@@ -226,6 +234,7 @@ fn a_progressive_gate_lets_each_call_run_as_soon_as_it_is_decided_itself() {
             save
             release call_4
             tool-approval-response false
+            message-metadata {"call_4":{"state":"cancelled","code":"denied"}}
             tool-output-error call_4 Denied: the call was not approved.
             > settled call_1
             save
@@ -286,6 +295,7 @@ fn a_chain_needs_approval_after_the_first_call() {
         park call_2 call_3
         tool-input-available call_2 {}
         tool-input-available call_4 {"n":10}
+        message-metadata {"call_4":{"state":"cancelled","code":"denied","reason":"at most nine"}}
         tool-output-error call_4 Denied: at most nine
         tool-approval-request call_2
         tool-approval-request call_3
@@ -309,12 +319,16 @@ fn of_the_calls_of_a_step_a_chain_of_one_runs_the_first_that_can_run() {
         > finished
         save
         park call_3
+        message-metadata {"call_1":{"state":"error","code":"invalid_format"}}
         tool-input-error call_1 { The arguments of time are not valid JSON (EOF while parsing an object at line 1 column 1). Call it again with a JSON object.
         tool-input-available call_2 {"n":10}
         tool-input-available call_3 {}
         tool-input-available call_4 {}
+        message-metadata {"call_2":{"state":"cancelled","code":"denied","reason":"at most nine"}}
         tool-output-error call_2 Denied: at most nine
+        message-metadata {"call_4":{"state":"cancelled","code":"not_first"}}
         tool-output-error call_4 Cancelled: only the first call of a step runs here, so this one did not. Make it again by itself if you still need it.
+        message-metadata {"call_5":{"state":"cancelled","code":"not_first"}}
         tool-output-error call_5 Cancelled: only the first call of a step runs here, so this one did not. Make it again by itself if you still need it.
         tool-approval-request call_3
     "#]]);
@@ -347,8 +361,11 @@ fn a_run_ends_for_an_input_that_does_not_fit_if_the_settings_say_so() {
         > finished
         save
         tool-input-available call_1 {}
+        message-metadata {"call_2":{"state":"error","code":"invalid_format"}}
         tool-input-error call_2 { The arguments of time are not valid JSON (EOF while parsing an object at line 1 column 1). Call it again with a JSON object.
+        message-metadata {"call_1":{"state":"cancelled","code":"run_ended"}}
         tool-output-error call_1 Cancelled: the run ended before the call had a result.
+        message-metadata {"call_3":{"state":"cancelled","code":"run_ended"}}
         tool-output-error call_3 Cancelled: the run ended before the call had a result.
         finish-step
         error The tool time failed (invalid_format), and this server ends a run then. Nothing after it was done.

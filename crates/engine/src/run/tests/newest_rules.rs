@@ -47,6 +47,7 @@ fn a_call_that_waited_for_a_person_is_settled_as_denied_when_it_is_approved() {
         save
         release call_1
         tool-approval-response false
+        message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"closed"}}
         tool-output-error call_1 Denied: closed
     "#]]);
     assert_eq!(
@@ -59,6 +60,7 @@ fn a_call_that_waited_for_a_person_is_settled_as_denied_when_it_is_approved() {
         save
         release call_2
         tool-approval-response false
+        message-metadata {"call_2":{"state":"cancelled","code":"denied","reason":"closed"}}
         tool-output-denied call_2
         finish-step
         start-step
@@ -77,6 +79,7 @@ fn a_denied_approval_does_not_affect_the_others_of_its_batch() {
         save
         release call_2
         tool-approval-response false
+        message-metadata {"call_2":{"state":"cancelled","code":"denied","reason":"closed above"}}
         tool-output-error call_2 Denied: closed above
     "#]]);
 }
@@ -101,8 +104,11 @@ fn a_call_that_waited_for_the_gate_does_not_run() {
             save
             release call_3
             tool-approval-response false
+            message-metadata {"call_3":{"state":"cancelled","code":"denied"}}
             tool-output-error call_3 Denied: the call was not approved.
+            message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"closed"}}
             tool-output-error call_1 Denied: closed
+            message-metadata {"call_2":{"state":"cancelled","code":"denied","reason":"closed"}}
             tool-output-denied call_2
             finish-step
             start-step
@@ -115,6 +121,7 @@ fn a_call_that_waited_for_its_resource_does_not_run() {
     Play::new().calls(&[("file", r#"{"n":1}"#)]).close().grant_lock("call_1").check(expect![[r#"
         > lock granted to call_1
         save
+        message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"closed"}}
         tool-output-denied call_1
         finish-step
         start-step
@@ -134,6 +141,7 @@ fn a_call_that_waited_for_its_tool_does_not_run() {
     play.apply("tools", Event::ToolsChanged).check(expect![[r#"
         > tools
         save
+        message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"closed"}}
         tool-output-denied call_1
         finish-step
         start-step
@@ -149,6 +157,7 @@ fn a_call_that_was_cut_off_does_not_run_again() {
     play.apply("resumed", Event::Resumed).check(expect![[r#"
         > resumed
         save
+        message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"closed The call had begun to run before that, and may have had its effect."}}
         tool-output-denied call_1
         finish-step
         start-step
@@ -166,6 +175,7 @@ fn a_call_that_failed_does_not_run_again() {
     play.apply("repeats", Event::Retries(ToolCallId::new("call_1"))).check(expect![[r#"
         > repeats
         save
+        message-metadata {"call_1":{"state":"cancelled","code":"denied","reason":"closed The call had begun to run before that, and may have had its effect."}}
         tool-output-denied call_1
         finish-step
         start-step

@@ -52,6 +52,7 @@ fn a_plan_is_made_first_and_then_ticked_off() {
         save
         tool-input-available call_2 {"id":"s2","state":"done"}
         tool-input-available call_3 {"id":"s1","state":"done"}
+        message-metadata {"call_2":{"state":"error","code":"invalid_format"}}
         tool-output-error call_2 The step "s2" depends on "s1" (One), which is not done yet. Do that first, or report it as failed or skipped.
         data-plan accepted
         tool-output-available call_3 {"id":"s1","state":"done","openSteps":["s2"]}

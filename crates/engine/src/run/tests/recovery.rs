@@ -48,6 +48,7 @@ fn a_call_that_ran_when_the_process_ended_is_not_run_again() {
         tool-input-available call_2 {}
         > resumed
         save
+        message-metadata {"call_1":{"state":"error","code":"internal"}}
         tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
     "#]]);
 }
@@ -92,6 +93,7 @@ fn a_repeatable_call_runs_again_after_a_crash_up_to_its_limit() {
         execute call_1
         > resumed
         save
+        message-metadata {"call_1":{"state":"error","code":"internal"}}
         tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
         finish-step
         start-step
@@ -144,6 +146,7 @@ fn a_queued_call_is_queued_again_after_a_crash() {
         > resumed
         save
         queue call_2 for 1
+        message-metadata {"call_1":{"state":"error","code":"internal"}}
         tool-output-error call_1 The server was restarted while this call ran; it may or may not have had its effect.
         > lock granted to call_2
         save

@@ -23,7 +23,7 @@ fn retrying(tool: &str, had_begun: bool, arrange: impl FnOnce(&mut Scene)) -> Pl
     play
 }
 
-fn asked(play: &Play) -> Option<&str> {
+fn asked(play: &Play) -> Option<String> {
     let call = &play.run.calls[0];
     if call.awaits_approval() { call.approval_reason() } else { None }
 }
@@ -53,7 +53,7 @@ fn a_retry_that_may_repeat_an_effect_is_asked_about_whatever_allows_it() {
         assert!(asked(&play).unwrap().contains("may have had its effect already"), "{tool}");
         assert_eq!(play.run.calls[0].times_run(), 0);
         let play = retrying(tool, false, arrange);
-        assert!(asked(&play).is_none_or(str::is_empty), "{tool} did not begin to run before");
+        assert!(asked(&play).is_none(), "{tool} did not begin to run before");
     }
     let play = retrying("again", true, |_| {});
     assert_eq!(play.run.calls[0].times_run(), 1, "its tool may be repeated");

@@ -29,7 +29,7 @@ fn each_stage_is_told_once_and_the_last_one_before_the_end() {
     expect![[r#"
         {"stage":"decide","requiresConfirm":false}
         {"stage":"tool_call","requiresConfirm":false}
-        {"stage":"tool_call","requiresConfirm":true,"confirmWords":["yes","yeah","yep","ok","okay","confirm","confirmed","approve","approved","go ahead","确认","继续","同意","是","好","可以","批准","確認","繼續","sí","si","vale","de acuerdo","confirmar","confirmo","adelante","oui","d'accord","confirmer","je confirme","ja","einverstanden","bestätigen","in ordnung","はい","ええ","承認","承認します","同意します","続けて","続行","オーケー","👍","✅"]}
+        {"stage":"tool_call","requiresConfirm":true,"gateClosed":true,"confirmWords":["yes","yeah","yep","ok","okay","confirm","confirmed","approve","approved","go ahead","确认","继续","同意","是","好","可以","批准","確認","繼續","sí","si","vale","de acuerdo","confirmar","confirmo","adelante","oui","d'accord","confirmer","je confirme","ja","einverstanden","bestätigen","in ordnung","はい","ええ","承認","承認します","同意します","続けて","続行","オーケー","👍","✅"]}
         {"stage":"tool_call","requiresConfirm":false}
         {"stage":"tool_call","requiresConfirm":false,"lastTool":"note","lastResult":"saved"}
         {"stage":"tool_result","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot mend the call, go on without it."}
@@ -39,6 +39,24 @@ fn each_stage_is_told_once_and_the_last_one_before_the_end() {
     let last: Vec<_> = play.log.iter().rev().take(2).map(|(_, chunk)| json!(chunk)["type"].clone()).collect();
     assert_eq!(last, ["finish", "data-run"]);
     assert_eq!(json!(play.run.status())["stage"], "idle");
+}
+
+#[test]
+fn the_gate_is_closed_while_no_call_runs_and_open_if_each_runs_once_it_is_decided() {
+    let mut play = asking();
+    let closed = |play: &Play| (play.run.status().requires_confirm, play.run.status().gate_closed);
+    play.calls(&[("note", "{}"), ("note", "{}"), ("time", "{}")]);
+    assert_eq!(closed(&play), (true, true));
+    play.answer(vec![decision("call_1", true)]);
+    assert_eq!(closed(&play), (true, true));
+    play.answer(vec![decision("call_2", true)]);
+    assert_eq!(closed(&play), (false, false));
+    assert!(told(&play).iter().any(|status| status.contains(r#""gateClosed":true"#)));
+
+    let mut play = asking();
+    play.scene.rules.gate = GateMode::Progressive;
+    play.calls(&[("note", "{}"), ("time", "{}")]);
+    assert_eq!(closed(&play), (true, false));
 }
 
 #[test]

@@ -82,9 +82,13 @@ fn calls_that_cannot_run_are_settled_as_errors() {
         .check(expect![[r#"
             > finished
             save
+            message-metadata {"call_1":{"state":"error","code":"invalid_format"}}
             tool-input-error call_1 {"n": The arguments of time are not valid JSON (EOF while parsing a value at line 1 column 5). Call it again with a JSON object.
+            message-metadata {"call_2":{"state":"error","code":"invalid_format"}}
             tool-input-error call_2 {"n":"x"} The input of time does not fit its schema: /n: "x" is not of type "integer".
+            message-metadata {"call_3":{"state":"error","code":"invalid_format"}}
             tool-input-error call_3 {} There is no tool named "nothing". The tools are: again, file, note, time, color, where.
+            message-metadata {"call_4":{"state":"error","code":"invalid_format"}}
             tool-input-error call_4 [] The arguments of where are not a JSON object. Call it again with a JSON object.
             finish-step
             start-step
@@ -125,6 +129,7 @@ fn arguments_that_are_too_long_fail_their_call_and_are_not_kept() {
     play.receive(finished()).check(expect![[r#"
         > finished
         save
+        message-metadata {"call_1":{"state":"error","code":"invalid_format"}}
         tool-input-error call_1 null The arguments of note have more than 10 bytes (max_arguments). Call it again with less.
         finish-step
         start-step
@@ -141,6 +146,7 @@ fn calls_over_the_limit_of_a_step_are_left_out() {
         save
         execute call_1
         tool-input-available call_1 {}
+        message-metadata {"call_2":{"state":"error","code":"invalid_format"}}
         tool-input-error call_2 null The step has more than 1 calls (max_calls_per_step). This one and those after it were left out; make them in the next step.
     "#]]);
     assert_eq!(play.run.calls.len(), 2);

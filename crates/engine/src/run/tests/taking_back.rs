@@ -41,6 +41,7 @@ fn an_approval_is_taken_back_while_the_gate_is_closed() {
         release call_2
         execute call_2
         tool-approval-response true
+        message-metadata {"call_1":{"state":"cancelled","code":"denied"}}
         tool-output-denied call_1
     "#]]);
     assert_eq!(play.run.calls[0].times_run(), 0);
@@ -62,6 +63,7 @@ fn an_approval_is_taken_back_while_the_call_waits_for_its_resource_or_its_tool()
         > answered call_1 no
         save
         tool-approval-response false
+        message-metadata {"call_1":{"state":"cancelled","code":"denied"}}
         tool-output-denied call_1
         finish-step
         start-step

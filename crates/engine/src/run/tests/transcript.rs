@@ -82,6 +82,9 @@ pub(super) fn line(chunk: &UiChunk) -> String {
     };
     let fields =
         ["toolCallId", "approved", "input", "output", "errorText", "delta", "inputTextDelta", "finishReason"];
+    if let UiChunk::MessageMetadata { message_metadata } = chunk {
+        return format!("message-metadata {}", message_metadata["calls"]);
+    }
     let state = value["data"]["state"].as_str().map(|state| format!(" {state}")).unwrap_or_default();
     format!(
         "{}{}{state}",

@@ -40,6 +40,7 @@ fn the_model_waits_for_every_outcome_of_the_step() {
             tool-output-available call_1 null
             > settled call_2
             save
+            message-metadata {"call_2":{"state":"error","code":"internal"}}
             tool-output-error call_2 no clock
             finish-step
             start-step
@@ -57,6 +58,7 @@ fn more_calls_than_may_wait_are_refused() {
             tool-input-available call_1 {}
             tool-input-available call_2 {}
             tool-input-available call_3 {}
+            message-metadata {"call_4":{"state":"error","code":"rate_limit"}}
             tool-output-error call_4 Too many calls of this chat wait for somebody: the limit is 3.
         "#]
     ]);
@@ -126,6 +128,7 @@ fn a_call_that_does_not_get_its_lock_fails_as_a_timeout() {
         tool-input-available call_2 {}
         > lock timed out for call_1
         save
+        message-metadata {"call_1":{"state":"error","code":"timeout"}}
         tool-output-error call_1 Other calls used 1 for too long.
         > lock granted to call_1
     "#]]);
@@ -168,7 +171,9 @@ fn a_failure_with_fail_run_ends_the_run_with_an_explanation() {
         > settled call_1
         save
         release call_2
+        message-metadata {"call_1":{"state":"error","code":"internal"}}
         tool-output-error call_1 no clock
+        message-metadata {"call_2":{"state":"cancelled","code":"run_ended"}}
         tool-output-error call_2 Cancelled: the run ended before the call had a result.
         finish-step
         error The tool time failed (internal), and this server ends a run then. Nothing after it was done.
@@ -195,6 +200,7 @@ fn a_call_whose_tool_does_not_come_back_fails() {
         > nothing has come
         > it is missed
         save
+        message-metadata {"call_1":{"state":"error","code":"network"}}
         tool-output-error call_1 The tool note is not there any more, so the call did not run.
     "#]]);
 }

@@ -315,6 +315,7 @@ pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
         | DecisionSource::Auto
         | DecisionSource::Chain
         | DecisionSource::MemoryWrites
+        | DecisionSource::MemorySlot
         | DecisionSource::Always
         | DecisionSource::ToolChanged
         | DecisionSource::Retry

@@ -6,7 +6,7 @@ import { afterEach, expect, it, vi } from 'vitest';
 import type { Memory } from 'fermata-chat';
 import { memory, MemoryServer, refusal } from '../../../../../packages/fermata-chat/tests/memories';
 import { chatId } from '../../chatId';
-import { setUpPage } from '../../tests/page';
+import { OWN, setUpPage } from '../../tests/page';
 import { chooseMemory, isMemoryUsed } from '../choice';
 import { MemoriesDialog } from '../MemoriesDialog';
 import { MemoriesEntry } from '../MemoriesEntry';
@@ -229,7 +229,7 @@ it('turns memory off in this browser', async () => {
 });
 
 const json = (body: object) => new Response(JSON.stringify(body));
-const tools = (...names: string[]) => json({ tools: names.map((name) => ({ name })) });
+const tools = (...names: string[]) => json({ tools: names.map((name) => ({ name })), own: OWN });
 
 it.each([
   ['there are memories', { 'GET /api/memories': () => json({ memories: [tea] }) }, true],

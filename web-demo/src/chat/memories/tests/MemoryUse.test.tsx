@@ -5,10 +5,12 @@ import userEvent from '@testing-library/user-event';
 import { afterEach, expect, it, vi } from 'vitest';
 import { memory, MemoryServer, refusal } from '../../../../../packages/fermata-chat/tests/memories';
 import type { Message } from '../../message';
-import { call, fakeChat, setUpPage } from '../../tests/page';
+import { call, fakeChat, OWN, setUpPage, TOOLS } from '../../tests/page';
 import { StepView } from '../../StepView';
 import { isListShown, isToldAsMemory, undone } from '../memories';
 import { MemoryChanges, UsedMemories } from '../MemoryUse';
+
+vi.mock('../../useTools', () => ({ useTools: () => ({ state: 'known', tools: TOOLS }) }));
 
 setUpPage();
 afterEach(() => {
@@ -116,12 +118,13 @@ it.each([
   ['remember', 'saved', { saved: [celsius] }, false],
 ])('of %s with %j, told as %j: its card need not say it again: %s', (name, output, data, isTold) => {
   const part = call('c', name, 'output-available', { output });
-  expect(isToldAsMemory(part, message(data, part))).toBe(isTold);
+  expect(isToldAsMemory(part, message(data, part), OWN)).toBe(isTold);
+  expect(isToldAsMemory(part, message(data, part), undefined)).toBe(false);
 });
 
 it('is not told as memory before it is done', () => {
   const part = call('c', 'remember', 'approval-requested', { output: { saved: celsius } });
-  expect(isToldAsMemory(part, message({ saved: [celsius] }, part))).toBe(false);
+  expect(isToldAsMemory(part, message({ saved: [celsius] }, part), OWN)).toBe(false);
 });
 
 it('has a card that does not repeat what was saved, and tells it when it is opened', async () => {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fermata_protocol::{ApprovalId, Assembler, ElicitationId, ToolChoice, UiPart};
+use fermata_protocol::{ApprovalId, Assembler, ElicitationId, ToolChoice, ToolState, UiPart};
 use fermata_tools::{
     ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Grant, Permission, StateName, Transition,
 };
@@ -145,6 +145,7 @@ impl Facts {
             run.assembler.snapshot(),
             "readers see the run's message"
         );
+        check_codes(&run.snapshot(), &run.calls);
         for call in run.step_calls() {
             assert_eq!(shown_state(&live.log, &call.id), Some(json!(call.state().name())), "{call:?}");
         }
@@ -324,6 +325,9 @@ impl Facts {
         let open: Vec<_> = run.calls.iter().filter(|call| !call.state().is_final()).collect();
         assert!(open.is_empty(), "a run is over and these are open: {open:?}");
         assert!(run.elicitations().next().is_none(), "a run is over and a question waits");
+        for message in earlier.iter().chain([&run.snapshot()]) {
+            check_codes(message, &run.calls);
+        }
         self.check_prompt(run, scene, earlier);
     }
 
@@ -461,6 +465,24 @@ fn shown_status(log: &[(Position, UiChunk)]) -> Option<Value> {
         UiChunk::Data(data) if data.kind == "data-run" => Some(data.data.clone()),
         _ => None,
     })
+}
+
+/// Checks that a message says why each of these calls has no output, if it shows one that has none.
+fn check_codes(message: &UiMessage, calls: &[LiveCall]) {
+    for part in message.parts.iter().filter_map(UiPart::as_tool) {
+        let Some(call) = calls.iter().find(|call| call.id == part.tool_call_id) else { continue };
+        match part.state {
+            ToolState::OutputError { .. } | ToolState::OutputDenied { .. } => {}
+            ToolState::InputStreaming { .. }
+            | ToolState::InputAvailable { .. }
+            | ToolState::ApprovalRequested { .. }
+            | ToolState::ApprovalResponded { .. }
+            | ToolState::OutputAvailable { .. } => continue,
+        }
+        let told = &message.metadata.as_ref().unwrap()["calls"][call.id.as_str()];
+        let no_output = call.state().no_output().unwrap();
+        assert_eq!((&told["state"], &told["code"]), (&json!(no_output.state), &json!(no_output.code)));
+    }
 }
 
 /// Returns the questions that a message shows as pending.
