@@ -66,8 +66,7 @@ impl Run {
 
     /// Returns the time since which the first call waits for its tool.
     fn missing_tool_since(&self) -> Option<Timestamp> {
-        let waiting = self.step_calls().iter().filter_map(|call| missing_since(call));
-        waiting.min()
+        self.step_calls().iter().filter_map(missing_since).min()
     }
 
     /// Returns the hint that the model gets besides the error of a call that failed. A browser's call has none, because only its page could

@@ -26,7 +26,7 @@ fn told_live(stream: &Stream) -> Value {
     let mut told = json!({});
     for chunk in &stream.chunks {
         for (call, about) in chunk["messageMetadata"]["calls"].as_object().into_iter().flatten() {
-            for (field, value) in about.as_object().unwrap() {
+            for (field, value) in about.as_object().expect("an object") {
                 told[call][field] = value.clone();
             }
         }
