@@ -8,6 +8,7 @@
 mod answering;
 mod asking;
 mod continuing;
+mod model_stream;
 mod performing;
 mod resuming;
 mod running_tools;
@@ -24,18 +25,14 @@ use std::{
 
 use fermata_protocol::{AnswerKind, Plan, ToolCallId, UiMessage};
 use fermata_tools::{InputError, PendingCalls, Slot, ToolError, Toolbox, Wait};
-use futures::{
-    StreamExt,
-    future::BoxFuture,
-    stream::{BoxStream, FuturesUnordered},
-};
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::{
     sync::oneshot,
     time::{Instant, Sleep},
 };
-use tracing::{Instrument, Span};
 
 use asking::ReadMessages;
+use model_stream::ModelStream;
 use running_tools::{RunningTools, ToolEvent};
 use spans::CallSpans;
 use timers::{FURTHEST, Timers};
@@ -49,7 +46,6 @@ use crate::{
     run::{Admission, Compaction, Effects, Ending, Event, Next, Phase, RememberedRun, Run, interrupted},
     run_log::Writer,
     services::{OpenRun, Patience, PolicySnapshot, ResourceLock, Services},
-    step::collector::stream_ended_early,
     summarizer::WriteError,
 };
 
@@ -158,26 +154,6 @@ enum StepWork {
 
 /// Calls whose inputs were checked, and the errors of those that do not fit their schemas.
 type CheckedInputs = Vec<(ToolCallId, Result<(), InputError>)>;
-
-/// An answer of the model that is being streamed.
-struct ModelStream {
-    /// The name of the model.
-    model: Arc<str>,
-    events: BoxStream<'static, Vec<Result<ModelEvent, ModelError>>>,
-    asked_at: Instant,
-    last_event_at: Instant,
-    /// The time of the last save of the answer so far.
-    saved_at: Instant,
-    /// `true` once a piece of an answer has come.
-    has_begun: bool,
-    /// The number of times that the step was asked for before, in vain.
-    retries: u32,
-    /// The number of times that the step was asked for before with a request that was too long.
-    overflows: u32,
-    /// About how many tokens the request has, if the size of the model's window is known.
-    estimated: Option<u64>,
-    span: Span,
-}
 
 /// A summary that is being written, and the request that waits for it.
 struct SummaryWork {
@@ -544,48 +520,25 @@ impl StepWork {
     }
 
     async fn next(&mut self) -> Happening {
-        let stream = match self {
-            Self::None => return std::future::pending().await,
+        match self {
+            Self::None => std::future::pending().await,
             Self::Request => {
                 // Readers are sent what was published just now before the request is made, which takes longer.
                 tokio::task::yield_now().await;
-                return Happening::Request;
+                Happening::Request
             }
             Self::Queue(turn) => {
-                return match turn.await {
+                match turn.await {
                     Ok(slot) => Happening::RequestAdmitted(slot),
                     // The slots are gone, because the server ends.
                     Err(_) => std::future::pending().await,
-                };
-            }
-            Self::Recollection(recollection) => return Happening::Recollected(recollection.await),
-            Self::InputChecks(checks) => return Happening::InputsChecked(checks.await),
-            Self::Summary(work) => return Happening::SummaryWritten((&mut work.writing).await),
-            Self::Model(stream) => stream,
-        };
-        // Entering the span costs a tenth of what is done for a delta, so the model is in it only until its answer has begun.
-        let events = if stream.has_begun {
-            stream.events.next().await
-        } else {
-            stream.events.next().instrument(stream.span.clone()).await
-        };
-        stream.last_event_at = Instant::now();
-        let Some(events) = events else {
-            stream.has_begun = true;
-            return Happening::Model { received: Vec::new(), failure: Some(stream_ended_early()) };
-        };
-        let (mut received, mut failure) = (Vec::with_capacity(events.len()), None);
-        for event in events {
-            match event {
-                Ok(event) => received.push(event),
-                Err(error) => {
-                    failure = Some(error);
-                    break;
                 }
             }
+            Self::Recollection(recollection) => Happening::Recollected(recollection.await),
+            Self::InputChecks(checks) => Happening::InputsChecked(checks.await),
+            Self::Summary(work) => Happening::SummaryWritten((&mut work.writing).await),
+            Self::Model(stream) => stream.next().await,
         }
-        stream.has_begun |= received.iter().any(|event| *event != ModelEvent::Alive);
-        Happening::Model { received, failure }
     }
 }
 

@@ -277,11 +277,14 @@ impl Model for OpenAi {
                 first => break (first?, events),
             }
         };
-        let rest = stream::unfold(events, async |mut events| {
-            let event = events.next().await?;
-            Some((event, events))
+        let answer = stream::unfold((first, events), async |(first, mut events)| {
+            let event = match first {
+                Some(first) => Ok(first),
+                None => events.next().await?,
+            };
+            Some((event, (None, events)))
         });
-        Ok(stream::iter(first.map(Ok)).chain(rest).boxed())
+        Ok(answer.boxed())
     }
 }
 

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use fermata_protocol::{ChatId, Role, SummaryReason, UiMessage, UiPart};
 use fermata_tools::SlotRequest;
-use futures::{FutureExt, StreamExt, TryStreamExt, stream};
+use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::{ActiveRun, ModelStream, StepWork, SummaryWork, spans::model_span};
+use super::{
+    ActiveRun, StepWork, SummaryWork,
+    model_stream::{Answer, ModelStream},
+    spans::model_span,
+};
 use crate::{
     context::{
         Fit, Fitted, Goal, History, ModelContext, Window,
@@ -23,9 +27,6 @@ use crate::{
 
 /// The number of times that a step is asked for again because its request was too long.
 const MAX_OVERFLOWS: u32 = 2;
-
-/// The number of events of a model that are handled together at most. Providers join deltas that come together, so there are few.
-const READY_EVENTS: usize = 16;
 
 /// The messages of a chat, without that of the open run, from one of them on.
 pub(super) struct ReadMessages {
@@ -254,19 +255,17 @@ impl ActiveRun {
         let model = choice.model.clone();
         let name = Arc::<str>::from(model.name());
         let services = self.services.clone();
-        let events = stream::once(async move {
+        let asked = async move {
             services.settings.file_urls.apply_lookups(&mut request.messages, &*services.resolver).await;
             model.stream(request).await
-        })
-        .try_flatten();
+        };
         let retries = match self.step.model() {
             Some(silent) if overflows == 0 => silent.retries + 1,
             Some(_) | None => 0,
         };
         let now = Instant::now();
         self.step = StepWork::Model(ModelStream {
-            // The events that the provider has ready are handled together and shown in one write.
-            events: events.ready_chunks(READY_EVENTS).boxed(),
+            answer: Answer::Asked(asked.boxed()),
             asked_at: now,
             last_event_at: now,
             saved_at: now,
