@@ -141,6 +141,9 @@ impl Deciding<'_> {
         if let Some(usage) = self.run.state.usage {
             metadata["usage"] = json!(usage);
         }
+        if *ending == Ending::StepLimit {
+            metadata["stopped"] = ending.name().into();
+        }
         let mut calls = Map::new();
         for (index, call) in self.run.calls.iter().enumerate() {
             if self.run.is_own(call) {
