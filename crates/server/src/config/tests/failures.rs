@@ -81,6 +81,21 @@ dropped.
 strategy?, fallbackOf?, retryOf?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens.
 `attempts` is there if the call ran more than once, `strategy` is what was done, and `fallbackOf` is the id of the failed call in whose
 place this one was made. `retryOf` is the id of the failed call that a person has made again with this one.
+
+As soon as a call has ended without an output, `messageMetadata.calls[\"<toolCallId>\"]` says why, to every client and also after
+a reload: `{state, code, reason?}`.
+
+| `state` | `code` | |
+|---|---|---|
+| `error` | `rate_limit`, `auth`, … | the type of the failure, as below |
+| `cancelled` | `denied` | a person or a rule has denied it; `reason` has their words |
+| `cancelled` | `expired` | nobody answered in time |
+| `cancelled` | `by_person` | a person cancelled it while it ran |
+| `cancelled` | `stopped` | the run was stopped |
+| `cancelled` | `superseded` | the conversation went on before it had a result |
+| `cancelled` | `run_ended` | the run ended for another reason |
+| `cancelled` | `not_first` | only the first call of a step runs (`chain = \"one\"`) |
+| `cancelled` | `not_chosen` | the user has chosen another tool |
 ";
 
 fn meaning(error_type: ErrorType) -> &'static str {
