@@ -98,7 +98,7 @@ pub(crate) struct ActiveRun {
     parked: FuturesUnordered<BoxFuture<'static, Option<AnswerKind>>>,
     /// The futures that calls wait for before they run: each is a lock or a slot.
     waits: FuturesUnordered<BoxFuture<'static, Happening>>,
-    /// What calls hold that have not begun yet.
+    /// The locks and slots of calls that were admitted and have not begun yet.
     admitted: HashMap<ToolCallId, Admitted>,
     /// The slot of the request to the model.
     model_slot: Option<Slot>,
@@ -197,7 +197,7 @@ pub(crate) enum Happening {
     Nothing,
 }
 
-/// What a call holds while it runs.
+/// The lock and the slot of a call.
 #[derive(Default)]
 struct Admitted {
     /// The lock of its resource, if it has one.
@@ -327,7 +327,7 @@ impl ActiveRun {
         loop {
             let happening = tokio::select! {
                 Some(happening) = self.waits.next(), if !self.waits.is_empty() => happening,
-                // It was released: those that are answered are taken by whoever has resolved them.
+                // This one was released. The answers of the others are received where these are resolved.
                 Some(_) = self.parked.next(), if !self.parked.is_empty() => Happening::Nothing,
                 event = self.tools.next() => Happening::Tool(Box::new(event)),
                 happening = self.step.next() => happening,

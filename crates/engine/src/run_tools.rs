@@ -55,7 +55,7 @@ pub(crate) trait RunTool: Sync {
     }
 }
 
-/// What becomes of a call that starts.
+/// The result of starting a call.
 pub(crate) enum Started {
     /// It is settled at once, with its output or the text of its error.
     Settled(Result<Value, String>),

@@ -42,8 +42,9 @@ pub(super) struct ModelStream {
     pub span: Span,
 }
 
-/// How far the answer to a request is.
+/// The answer to a request.
 pub(super) enum Answer {
+    /// The model has not begun to answer.
     Asked(BoxFuture<'static, Result<Events, ModelError>>),
     Streams(Events),
     Over,

@@ -46,7 +46,7 @@ pub(crate) trait Deliver: Send {
     fn refuse(&mut self, unavailable: Unavailable);
 }
 
-/// What a chat actor has done with a request.
+/// The progress of a request that a chat actor has handled.
 pub(crate) enum Handled {
     Replied,
     /// The checks that come first are being made, while the chat goes on.
@@ -63,6 +63,7 @@ pub(crate) trait Handle: ChatRequest {
         ready(Ok(Vec::new()))
     }
 
+    /// Notes the results of these checks.
     fn note_checked(&mut self, _: CheckedAnswers) {}
 
     /// Handles the request. The chat does not exist, or belongs to the user who makes the request.

@@ -37,7 +37,7 @@ impl Handle for AnswerRequest {
         let mut receipts = actor.repeat_settled(&self.answers).await?;
         if let ChatState::Active(active) = &mut actor.state {
             receipts.extend(active.answer(self).await?);
-            // Whoever reads the run waits for the outcome; the reply says no more than that the answers were accepted, and may come after it.
+            // Readers of the run wait for the outcome. The reply only says that the answers were accepted, so it may come later.
             tokio::task::yield_now().await;
         }
         Ok(receipts)

@@ -12,7 +12,7 @@ use crate::{ports::store::AnswerRoute, run_log::position::Position};
 /// The effects of an event. They are performed in the order of the fields, here and within each group. So everything that a reader has
 /// seen is saved if it had to be.
 ///
-/// What waits for an answer is no effect: it follows from the run ([`Run::awaited`](super::Run::awaited)).
+/// Calls and questions that wait for an answer are no effect: they follow from the run ([`Run::awaited`](super::Run::awaited)).
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub before: BeforeCommit,

@@ -56,7 +56,7 @@ impl LeftOver {
         left
     }
 
-    /// Notes a data part of the step, also one that is shown before the model speaks again.
+    /// Notes a data part of the step. Some are shown after the restart, before the model speaks again.
     pub fn note_data(&mut self, chunk: &UiChunk) {
         if let UiChunk::Data(data) = chunk
             && data.transient != Some(true)

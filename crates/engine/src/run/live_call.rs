@@ -19,9 +19,9 @@ pub(crate) struct LiveCall {
     pub asked_again_at: Option<Position>,
     /// The newest partial output, while the call runs.
     pub report: Option<Value>,
-    /// The time until which it is believed that a person edits the input. The page says so again meanwhile.
+    /// The time until which a page is believed that a person edits the input.
     pub edited_until: Option<Timestamp>,
-    /// What clients that ask for the states of calls were told last. They may be told again.
+    /// The newest `data-call`. It is sent again after a restart.
     pub shown: Option<Box<CallStatus>>,
 }
 

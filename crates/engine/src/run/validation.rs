@@ -314,8 +314,7 @@ impl Run {
                 let is_decision = matches!(answer, Some(AnswerKind::Decision { .. }));
                 let also_approved = rest
                     .into_iter()
-                    .filter(|_| is_decision)
-                    .filter(|&other| self.call(other).accepts_decision())
+                    .filter(|&other| is_decision && self.call(other).accepts_decision())
                     .filter(|&other| is_granted(other) || !gate_closed)
                     .map(id_of)
                     .collect();

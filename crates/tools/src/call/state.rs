@@ -22,12 +22,12 @@ pub enum CallState {
     },
     /// The call is allowed or approved, and waits for something else before it runs.
     Scheduled {
-        /// What it waits for.
+        /// The thing that it waits for.
         waits_for: Wait,
     },
     /// The call is running.
     Executing {
-        /// What is being done for it.
+        /// The work that is being done for it.
         work: Work,
     },
     /// The call has its output.
@@ -50,7 +50,7 @@ pub enum CallState {
     },
 }
 
-/// What a call waits for before it runs.
+/// The thing that a call waits for before it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wait {
@@ -67,7 +67,7 @@ pub enum Wait {
     Capacity,
 }
 
-/// What is being done for a call that runs.
+/// The work that is being done for a call that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -85,7 +85,7 @@ pub enum Work {
         /// The time at which the call expires if nobody has replied.
         expires: Timestamp,
     },
-    /// Nothing: it is to run again, and waits for this before.
+    /// None: the call is about to run again, and waits for this.
     Again(Wait),
 }
 
@@ -93,7 +93,7 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asking {
-    /// What the call is there for.
+    /// The questions that the model asks with the call.
     Call,
     /// The failure of the call ([`Call::asked_about`](super::Call::asked_about)).
     Failure,

@@ -52,7 +52,7 @@ struct More<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_report: Option<&'a Value>,
     since: Timestamp,
-    /// What the call waits for, unless its state is final.
+    /// The fields of a state that is not final: the thing that the call waits for.
     #[serde(flatten)]
     open_state: Map<String, Value>,
 }
