@@ -11,7 +11,7 @@ import { FollowedValue, type Followed } from './followed.js';
 import { withDraft } from './outbox.js';
 import { hasOpenCall, isOpen, isToolPart, lastStepOf, type ToolPart } from './parts.js';
 import { readRecord, statusOf, type ChatRecord, type Pending } from './record.js';
-import type { RunStatus } from './runs.js';
+import { runStatusIn, type RunStatus } from './runs.js';
 import { FermataError, isSettledElsewhere, pause, retry } from './server.js';
 import {
   connectionOf,
@@ -517,13 +517,14 @@ export class ChatFollower {
   }
 
   /** Takes over what a record says besides its messages. */
-  #learn({ assistant, model, messages, pending, context, status }: ChatRecord) {
+  #learn(record: ChatRecord) {
+    const { assistant, model, messages, pending, context } = record;
     this.#chosen.set({
       ...(assistant !== undefined && { assistant }),
       ...(model !== undefined && { model }),
     });
     this.#usage.set(context);
-    this.#run.set(status);
+    this.#run.set(runStatusIn(record));
     for (const waiting of pending) this.#calls.set(waiting.toolCallId, statusOf(waiting));
     this.#summary.refresh(messages.length);
   }

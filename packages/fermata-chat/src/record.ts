@@ -7,7 +7,7 @@ import type { RunStatus } from './runs.js';
 import { FermataError, retry, type Server } from './server.js';
 
 /** A chat as `GET /api/chat/{id}` has it. */
-export interface ChatRecord {
+export interface ChatRecord extends Partial<RunStatus> {
   messages: UIMessage[];
   pending: Pending[];
   open: boolean;
@@ -16,8 +16,6 @@ export interface ChatRecord {
   model?: string;
   /** How full the model's window was after the newest step; absent if the server does not know. */
   context?: ContextUsage;
-  /** What the run is doing; absent if the last post did not ask for it. */
-  status?: RunStatus;
 }
 
 /** What a call would do, as its tool says; `before` and `after` are the two texts of an edit. */

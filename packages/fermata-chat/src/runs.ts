@@ -1,4 +1,4 @@
-// What the server says of the run of a chat: its stage (`data-run`, and `status` of the record), and its plan (`data-plan`).
+// What the server says of the run of a chat: its stage (`data-run`, and the record of the chat), and its plan (`data-plan`).
 // Knows nothing of streams.
 
 /** What a run is doing: it plans, makes calls, has their results, asks the model what is next, or speaks. */
@@ -21,6 +21,23 @@ export interface RunStatus {
   lastTool?: string;
   /** The beginning of what the model was told of it. */
   lastResult?: string;
+}
+
+/** Returns the status of the run, as the record of a chat has it; `undefined` if the last post did not ask for it. */
+export function runStatusIn(record: Partial<RunStatus>): RunStatus | undefined {
+  const { stage, requiresConfirm, gateClosed, confirmWords, takesReply, waitsFor, lastTool, lastResult } =
+    record;
+  if (stage === undefined || requiresConfirm === undefined) return undefined;
+  return {
+    stage,
+    requiresConfirm,
+    ...(gateClosed !== undefined && { gateClosed }),
+    ...(confirmWords !== undefined && { confirmWords }),
+    ...(takesReply !== undefined && { takesReply }),
+    ...(waitsFor !== undefined && { waitsFor }),
+    ...(lastTool !== undefined && { lastTool }),
+    ...(lastResult !== undefined && { lastResult }),
+  };
 }
 
 /** The plan of a run, which is the data of a part `data-plan` of its message. */
