@@ -13,9 +13,9 @@ use crate::run_log::position::Position;
 #[derive(Clone, Debug)]
 pub(crate) struct LiveCall {
     pub call: Call,
-    /// The position in the log at which the call got its outcome.
+    /// The position of the call's outcome in the log.
     pub settled_at: Option<Position>,
-    /// The position in the log at which the call was asked about again.
+    /// The position of the newest approval request in the log, if the call was asked about again.
     pub asked_again_at: Option<Position>,
     /// The newest partial output, while the call runs.
     pub report: Option<Value>,

@@ -1,4 +1,4 @@
-//! Why a call has no output, in the metadata of its message: `calls["<toolCallId>"]` has the state and a code.
+//! The reason why a call has no output, in the metadata of its message: `calls["<toolCallId>"]` has the state and a code.
 //!
 //! The metadata is the one place that every version of the AI SDK has, while the message is written and after a reload. The chunk comes before the
 //! outcome, so that no page shows an outcome that it cannot tell yet.

@@ -1,4 +1,4 @@
-//! The reasons for which answers are not accepted, and their texts for people.
+//! The reasons to reject answers, and their texts for people.
 
 use fermata_protocol::{AnswerTarget, ToolCallId};
 use fermata_tools::{AuditEvent, Call, Refusal, StateName};

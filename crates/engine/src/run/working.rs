@@ -166,11 +166,10 @@ impl Deciding<'_> {
     /// Executes a call that is admitted. The caller keeps its lock and its slot only if the call is among those to be executed.
     pub(super) fn on_admission(&mut self, call: &ToolCallId, admission: Admission) {
         let Some(index) = self.run.index_of(call) else { return };
-        let (Some(Wait::Resource | Wait::Capacity), admission) =
-            (self.run.call(index).state().waits_for(), admission)
-        else {
+        let waits_for = self.run.call(index).state().waits_for();
+        if !matches!(waits_for, Some(Wait::Resource | Wait::Capacity)) {
             return;
-        };
+        }
         match admission {
             Admission::Granted => {
                 if !self.keep_overruled(index) {

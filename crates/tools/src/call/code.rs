@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Call, CallState, Cancelled, StateName};
 use crate::{Decision, DecisionSource, PolicyDecision};
 
-/// Why a call has no output, for pages.
+/// The reason why a call has no output, for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NoOutput<'a> {
     /// `error` or `cancelled`.
