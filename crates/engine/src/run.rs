@@ -555,7 +555,7 @@ impl Deciding<'_> {
             return;
         }
         if let Some(left_over) = &mut self.run.left_over {
-            left_over.note_data(&chunk);
+            left_over.note(&chunk);
         }
         self.run.add_chunk(&chunk);
         self.run.note_outcome(self.run.state.position, &chunk);

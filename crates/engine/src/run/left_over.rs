@@ -1,20 +1,20 @@
 //! The beginning of a step whose process ended while the model was streaming it.
 //!
 //! The model is asked for the step again. The beginning stays in the message and on pages until the model speaks again: then it is taken
-//! back. If the run ends before that, it is kept.
+//! back. If the run ends before that, the saved part of it is kept, and readers lose what they have read beyond that.
 
 use fermata_protocol::{UiChunk, UiMessage, UiPart};
 
-use super::{Deciding, Phase, Run, RunState};
+use super::{Deciding, Phase, Run, RunState, streaming::part_end};
 use crate::{run_log::position::Position, step::collector::PartKind};
 
-/// The beginning of a step, as it was shown before the process ended.
+/// The beginning of a step, as it was saved before the process ended.
 #[derive(Debug, Default)]
 pub(super) struct LeftOver {
     /// The text or reasoning that has not ended, by its id.
     open_part: Option<(PartKind, String)>,
-    /// The data parts of the step, which are no part of the answer.
-    data: Vec<UiChunk>,
+    /// The chunks that `reset-step` takes back.
+    chunks: Vec<UiChunk>,
 }
 
 /// Removes from the log of a run that another process has left whatever nobody will finish: calls that the model had begun to make in the
@@ -43,26 +43,26 @@ impl LeftOver {
     pub fn of(log: &[(Position, UiChunk)]) -> Self {
         let mut left = Self::default();
         for (_, chunk) in log {
-            match chunk {
-                UiChunk::StartStep | UiChunk::ResetStep => left = Self::default(),
-                UiChunk::TextStart { id, .. } => left.open_part = Some((PartKind::Text, id.clone())),
-                UiChunk::ReasoningStart { id, .. } => {
-                    left.open_part = Some((PartKind::Reasoning, id.clone()))
-                }
-                UiChunk::TextEnd { .. } | UiChunk::ReasoningEnd { .. } => left.open_part = None,
-                _ => left.note_data(chunk),
-            }
+            left.note(chunk);
         }
         left
     }
 
-    /// Notes a data part of the step. Some are shown after the restart, before the model speaks again.
-    pub fn note_data(&mut self, chunk: &UiChunk) {
-        if let UiChunk::Data(data) = chunk
-            && data.transient != Some(true)
-        {
-            self.data.push(chunk.clone());
+    /// Notes a chunk of the step. Data parts may follow after the restart, before the model speaks again.
+    pub fn note(&mut self, chunk: &UiChunk) {
+        match chunk {
+            UiChunk::StartStep | UiChunk::ResetStep => {
+                *self = Self::default();
+                return;
+            }
+            UiChunk::MessageMetadata { .. } => return,
+            UiChunk::Data(data) if data.transient == Some(true) => return,
+            UiChunk::TextStart { id, .. } => self.open_part = Some((PartKind::Text, id.clone())),
+            UiChunk::ReasoningStart { id, .. } => self.open_part = Some((PartKind::Reasoning, id.clone())),
+            UiChunk::TextEnd { .. } | UiChunk::ReasoningEnd { .. } => self.open_part = None,
+            _ => {}
         }
+        self.chunks.push(chunk.clone());
     }
 }
 
@@ -84,21 +84,28 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Takes back the beginning of the step, because the step begins again. Clients remove its data parts as well, so these are shown once
-    /// more.
+    /// Takes back the beginning of the step, because the step begins again. Its data parts are no part of the answer, and are shown again.
     pub(super) fn take_back_left_over(&mut self) {
         if let Some(left) = self.run.left_over.take() {
             self.publish(UiChunk::ResetStep);
-            for chunk in left.data {
-                self.publish(chunk);
+            for chunk in left.chunks {
+                if matches!(chunk, UiChunk::Data(_)) {
+                    self.publish(chunk);
+                }
             }
         }
     }
 
-    /// Keeps the beginning of the step, because the run ends.
+    /// Keeps the saved beginning of the step, because the run ends. Readers may have read more than that, so they read it again.
     pub(super) fn keep_left_over(&mut self) {
-        if let Some((kind, id)) = self.run.left_over.take().and_then(|left| left.open_part) {
-            self.publish(super::streaming::part_end(kind, id, Vec::new()));
+        if let Some(left) = self.run.left_over.take() {
+            self.publish(UiChunk::ResetStep);
+            for chunk in left.chunks {
+                self.publish(chunk);
+            }
+            if let Some((kind, id)) = left.open_part {
+                self.publish(part_end(kind, id, Vec::new()));
+            }
         }
     }
 }

@@ -150,8 +150,8 @@ async fn a_run_that_is_stopped_before_the_model_speaks_again_keeps_its_words() {
     let (there, _again, mut reader) = cut_off(&here).await;
     there.engine.stop(&there.owner, &there.chat).await.unwrap();
     let all = reader.read_to_end().await;
-    assert!(all.contains("text-delta text-end finish-step"), "{all}");
-    assert!(!all.contains("reset-step"), "{all}");
+    // The first instance may have shown more than it has saved.
+    assert!(all.contains("reset-step text-start text-delta text-end finish-step"), "{all}");
     assert_eq!(last_words(&there).await, "half");
 }
 

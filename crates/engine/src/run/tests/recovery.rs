@@ -66,6 +66,31 @@ fn a_step_that_was_cut_off_is_asked_for_again_and_its_positions_are_not_reused()
 }
 
 #[test]
+fn readers_of_a_step_that_was_cut_off_are_left_with_its_saved_beginning_if_the_run_ends() {
+    let mut play = Play::new();
+    play.receive(ModelEvent::Text("Tea".into()));
+    play.transcript.clear();
+    play.crash();
+    play.apply("stopped", Event::Ended(Ending::Stopped)).check(expect![[r#"
+        > resumed
+        save
+        ask
+        > stopped
+        save
+        reset-step
+        text-start
+        text-delta Tea
+        text-end
+        finish-step
+        abort
+        finish other
+        over: stopped
+    "#]]);
+    let texts = play.run.snapshot().parts.into_iter().filter(|part| matches!(part, UiPart::Text { .. }));
+    assert_eq!(texts.count(), 1);
+}
+
+#[test]
 fn what_was_recalled_after_a_crash_stays_in_the_message_when_the_model_speaks() {
     let mut play = Play::new();
     play.crash();
