@@ -70,7 +70,7 @@ use crate::{
     model::Usage,
     ports::{ids::Ids, store::json_bytes},
     run_log::position::Position,
-    run_tools::plan,
+    run_tools::{self, plan},
     services::{PolicySnapshot, Rules},
     settings::{Limits, RunHold},
 };
@@ -511,6 +511,16 @@ impl Run {
     /// Returns the calls of the run as they are saved.
     pub fn all_calls(&self) -> impl Iterator<Item = &Call> {
         self.calls.iter().map(|live| &live.call)
+    }
+
+    /// Checks the input of a call if its tool is one of the run's own.
+    ///
+    /// # Errors
+    /// If the tool refuses the input. The error is the text for the model.
+    fn check_own_tool(&self, call: &Call, input: &Value, toolbox: &Toolbox) -> Result<(), String> {
+        let Some(tool) = run_tools::of_call(call, toolbox) else { return Ok(()) };
+        let earlier: Vec<&Call> = self.all_calls().take_while(|other| other.id != call.id).collect();
+        tool.check(input, &earlier, toolbox)
     }
 
     /// Returns the indexes of the step's calls, which are the last ones.

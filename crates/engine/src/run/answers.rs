@@ -6,7 +6,7 @@ use fermata_tools::{
     DecisionSource, Grant, PolicyDecision, ToolError, Wait,
 };
 
-use super::{Deciding, Phase, ValidAnswers};
+use super::{Deciding, Phase, ValidAnswers, validation::grant_of};
 
 // === impl Deciding ===
 
@@ -25,7 +25,7 @@ impl Deciding<'_> {
                 AnswerKind::Output { .. } | AnswerKind::Failure { .. } => self.apply_output(index, answer),
                 AnswerKind::Decision { .. } => {
                     // The answer was validated, so its scope is one of the call's.
-                    let grant = self.run.grant(index, &answer, self.context).ok().flatten();
+                    let grant = grant_of(self.run.call(index), &answer, self.context).ok().flatten();
                     let AnswerKind::Decision { approved, reason, always, input } = answer else { continue };
                     if !approved {
                         denied.push(index);
@@ -80,12 +80,12 @@ impl Deciding<'_> {
         let Some(grant) = grant else { return };
         self.audit(AuditAction::Granted, index, by, Some(grant.terms.scope.covers.clone()));
         for sibling in self.run.step_indexes() {
-            if !self.run.is_answered_by(&grant, sibling, self.context) {
+            let call = self.run.call(sibling);
+            if !self.run.is_answered_by(&grant, call, self.context) {
                 continue;
             }
             let policy_decision =
                 PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
-            let call = self.run.call(sibling);
             let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
             self.effects.commit.audit.push(event.decided_by(by));
             self.decide_call(sibling, ApprovalDecision::of(by, true), false);

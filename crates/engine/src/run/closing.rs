@@ -100,7 +100,7 @@ impl Deciding<'_> {
                 .any(|asked| asked.asker == index && asked.expires <= self.context.now);
             self.withdraw_elicitations(index);
             if self.run.state.phase == Phase::Deciding
-                && let Some(reason) = self.run.denied_by_person(index)
+                && let Some(reason) = self.run.call(index).denial_by_person()
             {
                 self.show_error(index, Cancelled::Denied { reason }.text());
             }

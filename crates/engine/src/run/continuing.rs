@@ -19,6 +19,7 @@ use super::{
     Activity, Context, Deciding, EarlierMessage, Ending, LiveCall, Next, Phase, Run, RunHold, RunRequest,
     RunSettings, RunState, ValidAnswers, ValidReply,
     elicit::{ElicitState, QuestionSource},
+    gate::takes_words,
 };
 use crate::{run_log::position::Position, run_tools};
 
@@ -103,11 +104,11 @@ impl Run {
     /// Returns whether a message of the user can decide about all calls that wait for a decision: the rules let words decide about each of
     /// them, nothing of the run waits for a page, or would once it is approved, and no question waits but those of the assistant.
     pub fn can_be_decided_in_words(&self, context: &Context<'_>) -> bool {
-        let mut asked = self.step_indexes().filter(|&index| self.call(index).awaits_approval()).peekable();
+        let mut asked = self.step_calls().iter().filter(|call| call.awaits_approval()).peekable();
         asked.peek().is_some()
             && self.can_be_handed_over()
             && self.elicitations().all(|asked| asked.source == QuestionSource::AskUser)
-            && asked.all(|index| self.takes_words(index, context))
+            && asked.all(|call| takes_words(call, context))
     }
 
     /// Returns whether a message of the user is the answer to a question of the assistant.

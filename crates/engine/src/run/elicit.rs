@@ -230,7 +230,7 @@ impl Deciding<'_> {
         if strategy != ErrorStrategy::AskPerson
             || is_own
             || call.times_run() == 0
-            || self.run.fallback_of(index, self.context).is_some()
+            || super::own_calls::fallback_of(&call.tool, self.context).is_some()
             || waiting >= self.context.limits.parked_calls
         {
             return false;

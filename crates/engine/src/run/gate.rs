@@ -37,7 +37,7 @@ impl Run {
     /// rule says otherwise.
     fn policy_decision(
         &self,
-        index: usize,
+        call: &Call,
         input: &Value,
         tool: ToolRef<'_>,
         context: &Context<'_>,
@@ -49,16 +49,16 @@ impl Run {
         if policy_decision.decision == Decision::Deny {
             return policy_decision;
         }
-        if self.may_repeat_effect(self.call(index), tool.spec()) {
+        if self.may_repeat_effect(call, tool.spec()) {
             return PolicyDecision { decision: Decision::Ask, by: DecisionSource::Retry, ..policy_decision };
         }
         if is_asked_by_rule {
             return policy_decision;
         }
-        if let Some(asks) = self.memory_write_asks(index, context) {
+        if let Some(asks) = self.memory_write_asks(call, context) {
             return asks;
         }
-        if self.chain_asks(index, context) {
+        if self.chain_asks(call, context) {
             return PolicyDecision { decision: Decision::Ask, reason: None, by: DecisionSource::Chain };
         }
         if policy_decision.decision == Decision::Ask && context.grants.cover(tool, input, context.now) {
@@ -70,16 +70,16 @@ impl Run {
     /// Returns the decision about a call that runs, if it had another input. Neither the call nor the record changes.
     pub fn decision_about(&self, call: &ToolCallId, input: &Value, context: &Context<'_>) -> Decision {
         let Some(index) = self.index_of(call) else { return Decision::Deny };
-        let Some(tool) = context.toolbox.find(&self.call(index).tool) else { return Decision::Deny };
-        if self.newest_denial(index, input, context).is_some() {
+        let call = self.call(index);
+        let Some(tool) = context.toolbox.find(&call.tool) else { return Decision::Deny };
+        if newest_denial(call, input, context).is_some() {
             return Decision::Deny;
         }
-        self.policy_decision(index, input, tool, context).decision
+        self.policy_decision(call, input, tool, context).decision
     }
 
     /// Returns whether a grant decides a call that waits for a person.
-    pub(super) fn is_answered_by(&self, grant: &Grant, index: usize, context: &Context<'_>) -> bool {
-        let call = self.call(index);
+    pub(super) fn is_answered_by(&self, grant: &Grant, call: &Call, context: &Context<'_>) -> bool {
         let by = call.policy_decision.as_ref().map(|policy_decision| policy_decision.by);
         let is_for_this_call_alone = matches!(
             by,
@@ -107,18 +107,17 @@ impl Run {
 
     /// Returns the reason why a call must not run with this input, although it waits for its approval or was allowed or approved. This holds
     /// when a person approves it and until it starts.
-    pub(super) fn overruled(&self, index: usize, input: &Value, context: &Context<'_>) -> Option<Overruled> {
-        if let Some(denial) = self.newest_denial(index, input, context) {
+    pub(super) fn overruled(&self, call: &Call, input: &Value, context: &Context<'_>) -> Option<Overruled> {
+        if let Some(denial) = newest_denial(call, input, context) {
             return Some(Overruled::Denied(denial));
         }
-        let call = self.call(index);
         let found = context.toolbox.find(&call.tool)?;
         if call.fingerprint.as_deref() == Some(found.fingerprint()) {
             return None;
         }
         if call.approval_decision.is_none() && !call.awaits_approval() {
             // Nobody was shown the tool, so it is enough that it would be allowed as it is now.
-            let policy_decision = self.policy_decision(index, input, found, context);
+            let policy_decision = self.policy_decision(call, input, found, context);
             match policy_decision.decision {
                 Decision::Allow => return None,
                 Decision::Deny => return Some(Overruled::Denied(policy_decision)),
@@ -128,64 +127,16 @@ impl Run {
         Some(Overruled::ToolChanged)
     }
 
-    /// Returns the decision of the newest rules about a call with this input, if it is a denial. Nothing else counts, because the step's own
-    /// rules have decided whether a person is asked.
-    fn newest_denial(&self, index: usize, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
-        let policy_decision = self.newest_decision(index, input, context)?;
-        if policy_decision.decision == Decision::Deny { Some(policy_decision) } else { None }
-    }
-
-    /// Returns whether the newest rules let a message such as "yes" decide about a call.
-    pub(super) fn takes_words(&self, index: usize, context: &Context<'_>) -> bool {
-        let call = self.call(index);
-        let Some(run_by) = call.run_by else { return false };
-        let policy_decision = self.newest_decision(index, &call.effective_input().value(), context);
-        policy_decision.is_some_and(|decision| context.newest.honors_words(&decision, run_by))
-    }
-
-    /// Returns the decision of the newest rules about a call with this input. If the tool is not available, the rules see no more of it than
-    /// the call has. There is no decision about a call without a tool.
-    fn newest_decision(&self, index: usize, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
-        let call = self.call(index);
-        Some(match context.toolbox.find(&call.tool) {
-            Some(found) => found.decide(&*context.newest, context.owner, input),
-            None => context.newest.decide(
-                context.owner,
-                &ToolSpec {
-                    name: call.tool.clone(),
-                    title: None,
-                    description: String::new(),
-                    input_schema: Value::Null.into(),
-                    run_by: call.run_by?,
-                    server: None,
-                    policy: Decision::Allow,
-                    resource: None,
-                    timeout: None,
-                    repeatable: false,
-                    annotations: None,
-                },
-                input,
-            ),
-        })
-    }
-
     /// Returns whether `chain` requires an approval, because the call is not the first one of the turn that runs or may run.
-    fn chain_asks(&self, index: usize, context: &Context<'_>) -> bool {
+    fn chain_asks(&self, call: &Call, context: &Context<'_>) -> bool {
         context.rules.chain == ChainMode::Ask
             && context.rules.policy.approval() == ApprovalMode::Default
-            && self.chains(index, 0, context)
+            && chains(call, &self.calls, context)
     }
 
     /// Returns whether `chain` lets a call of the step run instead of this one.
-    fn is_another_first(&self, index: usize, context: &Context<'_>) -> bool {
-        context.rules.chain == ChainMode::One && self.chains(index, self.step_indexes().start, context)
-    }
-
-    /// Returns whether one of the calls from `first` on has run or may run before this one. Calls of the run's own tools do not count.
-    fn chains(&self, index: usize, first: usize, context: &Context<'_>) -> bool {
-        let counts = |call: &&LiveCall| run_tools::of_call(call, context.toolbox).is_none();
-        let mut before = self.calls[first..index].iter().filter(counts);
-        counts(&self.call(index)) && before.any(|call| has_run_or_may(call))
+    fn is_another_first(&self, call: &Call, context: &Context<'_>) -> bool {
+        context.rules.chain == ChainMode::One && chains(call, self.step_calls(), context)
     }
 
     /// Returns whether no further call of the chat may wait for an answer.
@@ -245,14 +196,11 @@ impl Deciding<'_> {
             Ok(input) => {
                 let value = input.value();
                 self.call_mut(index).input = input;
-                let of_run = run_tools::of_call(self.run.call(index), self.context.toolbox);
-                let earlier: Vec<&Call> = self.run.all_calls().take(index).collect();
-                if let Some(tool) = of_run
-                    && let Err(error_text) = tool.check(&value, &earlier, self.context.toolbox)
-                {
+                let call = self.run.call(index);
+                if let Err(error_text) = self.run.check_own_tool(call, &value, self.context.toolbox) {
                     return self.fail_input(index, error_text);
                 }
-                if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
+                if let Some(found) = self.context.toolbox.find(&call.tool) {
                     let presentation = found.presentation(&value);
                     let call = self.call_mut(index);
                     call.presentation = presentation;
@@ -264,7 +212,7 @@ impl Deciding<'_> {
                 let mut refused_by_tool = None;
                 let state = if !is_required && !self.run.is_made_by_run(call) {
                     CallState::Cancelled { cancelled: Cancelled::NotChosen }
-                } else if self.run.is_another_first(index, self.context) {
+                } else if self.run.is_another_first(call, self.context) {
                     CallState::Cancelled { cancelled: Cancelled::NotFirst }
                 } else {
                     let state = self.apply_policy(index, &value);
@@ -293,7 +241,7 @@ impl Deciding<'_> {
         let Some(found) = self.context.toolbox.find(&call.tool) else {
             return CallState::scheduled(Wait::Gate);
         };
-        let policy_decision = self.run.policy_decision(index, input, found, self.context);
+        let policy_decision = self.run.policy_decision(call, input, found, self.context);
         let state = match policy_decision.decision {
             Decision::Deny => CallState::Cancelled {
                 cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
@@ -317,8 +265,8 @@ impl Deciding<'_> {
 
     /// Keeps a call that is about to run from it, if the newest rules deny it or its tool has changed. Returns whether that is so.
     pub(super) fn keep_overruled(&mut self, index: usize) -> bool {
-        let input = self.run.call(index).effective_input().value();
-        match self.run.overruled(index, &input, self.context) {
+        let call = self.run.call(index);
+        match self.run.overruled(call, &call.effective_input().value(), self.context) {
             Some(overruled) => self.overrule(index, overruled),
             None => return false,
         }
@@ -339,7 +287,7 @@ impl Deciding<'_> {
             let call = self.run.call(index);
             if matches!(call.state(), CallState::Scheduled { .. })
                 && let Some(Overruled::ToolChanged) =
-                    self.run.overruled(index, &call.effective_input().value(), self.context)
+                    self.run.overruled(call, &call.effective_input().value(), self.context)
             {
                 self.ask_again(index);
             }
@@ -446,6 +394,52 @@ impl Deciding<'_> {
             }
         }
     }
+}
+
+/// Returns whether the newest rules let a message such as "yes" decide about a call.
+pub(super) fn takes_words(call: &Call, context: &Context<'_>) -> bool {
+    let Some(run_by) = call.run_by else { return false };
+    let policy_decision = newest_decision(call, &call.effective_input().value(), context);
+    policy_decision.is_some_and(|decision| context.newest.honors_words(&decision, run_by))
+}
+
+/// Returns the decision of the newest rules about a call with this input, if it is a denial. Nothing else counts, because the step's own
+/// rules have decided whether a person is asked.
+fn newest_denial(call: &Call, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
+    let policy_decision = newest_decision(call, input, context)?;
+    if policy_decision.decision == Decision::Deny { Some(policy_decision) } else { None }
+}
+
+/// Returns the decision of the newest rules about a call with this input. If the tool is not available, the rules see no more of it than
+/// the call has. There is no decision about a call without a tool.
+fn newest_decision(call: &Call, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
+    Some(match context.toolbox.find(&call.tool) {
+        Some(found) => found.decide(&*context.newest, context.owner, input),
+        None => context.newest.decide(
+            context.owner,
+            &ToolSpec {
+                name: call.tool.clone(),
+                title: None,
+                description: String::new(),
+                input_schema: Value::Null.into(),
+                run_by: call.run_by?,
+                server: None,
+                policy: Decision::Allow,
+                resource: None,
+                timeout: None,
+                repeatable: false,
+                annotations: None,
+            },
+            input,
+        ),
+    })
+}
+
+/// Returns whether one of these calls has run or may run before this one. Calls of the run's own tools do not count.
+fn chains(call: &Call, among: &[LiveCall], context: &Context<'_>) -> bool {
+    let counts = |call: &Call| run_tools::of_call(call, context.toolbox).is_none();
+    let mut before = among.iter().take_while(|other| other.id != call.id);
+    counts(call) && before.any(|other| counts(other) && has_run_or_may(other))
 }
 
 /// Returns whether the call has run, runs, or may still run.

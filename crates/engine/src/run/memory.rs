@@ -37,8 +37,7 @@ impl Run {
     }
 
     /// Returns the decision to ask a person before a call changes what is remembered; `None` if nobody is asked.
-    pub(super) fn memory_write_asks(&self, index: usize, context: &Context<'_>) -> Option<PolicyDecision> {
-        let call = self.call(index);
+    pub(super) fn memory_write_asks(&self, call: &Call, context: &Context<'_>) -> Option<PolicyDecision> {
         if !writes_memory(call) || context.rules.policy.approval() != ApprovalMode::Default {
             return None;
         }

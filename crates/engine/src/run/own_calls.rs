@@ -41,16 +41,6 @@ impl Run {
         call.retry_of.is_some() && had_begun && !spec.repeatable
     }
 
-    /// Returns what is called in place of a call that has failed: what the settings say, or else its tool.
-    pub(super) fn fallback_of(&self, index: usize, context: &Context<'_>) -> Option<Fallback> {
-        let tool = &self.call(index).tool;
-        let of_tool = || {
-            let own = context.toolbox.find(tool)?.tool()?.fallback()?;
-            Some(Fallback { tool: own.to_owned(), input: None })
-        };
-        context.rules.fallback_of(tool).cloned().or_else(of_tool)
-    }
-
     /// Returns whether the run is about to make calls itself.
     pub fn makes_own_calls(&self) -> bool {
         !self.open_step.own.is_empty()
@@ -97,7 +87,7 @@ impl Deciding<'_> {
             if !has_failed || call.fallback_of.is_some() || !call.runs_on_server() {
                 continue;
             }
-            let Some(fallback) = self.run.fallback_of(index, self.context) else { continue };
+            let Some(fallback) = fallback_of(&call.tool, self.context) else { continue };
             if fallback.tool == call.tool || self.context.toolbox.find(&fallback.tool).is_none() {
                 continue;
             }
@@ -163,4 +153,13 @@ impl Deciding<'_> {
         }
         self.decide_step(made);
     }
+}
+
+/// Returns the fallback for failed calls of a tool: that of the settings, or else the tool's own.
+pub(super) fn fallback_of(tool: &str, context: &Context<'_>) -> Option<Fallback> {
+    if let Some(fallback) = context.rules.fallback_of(tool) {
+        return Some(fallback.clone());
+    }
+    let own = context.toolbox.find(tool)?.tool()?.fallback()?;
+    Some(Fallback { tool: own.to_owned(), input: None })
 }

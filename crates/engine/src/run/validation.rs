@@ -16,7 +16,6 @@ use super::{
     elicit::{ElicitState, Elicited, ValidReply},
     rejected::Rejected,
 };
-use crate::run_tools;
 
 /// The result of validating a batch of answers.
 #[derive(Debug)]
@@ -126,24 +125,26 @@ impl Run {
             subjects.push(subject);
             match subject {
                 Subject::Elicitation(index) => elicitations.extend(self.validate_reply(index, &answer.kind)?),
-                Subject::Call(index) if self.call(index).is_outdated(answer) => {
+                Subject::Call(index) => {
                     let call = self.call(index);
-                    return Err(Rejected::Outdated { call: call.id.clone(), tool: call.tool.clone() });
-                }
-                Subject::Call(index) => match self.call(index).validate_answer(&answer.kind) {
-                    Ok(ValidAnswer::Repeated) => {}
-                    Ok(ValidAnswer::New) => {
-                        self.check_answer(index, &answer.kind, by, context)?;
-                        self.grant(index, &answer.kind, context)?;
-                        if let AnswerKind::Decision { approved: true, input, .. } = &answer.kind {
-                            let input = input.as_ref().unwrap_or(self.call(index).effective_input());
-                            let reason = self.overruled(index, &input.value(), context);
-                            overruled.extend(reason.map(|reason| (index, reason)));
-                        }
-                        calls.push((index, answer.kind.clone()));
+                    if call.is_outdated(answer) {
+                        return Err(Rejected::Outdated { call: call.id.clone(), tool: call.tool.clone() });
                     }
-                    Err(refusal) => return Err(Rejected::of(refusal, self.call(index))),
-                },
+                    match call.validate_answer(&answer.kind) {
+                        Ok(ValidAnswer::Repeated) => {}
+                        Ok(ValidAnswer::New) => {
+                            self.check_answer(call, &answer.kind, by, context)?;
+                            grant_of(call, &answer.kind, context)?;
+                            if let AnswerKind::Decision { approved: true, input, .. } = &answer.kind {
+                                let input = input.as_ref().unwrap_or(call.effective_input());
+                                let reason = self.overruled(call, &input.value(), context);
+                                overruled.extend(reason.map(|reason| (index, reason)));
+                            }
+                            calls.push((index, answer.kind.clone()));
+                        }
+                        Err(refusal) => return Err(Rejected::of(refusal, call)),
+                    }
+                }
             }
         }
         self.check_room(&calls, context)?;
@@ -179,7 +180,7 @@ impl Run {
 
     fn check_answer(
         &self,
-        index: usize,
+        call: &Call,
         answer: &AnswerKind,
         by: &Decider,
         context: &Context<'_>,
@@ -200,61 +201,21 @@ impl Run {
                         )));
                     }
                 }
-                let Some(found) = context.toolbox.find(&self.call(index).tool) else { return Ok(()) };
-                if let Some(tool) = run_tools::of_call(self.call(index), context.toolbox) {
-                    let earlier: Vec<&Call> = self.all_calls().take(index).collect();
-                    tool.check(&input.value(), &earlier, context.toolbox).map_err(Rejected::BadInput)?;
-                }
-                // A person has read what they wrote, so the edit is the approval: only a denial counts.
+                let Some(found) = context.toolbox.find(&call.tool) else { return Ok(()) };
                 let value = input.value();
+                self.check_own_tool(call, &value, context.toolbox).map_err(Rejected::BadInput)?;
+                // A person has read what they wrote, so the edit is the approval: only a denial counts.
                 let own = found.decide(&*context.rules.policy, context.owner, &value);
-                let denial = match (own.decision, self.overruled(index, &value, context)) {
+                let denial = match (own.decision, self.overruled(call, &value, context)) {
                     (Decision::Deny, _) => own,
                     (Decision::Ask | Decision::Allow, Some(Overruled::Denied(denial))) => denial,
                     (Decision::Ask | Decision::Allow, Some(Overruled::ToolChanged) | None) => return Ok(()),
                 };
-                let event = AuditEvent::by_policy(self.call(index), input, &denial);
+                let event = AuditEvent::by_policy(call, input, &denial);
                 Err(Rejected::Denied(Box::new(event.decided_by(by))))
             }
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
         }
-    }
-
-    /// Returns the grant that an answer gives; `None` if it gives none, or if the call's tool is not available, as which the person has
-    /// allowed it.
-    ///
-    /// # Errors
-    /// If the call's tool does not propose the scope for the input that the call would run with.
-    pub(super) fn grant(
-        &self,
-        index: usize,
-        answer: &AnswerKind,
-        context: &Context<'_>,
-    ) -> Result<Option<Grant>, Rejected> {
-        let AnswerKind::Decision { approved: true, always: Some(always), input, .. } = answer else {
-            return Ok(None);
-        };
-        let call = self.call(index);
-        let found = context.toolbox.find(&call.tool);
-        let scopes = match (input, found) {
-            (Some(input), Some(found)) => found.scopes(&input.value()),
-            (Some(_), None) | (None, _) => call.presentation.scopes.clone(),
-        };
-        let known: Vec<String> = scopes.iter().map(|scope| scope.id.clone()).collect();
-        let wanted = |scope: &Scope| always.scope.as_ref().is_none_or(|wanted| scope.id == *wanted);
-        let Some(scope) = scopes.into_iter().find(wanted) else {
-            let tool = &call.tool;
-            return Err(Rejected::UnknownScope(match (&always.scope, &known[..]) {
-                (_, []) => format!(
-                    "This call of {tool} cannot be allowed for always. The call waits on: approve it without `always`."
-                ),
-                (wanted, known) => format!(
-                    "This call of {tool} has no scope {:?}. The call waits on: send one of its scopes, which are {known:?}.",
-                    wanted.as_deref().unwrap_or_default()
-                ),
-            }));
-        };
-        Ok(found.map(|found| Grant::new(context.toolbox, found.spec(), scope, always, context.now)))
     }
 
     /// Checks that these answers do not make the chat too large. A page's error text is always accepted, because a call whose output was
@@ -288,9 +249,9 @@ impl Run {
     ) -> Vec<Receipt> {
         let grants: Vec<Grant> = accepted
             .iter()
-            .filter_map(|(index, kind)| self.grant(*index, kind, context).ok().flatten())
+            .filter_map(|(index, kind)| grant_of(self.call(*index), kind, context).ok().flatten())
             .collect();
-        let is_granted = |index: usize| grants.iter().any(|grant| self.is_answered_by(grant, index, context));
+        let is_granted = |call: &Call| grants.iter().any(|grant| self.is_answered_by(grant, call, context));
         indexes
             .iter()
             .map(|&index| {
@@ -304,24 +265,25 @@ impl Run {
                     Some(AnswerKind::Decision { approved: false, .. }) => StateName::Cancelled,
                     Some(AnswerKind::Elicited { .. }) => StateName::Executing,
                 };
-                let others = (0..self.calls.len())
-                    .filter(|&other| self.call(other).step == call.step)
-                    .filter(|&other| accepted.iter().all(|(answered, _)| *answered != other));
-                let (waiting, rest): (Vec<usize>, Vec<usize>) =
-                    others.partition(|&other| self.call(other).awaits_approval() && !is_granted(other));
+                let others = self.all_calls().filter(|other| {
+                    let is_answered =
+                        accepted.iter().any(|(answered, _)| self.call(*answered).id == other.id);
+                    other.step == call.step && !is_answered
+                });
+                let (waiting, rest): (Vec<&Call>, Vec<&Call>) =
+                    others.partition(|other| other.awaits_approval() && !is_granted(other));
                 let gate_closed = self.state.phase == Phase::Deciding && !waiting.is_empty();
-                let id_of = |other: usize| self.call(other).id.clone();
                 let is_decision = matches!(answer, Some(AnswerKind::Decision { .. }));
                 let also_approved = rest
                     .into_iter()
-                    .filter(|&other| is_decision && self.call(other).accepts_decision())
-                    .filter(|&other| is_granted(other) || !gate_closed)
-                    .map(id_of)
+                    .filter(|other| is_decision && other.accepts_decision())
+                    .filter(|other| is_granted(other) || !gate_closed)
+                    .map(|other| other.id.clone())
                     .collect();
                 Receipt {
                     tool_call_id: call.id.clone(),
                     state,
-                    waiting_for: waiting.into_iter().map(id_of).collect(),
+                    waiting_for: waiting.into_iter().map(|other| other.id.clone()).collect(),
                     gate_closed: gate_closed && state == StateName::Scheduled,
                     also_approved,
                 }
@@ -348,6 +310,41 @@ impl Run {
         }
         answers
     }
+}
+
+/// Returns the grant that an answer gives; `None` if it gives none, or if the call's tool is not available, as which the person has
+/// allowed it.
+///
+/// # Errors
+/// If the call's tool does not propose the scope for the input that the call would run with.
+pub(super) fn grant_of(
+    call: &Call,
+    answer: &AnswerKind,
+    context: &Context<'_>,
+) -> Result<Option<Grant>, Rejected> {
+    let AnswerKind::Decision { approved: true, always: Some(always), input, .. } = answer else {
+        return Ok(None);
+    };
+    let found = context.toolbox.find(&call.tool);
+    let scopes = match (input, found) {
+        (Some(input), Some(found)) => found.scopes(&input.value()),
+        (Some(_), None) | (None, _) => call.presentation.scopes.clone(),
+    };
+    let known: Vec<String> = scopes.iter().map(|scope| scope.id.clone()).collect();
+    let wanted = |scope: &Scope| always.scope.as_ref().is_none_or(|wanted| scope.id == *wanted);
+    let Some(scope) = scopes.into_iter().find(wanted) else {
+        let tool = &call.tool;
+        return Err(Rejected::UnknownScope(match (&always.scope, &known[..]) {
+            (_, []) => format!(
+                "This call of {tool} cannot be allowed for always. The call waits on: approve it without `always`."
+            ),
+            (wanted, known) => format!(
+                "This call of {tool} has no scope {:?}. The call waits on: send one of its scopes, which are {known:?}.",
+                wanted.as_deref().unwrap_or_default()
+            ),
+        }));
+    };
+    Ok(found.map(|found| Grant::new(context.toolbox, found.spec(), scope, always, context.now)))
 }
 
 /// Returns the answer in a part that a stock client posts again: an outcome or a decision, which it does not mark as new.

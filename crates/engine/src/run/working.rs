@@ -87,19 +87,6 @@ impl Run {
         };
         strategy.hint(error_type)
     }
-
-    /// Returns whether an output says that nothing was found.
-    fn is_empty_output(&self, index: usize, output: &Value, context: &Context<'_>) -> bool {
-        let tool = &self.call(index).tool;
-        let own = context.toolbox.find(tool).and_then(ToolRef::tool).and_then(|tool| tool.empty_at());
-        context.rules.empty_at(tool).or(own).is_some_and(|path| is_empty_output(output, path))
-    }
-
-    /// Returns the reason of a person's denial of the call, if a person has denied it.
-    pub(super) fn denied_by_person(&self, index: usize) -> Option<Option<String>> {
-        let denied = self.call(index).approval_decision.as_ref().filter(|decided| !decided.approved)?;
-        Some(denied.reason.clone())
-    }
 }
 
 // === impl Deciding ===
@@ -279,7 +266,8 @@ impl Deciding<'_> {
         self.withdraw_elicitations(index);
         match outcome {
             Ok(output) => {
-                self.call_mut(index).is_empty = self.run.is_empty_output(index, &output, self.context);
+                self.call_mut(index).is_empty =
+                    says_nothing_found(&self.run.call(index).tool, &output, self.context);
                 self.succeed(index, output);
                 if self.run.call(index).is_empty {
                     self.end_run_if_fatal(index, ErrorType::EmptyResult);
@@ -429,7 +417,7 @@ impl Deciding<'_> {
 
     /// Shows a person's denial. Callers wait for this until the gate is open, because only then it is known whether a browser's call will run.
     pub(super) fn show_denial_by_person(&mut self, index: usize) {
-        if let Some(reason) = self.run.denied_by_person(index) {
+        if let Some(reason) = self.run.call(index).denial_by_person() {
             self.show_denial(index, reason);
         }
     }
@@ -467,4 +455,10 @@ impl Deciding<'_> {
 /// Returns the time since which a call waits for its tool; `None` if it does not.
 fn missing_since(call: &LiveCall) -> Option<Timestamp> {
     if let Some(Wait::Tool { since }) = call.state().waits_for() { Some(*since) } else { None }
+}
+
+/// Returns whether the output of a tool says that nothing was found.
+fn says_nothing_found(tool: &str, output: &Value, context: &Context<'_>) -> bool {
+    let own = context.toolbox.find(tool).and_then(ToolRef::tool).and_then(|tool| tool.empty_at());
+    context.rules.empty_at(tool).or(own).is_some_and(|path| is_empty_output(output, path))
 }

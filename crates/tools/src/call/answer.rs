@@ -62,6 +62,12 @@ impl Receipt {
 // === impl Call ===
 
 impl Call {
+    /// Returns the reason of a person's denial of the call, if a person has denied it.
+    pub fn denial_by_person(&self) -> Option<Option<String>> {
+        let denied = self.approval_decision.as_ref().filter(|decided| !decided.approved)?;
+        Some(denied.reason.clone())
+    }
+
     /// Returns whether a decision about the call would be accepted, even if the gate does not wait for one.
     pub fn accepts_decision(&self) -> bool {
         let is_before_gate = matches!(self.state, CallState::Scheduled { waits_for: Wait::Gate });
