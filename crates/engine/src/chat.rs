@@ -294,14 +294,10 @@ impl ChatActor {
 
     /// Looks whether the chat is still as this process knows it, if it has an open run here.
     async fn verify(&mut self, patience: Patience) -> Result<(), StoreError> {
-        match &mut self.state {
-            ChatState::Active(active) => active.record.verify(&self.services, patience).await,
-            ChatState::Unread
-            | ChatState::Absent
-            | ChatState::Elsewhere(_)
-            | ChatState::Idle(_)
-            | ChatState::Dormant { .. } => Ok(()),
+        if let ChatState::Active(active) = &mut self.state {
+            active.record.verify(&self.services, patience).await?;
         }
+        Ok(())
     }
 
     /// Returns whether the actor can go on after a request that has failed as the store did. It cannot if what it knows of the chat is not
@@ -316,14 +312,7 @@ impl ChatActor {
 
     /// Returns for how long the commit of a request is repeated.
     fn request_patience(&self) -> Patience {
-        match &self.state {
-            ChatState::Active(_) => Patience::RequestBesideRun,
-            ChatState::Unread
-            | ChatState::Absent
-            | ChatState::Elsewhere(_)
-            | ChatState::Idle(_)
-            | ChatState::Dormant { .. } => Patience::Request,
-        }
+        if self.active().is_some() { Patience::RequestBesideRun } else { Patience::Request }
     }
 
     /// Returns the chat's record, if the chat exists.
@@ -345,14 +334,7 @@ impl ChatActor {
 
     /// Returns the open run, if it is in memory.
     fn active(&self) -> Option<&ActiveRun> {
-        match &self.state {
-            ChatState::Active(active) => Some(active),
-            ChatState::Unread
-            | ChatState::Absent
-            | ChatState::Elsewhere(_)
-            | ChatState::Idle(_)
-            | ChatState::Dormant { .. } => None,
-        }
+        if let ChatState::Active(active) = &self.state { Some(active) } else { None }
     }
 
     /// Forgets everything that is in memory; the run's readers look for it again.
@@ -413,12 +395,7 @@ impl Drop for ChatActor {
 impl ChatState {
     /// Waits for something to happen to the open run.
     async fn next(&mut self) -> Happening {
-        match self {
-            Self::Active(active) => active.next().await,
-            Self::Unread | Self::Absent | Self::Elsewhere(_) | Self::Idle(_) | Self::Dormant { .. } => {
-                std::future::pending().await
-            }
-        }
+        if let Self::Active(active) = self { active.next().await } else { std::future::pending().await }
     }
 }
 

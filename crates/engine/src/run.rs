@@ -301,11 +301,16 @@ impl Run {
             activity: Activity::Working,
             texts: 0,
         };
+        Self::in_state(request.id, request.message, request.settings, state)
+    }
+
+    /// Returns a run in a state, without calls and without a message.
+    fn in_state(id: RunId, message: MessageId, settings: RunSettings, state: RunState) -> Self {
         Self {
-            assembler: Assembler::new(request.message.clone()),
-            id: request.id,
-            message: request.message,
-            settings: request.settings,
+            assembler: Assembler::new(message.clone()),
+            id,
+            message,
+            settings,
             state,
             calls: Vec::new(),
             elicited: Vec::new(),
@@ -323,21 +328,11 @@ impl Run {
     /// If the log cannot be folded into a message, because something else has written it.
     pub fn restore(saved: SavedRun) -> Result<Self, AssembleError> {
         let SavedRun { id, message, settings, state, calls, log } = saved;
-        let left_over = (state.phase == Phase::Streaming).then(|| LeftOver::of(&log));
-        let mut run = Self {
-            assembler: Assembler::new(message.clone()),
-            id,
-            message,
-            settings,
-            state,
-            calls: calls.into_iter().map(LiveCall::from).collect(),
-            elicited: Vec::new(),
-            edits: 0,
-            shown_plan: None,
-            shown_status: None,
-            open_step: streaming::OpenStep::default(),
-            left_over,
-        };
+        let mut run = Self::in_state(id, message, settings, state);
+        run.calls = calls.into_iter().map(LiveCall::from).collect();
+        if run.state.phase == Phase::Streaming {
+            run.left_over = Some(LeftOver::of(&log));
+        }
         for (position, chunk) in &log {
             run.assembler.apply(chunk)?;
             run.note_outcome(*position, chunk);

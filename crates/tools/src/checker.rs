@@ -11,6 +11,7 @@ use std::{
 };
 
 use fermata_protocol::JsonText;
+use futures::{FutureExt, future::BoxFuture};
 use jsonschema::{PatternOptions, Validator};
 use quick_cache::{Weighter, sync::Cache};
 use serde_json::Value;
@@ -88,6 +89,17 @@ pub(crate) enum Schema {
 /// The SHA-256 of a schema and its kind, which together determine the validator.
 type Key = [u8; 32];
 
+/// The results of checks, one for each.
+pub type CheckResults = Vec<Result<(), InputError>>;
+
+/// Checks that were made at once, or take a while.
+pub enum Checking {
+    /// The results.
+    Done(CheckResults),
+    /// Their results come later.
+    Later(BoxFuture<'static, CheckResults>),
+}
+
 struct Built {
     validator: Validator<MeteredJson>,
     bytes: u64,
@@ -116,7 +128,7 @@ impl Checker {
     }
 
     /// Makes checks at once; `None` if all of them together would take longer than about a millisecond.
-    pub fn check_at_once(&self, checks: &[Check]) -> Option<Vec<Result<(), InputError>>> {
+    fn check_at_once(&self, checks: &[Check]) -> Option<CheckResults> {
         let steps = STEPS_AT_ONCE / checks.len().max(1) as u64;
         checks.iter().map(|check| self.attempt(check, steps, None, false)).collect()
     }
@@ -129,26 +141,25 @@ impl Checker {
         self.attempt(check, MAX_STEPS, None, true).unwrap_or_else(|| Err(too_expensive()))
     }
 
-    /// Makes checks within a time limit for all of them, on a blocking thread if they are expensive.
-    pub async fn check_all(
-        self: &Arc<Self>,
-        checks: Vec<Check>,
-        limit: Duration,
-    ) -> Vec<Result<(), InputError>> {
-        if let Some(results) = self.check_at_once(&checks) {
-            return results;
+    /// Makes checks: cheap ones at once, others on a blocking thread, within a time limit for all of them.
+    pub fn check(self: &Arc<Self>, checks: Vec<Check>, limit: Duration) -> Checking {
+        match self.check_at_once(&checks) {
+            Some(results) => Checking::Done(results),
+            None => Checking::Later(self.clone().check_on_thread(checks, limit).boxed()),
         }
+    }
+
+    async fn check_on_thread(self: Arc<Self>, checks: Vec<Check>, limit: Duration) -> CheckResults {
         let (count, until) = (checks.len(), Instant::now() + limit);
         let results = async {
             let permit = self.permits.clone().acquire_owned().await;
-            let this = self.clone();
             tokio::task::spawn_blocking(move || {
                 let _permit = permit;
                 let mut results = Vec::new();
                 for check in &checks {
                     let is_late = Instant::now() >= until;
                     let result =
-                        if is_late { None } else { this.attempt(check, MAX_STEPS, Some(until), true) };
+                        if is_late { None } else { self.attempt(check, MAX_STEPS, Some(until), true) };
                     results.push(match result {
                         Some(result) => result,
                         None if Instant::now() < until => Err(too_expensive()),

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    CallContext, Check, Checker, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, Tool, ToolError,
-    is_empty_output,
+    CallContext, Check, Checker, Checking, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, Tool,
+    ToolError, is_empty_output,
 };
 
 /// The time that a tool has to return after it was cancelled, before its future is dropped.
@@ -115,7 +115,10 @@ impl Execution {
         if let (Some(schema), Some(structured)) = (self.tool.output_schema(), output.get("structuredContent"))
         {
             let check = Check::of_output(schema.clone(), structured.clone());
-            let results = self.checker.check_all(vec![check], self.check_timeout).await;
+            let results = match self.checker.check(vec![check], self.check_timeout) {
+                Checking::Done(results) => results,
+                Checking::Later(results) => results.await,
+            };
             if let Some(error) = results.into_iter().find_map(Result::err) {
                 let text = format!("The tool ran, but its result does not fit its output schema: {error}.");
                 return Err(ToolError::new(ErrorType::InvalidFormat, text));

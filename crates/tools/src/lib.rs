@@ -39,7 +39,7 @@ pub use call::{
     NoOutput, Receipt, Refusal, RunBy, StateName, Transition, ValidAnswer, Wait, Work,
 };
 pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
-pub use checker::{Check, Checker, InputError};
+pub use checker::{Check, CheckResults, Checker, Checking, InputError};
 pub use confirmation::{Confirmation, Grant, GrantEnd, GrantTerms, Grants};
 pub use context::{Asks, CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
 pub use decision::{

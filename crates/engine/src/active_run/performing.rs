@@ -1,7 +1,7 @@
 //! Performing what a run has decided.
 
 use fermata_protocol::ToolCallId;
-use fermata_tools::{CallContext, ElicitationReply, ResourceKey, SlotRequest, Toolbox, Wait};
+use fermata_tools::{CallContext, Checking, ElicitationReply, ResourceKey, SlotRequest, Toolbox, Wait};
 use futures::FutureExt;
 
 use super::{ActiveRun, Admitted, Happening, Ownership, StepWork, ToolEvent};
@@ -60,18 +60,15 @@ impl ActiveRun {
     fn next_at_once(&mut self, before: &mut BeforeCommit) -> Option<Event> {
         if !before.checks.is_empty() {
             let (calls, checks): (Vec<_>, Vec<_>) = std::mem::take(&mut before.checks).into_iter().unzip();
-            if let Some(results) = self.services.checker.check_at_once(&checks) {
-                return Some(Event::InputsChecked(calls.into_iter().zip(results).collect()));
-            }
-            let checker = self.services.checker.clone();
-            let timeout = self.services.settings.limits.check_timeout;
-            self.step = StepWork::InputChecks(
-                async move {
-                    let results = checker.check_all(checks, timeout).await;
-                    calls.into_iter().zip(results).collect()
+            match self.services.checker.check(checks, self.services.settings.limits.check_timeout) {
+                Checking::Done(results) => {
+                    return Some(Event::InputsChecked(calls.into_iter().zip(results).collect()));
                 }
-                .boxed(),
-            );
+                Checking::Later(results) => {
+                    let results = results.map(|results| calls.into_iter().zip(results).collect());
+                    self.step = StepWork::InputChecks(results.boxed());
+                }
+            }
         }
         if before.admissions.is_empty() {
             return None;

@@ -4,7 +4,7 @@ use std::future::ready;
 
 use async_trait::async_trait;
 use fermata_protocol::ChatId;
-use fermata_tools::Check;
+use fermata_tools::{Check, Checking};
 use futures::{FutureExt, future::BoxFuture};
 use tokio::sync::oneshot;
 
@@ -111,15 +111,16 @@ impl<R: Handle> Delivery<R> {
         actor: &mut ChatActor,
     ) -> Result<Option<BoxFuture<'static, CheckedAnswers>>, R::Error> {
         let (indexes, checks): (Vec<_>, Vec<_>) = self.request.checks(actor).await?.into_iter().unzip();
-        let checker = actor.services.checker.clone();
-        if let Some(results) = checker.check_at_once(&checks) {
-            self.request.note_checked(indexes.into_iter().zip(results).collect());
-            return Ok(None);
-        }
         let timeout = actor.services.settings.limits.check_timeout;
-        let checking =
-            async move { indexes.into_iter().zip(checker.check_all(checks, timeout).await).collect() };
-        Ok(Some(checking.boxed()))
+        match actor.services.checker.check(checks, timeout) {
+            Checking::Done(results) => {
+                self.request.note_checked(indexes.into_iter().zip(results).collect());
+                Ok(None)
+            }
+            Checking::Later(results) => {
+                Ok(Some(results.map(|results| indexes.into_iter().zip(results).collect()).boxed()))
+            }
+        }
     }
 
     fn reply(&mut self, result: Result<R::Reply, R::Error>) {
