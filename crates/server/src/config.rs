@@ -59,7 +59,7 @@ pub use self::{
     secret::{Secret, Token},
     sources::warnings_of_variables,
     url::Url,
-    value::{Duration, List, NonZeroDuration, PostRate, Share, Similarity, Size, UpTo},
+    value::{Duration, List, NonZeroDuration, PostRate, Share, Size},
     words::LogFormat,
     written::Written,
 };
@@ -278,17 +278,12 @@ settings! {
         /// The number of memories that are recalled for a message.
         memory_recall: NonZeroUsize = "5", "FERMATA_MEMORY_RECALL",
             over "only the most similar ones are recalled";
-        /// The similarity of two vectors, from 0 to 1, below which a memory has nothing to do with a message.
-        memory_threshold: Similarity = "0.25", "FERMATA_MEMORY_THRESHOLD";
         /// The number of memories that one owner may have.
         memory_max: NonZeroUsize = "1000", "FERMATA_MEMORY_MAX",
             over "those go that were never recalled, then those that were not recalled for longest; if all are pinned or have a slot, 422 `too_many_memories`";
         /// When a call of remember or forget needs approval: free (if the rules say so), ask_after_reading (besides after something from
         /// outside was read in the turn, such as a page of the web, and for memories with a slot) or ask (always).
         memory_writes: MemoryWrites = "ask_after_reading", "FERMATA_MEMORY_WRITES";
-        /// The size of one memory.
-        max_memory: Size = "2KB", "FERMATA_MAX_MEMORY",
-            over "422 `invalid_request`; in a call of `remember`, the call has failed, and the model is told why";
     }
     "Database and instances" {
         /// A SQLite file, which is created if it does not exist, or a PostgreSQL database (15 or later) as
@@ -382,9 +377,6 @@ settings! {
         /// embeddings. Owners take turns.
         max_model_requests: Option<NonZeroUsize>, "FERMATA_MAX_MODEL_REQUESTS",
             over "the run or the summary waits for its turn; memories are found by their words; 503 `unavailable` for a summary that a page has waited for too long";
-        /// The number of calls of one chat that may wait for somebody at the same time.
-        max_parked_calls: NonZeroUsize = "128", "FERMATA_MAX_PARKED_CALLS",
-            over "the call has failed, and the model is told why";
     }
     "Limits of an owner" {
         /// The number of runs and summaries that one owner may start by posts in a time at this instance, such as 60/min, 5/s or 1000/day. Answers to calls do not count. Default: 60/min, or no limit if auth is none.
@@ -426,19 +418,6 @@ settings! {
         /// The number of processes in a row that may end within seconds of resuming a run, before it gets on.
         max_attempts: NonZeroU32 = "3", "FERMATA_MAX_ATTEMPTS",
             over "the run ends with `error` when it is resumed, and its open calls are settled";
-        /// The number of calls that the model may make in one step.
-        max_calls_per_step: NonZeroUsize = "128", "FERMATA_MAX_CALLS_PER_STEP",
-            over "the first call that is too much has failed, those after it are left out, and the model is told why";
-        /// The size of the arguments of one call, as the model makes them or a person edits them.
-        max_arguments: Size = "1MB", "FERMATA_MAX_ARGUMENTS",
-            over "the call has failed, and the model is told why; 413 `too_large` for an edited input";
-        /// The number of JSON values in the arguments of one call: objects, lists, strings, numbers, true, false and null. Each takes
-        /// a hundred times the memory of its text while it is checked.
-        max_argument_nodes: NonZeroUsize = "20000", "FERMATA_MAX_ARGUMENT_NODES",
-            over "the call has failed, and the model is told why; 413 `too_large` for an edited input";
-        /// The size of what the model says in one step: text, reasoning, arguments and files.
-        max_step_output: Size = "4MB", "FERMATA_MAX_STEP_OUTPUT",
-            over "the run ends with `error`";
         /// The size of one tool output, as JSON.
         max_output: Size = "1MB", "FERMATA_MAX_OUTPUT",
             over "413 `too_large` for a page's output; a tool of the server has failed, and the model is told why";
@@ -450,35 +429,12 @@ settings! {
         /// The size of a request body.
         max_body: Size = "10MB", "FERMATA_MAX_BODY",
             over "413 `too_large`";
-        /// The number of JSON values in a request body, or in an output of a tool of the server or of an MCP server: objects, lists,
-        /// strings, numbers, true, false and null.
-        max_json_nodes: NonZeroUsize = "200000", "FERMATA_MAX_JSON_NODES",
-            over "413 `too_large`; a tool of the server has failed, and the model is told why";
-        /// The depth to which objects and lists may be nested in a request body, up to 120.
-        max_json_depth: UpTo<DEEPEST_JSON> = "100", "FERMATA_MAX_JSON_DEPTH",
-            over "422 `invalid_request`";
         /// The memory for all request bodies together that are being received or acted on. Each JSON value counts as 1 kB.
         max_body_memory: Size = "256MB", "FERMATA_MAX_BODY_MEMORY",
             over "the body waits for five seconds; then 503 `unavailable` with `retry-after`";
         /// The number of messages in a request.
         max_messages: NonZeroUsize = "2000", "FERMATA_MAX_MESSAGES",
             over "413 `too_large`";
-        /// The size of system, the instructions in a request.
-        max_system: Size = "256KB", "FERMATA_MAX_SYSTEM",
-            over "413 `too_large`";
-        /// The number of browser tools in a request.
-        max_tools: NonZeroUsize = "128", "FERMATA_MAX_TOOLS",
-            over "413 `too_large`";
-        /// The size of all browser tools in a request: their names, descriptions and schemas.
-        max_tools_size: Size = "1MB", "FERMATA_MAX_TOOLS_SIZE",
-            over "422 `invalid_request`";
-        /// The number of patterns in the schemas of all browser tools in a request. Each may have 2,000 bytes and 64,000 states,
-        /// and all of them 256,000 states.
-        max_patterns: NonZeroUsize = "200", "FERMATA_MAX_PATTERNS",
-            over "422 `invalid_request`";
-        /// The time limit for checking the inputs of a step's calls, or of an answer, against their schemas.
-        check_timeout: Duration = "5s", "FERMATA_CHECK_TIMEOUT",
-            over "the call has failed, and the model is told why; 422 `invalid_request` for an answer";
     }
     "Limits of connections" {
         /// The number of connections that may be open. By default, as many as the process's limit of open files allows, and never more.
@@ -490,20 +446,11 @@ settings! {
         /// have no limit.
         max_connections_per_address: NonZeroUsize = "1024", "FERMATA_MAX_CONNECTIONS_PER_ADDRESS",
             over "429 `too_many_connections` with `retry-after`, except for answers and health checks";
-        /// The time for which the head of a request may take to arrive, and for which a connection may be idle.
-        header_timeout: Duration = "10s", "FERMATA_HEADER_TIMEOUT",
-            over "the connection is closed";
         /// The time for which the body of a request may take to arrive.
         body_timeout: Duration = "30s", "FERMATA_BODY_TIMEOUT",
             over "408 `slow_request`";
-        /// The time after which a client that has stopped reading is disconnected.
-        reader_timeout: Duration = "30s", "FERMATA_READER_TIMEOUT",
-            over "the connection is closed; the run goes on and can be followed again";
     }
 }
-
-/// The maximum of `max_json_depth`: what the JSON parser takes, less what Fermata's own objects add around a posted value.
-const DEEPEST_JSON: usize = 120;
 
 // === impl Config ===
 

@@ -15,12 +15,12 @@ use crate::{
 
 #[tokio::test]
 async fn instructions_have_a_limit_of_their_own() {
-    let app = TestApp::with(&["--max-system", "10"], [scripted::says("Hello.")]).await;
+    let app = TestApp::new([scripted::says("Hello.")]).await;
     let post =
         |system: &str| json!({"id": "c", "system": system, "messages": [{"role": "user", "content": "hi"}]});
-    let detail = app.post("/api/chat", post("12345678901")).await.problem(413, "too_large");
-    assert!(detail.contains("`system`") && detail.contains("10"), "{detail}");
-    assert_eq!(app.post("/api/chat", post("1234567890")).await.status, 200);
+    let detail = app.post("/api/chat", post(&"x".repeat(256_001))).await.problem(413, "too_large");
+    assert!(detail.contains("`system`") && detail.contains("256000"), "{detail}");
+    assert_eq!(app.post("/api/chat", post(&"x".repeat(256_000))).await.status, 200);
 }
 
 #[tokio::test]

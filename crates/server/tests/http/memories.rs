@@ -97,12 +97,12 @@ async fn a_list_has_pages_kinds_and_what_has_to_do_with_words() {
 
 #[tokio::test]
 async fn what_cannot_be_used_is_refused_by_name() {
-    let app = TestApp::with(&["--max-memory", "20B"], []).await;
+    let app = TestApp::new([]).await;
     for (body, words) in [
         (json!({}), "text"),
         (json!({"text": 7}), "text"),
         (json!({"text": " "}), "some text"),
-        (json!({"text": "x".repeat(21)}), "max_memory"),
+        (json!({"text": "x".repeat(2001)}), "2001 bytes; a memory may have 2000"),
         (json!({"text": "x", "kind": "wish"}), "preference"),
         (json!({"text": "x", "slot": "a\nb"}), "slot"),
         (json!({"text": "x", "pinnned": true}), "pinned"),
