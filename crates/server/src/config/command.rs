@@ -2,14 +2,18 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{
+    ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, RunBy};
 use serde_json::Value as Json;
 
 use super::{
-    Config, ConfigError, SETTINGS, Setting,
+    Config, ConfigError,
     file::{File, Variables},
+    options::Options,
     report::Report,
     schema::file_schema,
     sources::Sources,
@@ -48,30 +52,112 @@ pub enum Invocation {
 }
 
 /// A call to ask the rules about.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, PartialEq)]
 pub struct TestedCall {
-    /// The tool's name.
+    /// The name of the tool.
     pub tool: String,
-    /// The input.
+    /// The input as JSON, such as '{"title": "Milk"}'.
+    #[arg(allow_hyphen_values = true, value_parser = json)]
     pub input: Json,
-    /// Who runs the tool; `None` if its name tells.
+    /// The party that runs the tool, if its name does not tell.
+    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(words::<RunBy>()).try_map(|word| RunBy::read(&word)))]
     pub from: Option<RunBy>,
-    /// The owner of the chat.
+    /// The owner of the chat, for rules about owners [default: anyone].
+    #[arg(long, value_parser = owner, default_value_t = Owner::anyone(), hide_default_value = true)]
     pub owner: Owner,
 }
 
-const POLICY: &str = "policy";
-const TEST: &str = "test";
-const MIGRATE: &str = "migrate";
-const BACKUP: &str = "backup";
-const RESTORE: &str = "restore";
-const DATA: &str = "data";
-const EXPORT: &str = "export";
-const DELETE: &str = "delete";
-const HEALTH: &str = "health";
-const DRAIN: &str = "drain";
-const SCHEMA: &str = "schema";
-const PROMPT: &str = "prompt";
+#[derive(Parser)]
+#[command(
+    name = "fermata",
+    version,
+    about = env!("CARGO_PKG_DESCRIPTION"),
+    after_help = "Each setting is an option, an environment variable and a key of the file. An option overrides the variable, and the \
+                  variable overrides the file. In the file, a setting with commas may be a list. The file also has the rules about calls, \
+                  settings for tools by name, MCP servers, the consequences of failures, what stays in the history for the model, models \
+                  and assistants: [[policy]], [tools], [mcp], [errors], [context], [models] and [assistants], as fermata.example.toml \
+                  shows them."
+)]
+struct CommandLine {
+    /// The file with settings [env: FERMATA_CONFIG] [default: fermata.toml, if it exists].
+    #[arg(long, value_name = "FILE", global = true)]
+    config: Option<String>,
+    /// Print the settings in force, without secrets, and exit.
+    #[arg(long)]
+    check: bool,
+    /// With --check: start each MCP server and list its tools, or print why it does not start.
+    #[arg(long, requires = "check")]
+    mcp: bool,
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    command: Option<Subcommands>,
+}
+
+#[derive(Subcommand)]
+enum Subcommands {
+    /// Ask the rules of the file about a call.
+    Policy {
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
+    /// Bring the database up to date, and exit.
+    Migrate,
+    /// Copy the database into a new file, even while a server uses it, and exit (SQLite).
+    Backup {
+        /// The file to make; nothing is overwritten.
+        file: PathBuf,
+    },
+    /// Put a backup in the place of the database, which must have been moved away, and exit (SQLite).
+    Restore {
+        /// The file that fermata backup has made.
+        file: PathBuf,
+    },
+    /// Export or delete all that is stored for a user, even while servers use the database.
+    Data {
+        #[command(subcommand)]
+        command: DataCommand,
+    },
+    /// Print the next request to the model in a chat, with an estimate of its tokens, and send nothing.
+    Prompt {
+        /// The id of the chat.
+        #[arg(value_parser = chat_id)]
+        chat: ChatId,
+    },
+    /// Ask the server at the address of these settings if it can serve; the exit status is 0 if it can, and otherwise 1.
+    Health,
+    /// Tell the server with these settings, at its operator_bind, to hand over what waits and to finish what is at work, and exit.
+    /// The server runs until a signal ends it.
+    Drain {
+        /// Wait until it is drained.
+        #[arg(long)]
+        wait: bool,
+    },
+    /// Print the JSON Schema of the file, with which editors complete and check it.
+    Schema,
+}
+
+#[derive(Subcommand)]
+enum PolicyCommand {
+    /// Print if a call would run, need approval or be denied, by which rule and why.
+    Test(TestedCall),
+}
+
+#[derive(Subcommand)]
+enum DataCommand {
+    /// Print the user's chats, memories, notes and decisions about calls as JSON, and exit.
+    Export {
+        /// The user, as the credentials name them; anyone if the server knows no users.
+        #[arg(value_parser = owner)]
+        owner: Owner,
+    },
+    /// Delete the user's chats, memories and notes, which cannot be undone, and exit; decisions about calls are kept for audit_keep.
+    Delete {
+        /// The user, as the credentials name them; anyone if the server knows no users.
+        #[arg(value_parser = owner)]
+        owner: Owner,
+    },
+}
 
 // === impl Invocation ===
 
@@ -84,49 +170,37 @@ impl Invocation {
         arguments: impl IntoIterator<Item = OsString>,
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let options = command().try_get_matches_from(arguments)?;
-        if options.subcommand_name() == Some(SCHEMA) {
+        let matches = command().try_get_matches_from(arguments)?;
+        let CommandLine { config: _, check, mcp, options, command } =
+            CommandLine::from_arg_matches(&matches)?;
+        if let Some(Subcommands::Schema) = command {
             return Ok(Self::Schema(format!("{:#}\n", file_schema())));
         }
         let set = |name: &str| environment(name).filter(|value| !value.is_empty());
-        let sources = Sources { options: &options, variables: &set, file: open_file(&options, &set)? };
-        let config = Config::read(&sources)?;
-        if options.get_flag("check") {
+        let file = open_file(innermost(&matches).get_one("config"), &set)?;
+        let sources = Sources { options: &options, variables: &set, file };
+        let config = Box::new(Config::read(&sources)?);
+        if check {
             let report = Report { config: &config, sources: &sources }.to_string();
-            let kind = if options.get_flag("mcp") { Self::CheckMcp } else { Self::Check };
-            return Ok(kind(Box::new(config), report));
+            return Ok(if mcp { Self::CheckMcp(config, report) } else { Self::Check(config, report) });
         }
-        let config = Box::new(config);
-        Ok(match options.subcommand() {
-            Some((POLICY, policy)) => match policy.subcommand_matches(TEST).and_then(TestedCall::read) {
-                Some(call) => Self::TestPolicy(config, call),
-                None => Self::Serve(config),
-            },
-            Some((MIGRATE, _)) => Self::Migrate(config),
-            Some((command @ (BACKUP | RESTORE), arguments)) => match arguments.get_one::<PathBuf>("file") {
-                Some(file) if command == BACKUP => Self::Backup(config, file.clone()),
-                Some(file) => Self::Restore(config, file.clone()),
-                None => Self::Serve(config),
-            },
-            Some((DATA, data)) => match data.subcommand() {
-                Some((command, arguments)) => {
-                    let owner = arguments.get_one::<String>("owner");
-                    let owner = owner.map_or_else(Owner::anyone, |owner| Owner::new(owner.as_str()));
-                    if command == DELETE {
-                        Self::DeleteData(config, owner)
-                    } else {
-                        Self::ExportData(config, owner)
-                    }
-                }
-                None => Self::Serve(config),
-            },
-            Some((PROMPT, prompt)) => match prompt.get_one::<ChatId>("chat") {
-                Some(chat) => Self::Prompt(config, chat.clone()),
-                None => Self::Serve(config),
-            },
-            Some((HEALTH, _)) => Self::Health(config),
-            Some((DRAIN, drain)) => Self::Drain(config, drain.get_flag("wait")),
-            Some(_) | None => Self::Serve(config),
+        Ok(match command {
+            None | Some(Subcommands::Schema) => Self::Serve(config),
+            Some(Subcommands::Policy { command: PolicyCommand::Test(call) }) => {
+                Self::TestPolicy(config, call)
+            }
+            Some(Subcommands::Migrate) => Self::Migrate(config),
+            Some(Subcommands::Backup { file }) => Self::Backup(config, file),
+            Some(Subcommands::Restore { file }) => Self::Restore(config, file),
+            Some(Subcommands::Data { command: DataCommand::Export { owner } }) => {
+                Self::ExportData(config, owner)
+            }
+            Some(Subcommands::Data { command: DataCommand::Delete { owner } }) => {
+                Self::DeleteData(config, owner)
+            }
+            Some(Subcommands::Prompt { chat }) => Self::Prompt(config, chat),
+            Some(Subcommands::Health) => Self::Health(config),
+            Some(Subcommands::Drain { wait }) => Self::Drain(config, wait),
         })
     }
 }
@@ -138,172 +212,34 @@ impl Config {
     /// # Errors
     /// Returns an error that names the place of the first value that cannot be used.
     pub fn from_environment(environment: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let options = command().try_get_matches_from(["fermata"])?;
         let set = |name: &str| environment(name).filter(|value| !value.is_empty());
-        Self::read(&Sources { options: &options, variables: &set, file: open_file(&options, &set)? })
+        let file = open_file(None, &set)?;
+        Self::read(&Sources { options: &Options::default(), variables: &set, file })
     }
 }
 
-/// Opens the file that `--config` or its variable names. clap hands a global option down to subcommands, so the innermost has it.
-fn open_file(options: &ArgMatches, set: Variables<'_>) -> Result<File, ConfigError> {
-    let innermost = std::iter::successors(Some(options), |outer| Some(outer.subcommand()?.1)).last();
-    let named = innermost.and_then(|options| options.get_one::<String>("config")).cloned();
-    File::open(named.or_else(|| set("FERMATA_CONFIG")).as_deref(), set)
+/// Opens the file with this path, or the one that the variable names.
+fn open_file(named: Option<&String>, set: Variables<'_>) -> Result<File, ConfigError> {
+    File::open(named.cloned().or_else(|| set("FERMATA_CONFIG")).as_deref(), set)
+}
+
+/// Returns the options of the innermost subcommand. clap hands a global option down to subcommands, so these have it.
+fn innermost(options: &ArgMatches) -> &ArgMatches {
+    options.subcommand().map_or(options, |(_, inner)| innermost(inner))
 }
 
 pub(super) fn command() -> Command {
-    let file = Arg::new("config").long("config").value_name("FILE").global(true);
-    let check = Arg::new("check").long("check").action(ArgAction::SetTrue);
-    let mcp = Arg::new("mcp").long("mcp").action(ArgAction::SetTrue).requires("check");
-    Command::new("fermata")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(env!("CARGO_PKG_DESCRIPTION"))
-        .after_help(
-            "Each setting is an option, an environment variable and a key of the file. An option outvotes the variable, and the \
-             variable the file. In the file, a setting with commas may be a list. The file also has the rules about calls, settings \
-             for tools by name, MCP servers, what follows failures, what stays in the history for the model, models and assistants: \
-             [[policy]], [tools], [mcp], [errors], [context], [models] and [assistants], as fermata.example.toml shows them.",
-        )
-        .arg(file.help("The file with settings [env: FERMATA_CONFIG] [default: fermata.toml, if it exists]"))
-        .arg(check.help("Print the settings in force, without secrets, and exit"))
-        .arg(mcp.help("With --check: start each MCP server and list its tools, or print why it does not start"))
-        .args(SETTINGS.iter().map(Setting::option))
-        .subcommand(policy())
-        .subcommand(Command::new(MIGRATE).about("Bring the database up to date, and exit"))
-        .subcommand(
-            Command::new(BACKUP)
-                .about("Copy the database into a new file, also while a server uses it, and exit (SQLite)")
-                .arg(file_argument("The file to make; nothing is overwritten")),
-        )
-        .subcommand(
-            Command::new(RESTORE)
-                .about("Put a backup in the place of the database, which must have been moved away, and exit (SQLite)")
-                .arg(file_argument("The file that fermata backup has made")),
-        )
-        .subcommand(data())
-        .subcommand(prompt())
-        .subcommand(Command::new(HEALTH).about(
-            "Ask the server at the address of these settings whether it can serve; the exit status is 0 if it can, and otherwise 1",
-        ))
-        .subcommand(
-            Command::new(DRAIN)
-                .about(
-                    "Tell the server with these settings, at its operator_bind, to hand over what waits and to finish what is at work, and \
-                     exit; the server goes on until a signal ends it",
-                )
-                .arg(
-                    Arg::new("wait")
-                        .long("wait")
-                        .action(ArgAction::SetTrue)
-                        .help("Wait until it is drained"),
-                ),
-        )
-        .subcommand(
-            Command::new(SCHEMA).about("Print the JSON Schema of the file, with which editors complete and check it"),
-        )
+    CommandLine::command()
 }
 
-fn file_argument(help: &'static str) -> Arg {
-    Arg::new("file").value_name("FILE").required(true).value_parser(value_parser!(PathBuf)).help(help)
+fn json(text: &str) -> Result<Json, String> {
+    serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
 }
 
-fn data() -> Command {
-    let owner = || {
-        Arg::new("owner")
-            .value_name("OWNER")
-            .required(true)
-            .help("The user, as the credentials name them; anyone if the server knows no users")
-    };
-    Command::new(DATA)
-        .about("Export or delete all that is stored for a user, also while servers use the database")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(
-            Command::new(EXPORT)
-                .about("Print the user's chats, memories, notes and decisions about calls as JSON, and exit")
-                .arg(owner()),
-        )
-        .subcommand(
-            Command::new(DELETE)
-                .about(
-                    "Delete the user's chats, memories and notes, which cannot be undone, and exit; decisions about calls are kept for \
-                     audit_keep",
-                )
-                .arg(owner()),
-        )
+fn owner(text: &str) -> Result<Owner, std::convert::Infallible> {
+    Ok(Owner::new(text))
 }
 
-fn prompt() -> Command {
-    let chat = Arg::new("chat")
-        .value_name("CHAT")
-        .required(true)
-        .value_parser(|text: &str| ChatId::parse_listed(text).map_err(|error| error.to_string()))
-        .help("The id of the chat");
-    Command::new(PROMPT)
-        .about("Print what the model would be sent next in a chat, with an estimate of its tokens, and send nothing")
-        .arg(chat)
-}
-
-fn policy() -> Command {
-    let test = Command::new(TEST)
-        .about("Print whether a call would run, need approval or be denied, by which rule and why")
-        .arg(Arg::new("tool").value_name("TOOL").required(true).help("The name of the tool"))
-        .arg(
-            Arg::new("input")
-                .value_name("INPUT")
-                .required(true)
-                .allow_hyphen_values(true)
-                .value_parser(|text: &str| {
-                    serde_json::from_str::<Json>(text).map_err(|error| format!("it is not JSON: {error}"))
-                })
-                .help("The input as JSON, such as '{\"title\": \"Milk\"}'"),
-        )
-        .arg(
-            Arg::new("from")
-                .long("from")
-                .value_name("WHO")
-                .value_parser(words::<RunBy>())
-                .help("Who runs the tool, if its name does not tell"),
-        )
-        .arg(
-            Arg::new("owner")
-                .long("owner")
-                .value_name("OWNER")
-                .help("The owner of the chat, for rules about owners [default: anyone]"),
-        );
-    Command::new(POLICY)
-        .about("Ask the rules of the file about a call")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(test)
-}
-
-// === impl TestedCall ===
-
-impl TestedCall {
-    fn read(arguments: &ArgMatches) -> Option<Self> {
-        let from = arguments.get_one::<String>("from").and_then(|from| RunBy::read(from).ok());
-        let owner = arguments
-            .get_one::<String>("owner")
-            .map_or_else(Owner::anyone, |owner| Owner::new(owner.as_str()));
-        let tool = arguments.get_one::<String>("tool")?.clone();
-        Some(Self { tool, input: arguments.get_one::<Json>("input")?.clone(), from, owner })
-    }
-}
-
-// === impl Setting ===
-
-impl Setting {
-    fn option(&self) -> Arg {
-        let default = match self.default {
-            Some(default) if !default.is_empty() => format!(" [default: {default}]"),
-            Some(_) | None => String::new(),
-        };
-        let help = format!("{} [env: {}]{default}", self.about, self.variable);
-        Arg::new(self.key)
-            .long(self.key.replace('_', "-"))
-            .value_name((self.value_name)())
-            .help_heading(self.group)
-            .help(help)
-    }
+fn chat_id(text: &str) -> Result<ChatId, String> {
+    ChatId::parse_listed(text).map_err(|error| error.to_string())
 }

@@ -1,11 +1,10 @@
 //! The sources of settings, and which of them counts: the option, then the variable, then the file, then the default.
 
-use clap::ArgMatches;
-
 use super::{
     ConfigError, SETTINGS, Setting,
     fault::nearest,
     file::{File, Placed, Variables},
+    options::Options,
     value::Value,
 };
 
@@ -14,7 +13,7 @@ const DEFAULT: &str = "default";
 
 /// Everything that can set something.
 pub(super) struct Sources<'a> {
-    pub(super) options: &'a ArgMatches,
+    pub(super) options: &'a Options,
     pub(super) variables: Variables<'a>,
     pub(super) file: File,
 }
@@ -46,7 +45,7 @@ impl Sources<'_> {
 
     fn find(&self, key: &str) -> Option<Placed> {
         let Setting { variable, default, .. } = SETTINGS.iter().find(|setting| setting.key == key)?;
-        if let Some(text) = self.options.get_one::<String>(key) {
+        if let Some(text) = self.options.get(key) {
             Some(Placed { text: text.clone(), place: format!("--{}", key.replace('_', "-")) })
         } else if let Some(text) = (self.variables)(variable) {
             Some(Placed { text, place: (*variable).to_owned() })

@@ -7,15 +7,17 @@ mod limits;
 mod schema;
 mod tables;
 
+use clap::FromArgMatches;
 use fermata_engine::{FileUrls, Hold};
 use fermata_protocol::Profile;
 use secrecy::ExposeSecret;
 
-use super::{command::command, file::File, report::Report, *};
+use super::{command::command, file::File, options::Options, report::Report, *};
 
 fn read(arguments: &[&str], variables: &[(&str, &str)], toml: &str) -> Result<(Config, String), String> {
     let options = command()
         .try_get_matches_from(["fermata"].iter().chain(arguments))
+        .and_then(|matches| Options::from_arg_matches(&matches))
         .map_err(|error| error.to_string())?;
     let find = |name: &str| {
         let variable = variables.iter().find(|(known, _)| *known == name);
