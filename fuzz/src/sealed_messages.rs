@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, time::SystemTime};
 
-use fermata_store::{
+use fermata_peers::{
     ClusterKey,
     seal::{Opener, Seal},
 };

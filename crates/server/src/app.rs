@@ -5,10 +5,13 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::FromRef;
 use fermata_engine::{
     Assistants, Embedder, Engine, EngineParts, Limits, MemoryService, Model, PeerTransport, Settings,
-    SystemResolver, memories::MemoryLimits, store::AuditEntry,
+    SystemResolver,
+    memories::MemoryLimits,
+    store::{AuditEntry, StoreError},
 };
 use fermata_mcp::Hub;
-use fermata_store::{ConnectError, Database, NoClusterKey, OpenOptions, RedisTransport};
+use fermata_peers::{BadClusterKey, ClusterKey, ConnectError, RedisTransport};
+use fermata_store::{Database, OpenOptions};
 use fermata_tools::{AuditAction, AuditEvent, Capacity, Tool};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -77,8 +80,10 @@ pub enum BuildError {
     Store(#[from] fermata_store::OpenError),
     #[error(transparent)]
     PeerTransport(#[from] ConnectError),
-    #[error(transparent)]
-    ClusterKey(#[from] NoClusterKey),
+    #[error("the key of the instances cannot be read from the database: {0}")]
+    NoClusterKey(StoreError),
+    #[error("the key of the instances in the database (cluster_keys) cannot be used: {0}")]
+    ClusterKey(#[from] BadClusterKey),
     #[error(transparent)]
     Tools(#[from] fermata_tools::ToolboxError),
     #[error(
@@ -342,12 +347,17 @@ async fn peer_transport(
     };
     let (key, source) = match &config.cluster_key {
         Some(key) => (key.clone(), "from the settings"),
-        None => (database.cluster_key().await?, "from the database"),
+        None => {
+            let new = ClusterKey::draw().map_err(|_| ConnectError::NoRandomNumbers)?;
+            let key = database.cluster_key(&new).await.map_err(BuildError::NoClusterKey)?;
+            (ClusterKey::parse(&key)?, "from the database")
+        }
     };
     // If instances cannot reach each other, their keys may differ. The name of a key shows that without revealing the key.
     tracing::info!("messages between instances are sealed with the cluster key {} {source}", key.name());
     let transport = RedisTransport::connect(url.as_str(), REDIS_PREFIX, &key)?;
-    Ok(Some(Arc::new(transport.with_clock(database.clock()))))
+    let clock = database.clock();
+    Ok(Some(Arc::new(transport.with_clock(move || clock.now()))))
 }
 
 async fn start_mcp(config: &Config, engine: &Engine) -> Hub {

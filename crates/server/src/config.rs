@@ -38,9 +38,9 @@ use std::{
 
 use fermata_engine::{FileUrls, Hold, Rules, assistants::ClientSystem, consent::ConsentWords};
 use fermata_mcp::ServerConfig;
+use fermata_peers::ClusterKey;
 use fermata_protocol::{PlanMode, Profile};
 use fermata_providers::{BuildError, Provider};
-use fermata_store::ClusterKey;
 use fermata_tools::{
     ApprovalMode, ChainMode, ErrorPolicy, GateMode, MemoryWrites, Pattern, RulePolicy, ToolSettings,
     input_hash,

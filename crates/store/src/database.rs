@@ -6,7 +6,7 @@ use fermata_engine::{Store, store::StoreError};
 use fermata_tools::Owner;
 
 use crate::{
-    BadClusterKey, ClusterKey, Decision, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
+    Decision, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
     backend::Backend,
     postgres::{self, is_postgres},
     queries::{audit, cluster_keys, owners},
@@ -21,20 +21,6 @@ pub struct Database {
     /// The notes in the same database.
     pub notes: Notes,
     sql: SqlStore,
-}
-
-/// The reason for which a database has no key for its instances.
-#[derive(Debug, thiserror::Error)]
-pub enum NoClusterKey {
-    /// The database has failed.
-    #[error("the key of the instances cannot be read from the database: {0}")]
-    Store(#[from] StoreError),
-    /// The key in the database was changed to something that is no key.
-    #[error("the key of the instances in the database (cluster_keys) cannot be used: {0}")]
-    Bad(#[from] BadClusterKey),
-    /// No key can be made, because the system has no random numbers.
-    #[error("the system has no random numbers")]
-    NoRandomNumbers,
 }
 
 /// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>`, `sqlite::memory:`, `postgres://…` or `postgresql://…`.
@@ -58,18 +44,13 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
 // === impl Database ===
 
 impl Database {
-    /// The key that all instances on this database share. It is made when it is asked for the first time.
+    /// Returns the key that all instances on this database share: `new`, if there is none yet.
     ///
     /// # Errors
-    /// If the database fails or its key cannot be used.
-    pub async fn cluster_key(&self) -> Result<ClusterKey, NoClusterKey> {
-        let new = ClusterKey::draw().map_err(|_| NoClusterKey::NoRandomNumbers)?;
-        let new = new.as_str();
+    /// If the database fails.
+    pub async fn cluster_key(&self, new: &str) -> Result<String, StoreError> {
         let backend = &self.sql.backend;
-        let key = backend
-            .write(|mut db| async move { cluster_keys::find_or_keep(&mut db.get(), new).await })
-            .await?;
-        Ok(ClusterKey::parse(&key)?)
+        backend.write(|mut db| async move { cluster_keys::find_or_keep(&mut db.get(), new).await }).await
     }
 
     /// The clock that all instances on this database share; this machine's if the database has none.

@@ -1,6 +1,6 @@
 //! Settings that nobody may see. Neither a report nor an error nor `Debug` shows them.
 
-use fermata_store::{ClusterKey, is_guessable};
+use fermata_peers::{ClusterKey, is_guessable};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::value::Value;

@@ -1,4 +1,4 @@
-//! The allowed dependencies between crates: `server -> {providers, store} -> engine -> tools -> protocol`, and `server -> mcp -> tools`.
+//! The allowed dependencies between crates: `server -> {providers, store, peers} -> engine -> tools -> protocol`, and `server -> mcp -> tools`.
 //!
 //! The test checks the dependencies that cargo resolves, not the manifests, so that a forbidden crate is also found behind another one.
 //! Dependencies of tests are not restricted.
@@ -13,13 +13,14 @@ use std::{
 use serde_json::Value;
 
 /// The crates of the workspace from the bottom to the top, each with the crates of the workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("fermata-protocol", &[]),
     ("fermata-tools", &["fermata-protocol"]),
     ("fermata-mcp", &["fermata-protocol", "fermata-tools"]),
     ("fermata-engine", &["fermata-protocol", "fermata-tools"]),
     ("fermata-providers", &["fermata-protocol", "fermata-tools", "fermata-engine"]),
     ("fermata-store", &["fermata-protocol", "fermata-tools", "fermata-engine"]),
+    ("fermata-peers", &["fermata-engine"]),
     (
         "fermata-server",
         &[
@@ -29,6 +30,7 @@ const CRATES: [(&str, &[&str]); 11] = [
             "fermata-mcp",
             "fermata-providers",
             "fermata-store",
+            "fermata-peers",
         ],
     ),
     // It measures the built server from outside.
@@ -46,7 +48,7 @@ const CRATES: [(&str, &[&str]); 11] = [
             "fermata-engine",
             "fermata-mcp",
             "fermata-providers",
-            "fermata-store",
+            "fermata-peers",
         ],
     ),
 ];

@@ -1,7 +1,7 @@
 //! The URL of Redis, whose password is never shown.
 
 use fermata_engine::peer_transport::{PeerTransport, TransportError};
-use fermata_store::RedisTransport;
+use fermata_peers::RedisTransport;
 
 use crate::{
     messages::{instance, message},

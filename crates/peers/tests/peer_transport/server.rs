@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use fermata_store::{ClusterKey, RedisTransport};
+use fermata_peers::{ClusterKey, RedisTransport};
 use redis::{FromRedisValue, aio::MultiplexedConnection};
 
 /// The prefix of the keys in the tests.

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use fermata_engine::peer_transport::{PeerTransport, TransportError};
-use fermata_store::MailboxLimits;
+use fermata_peers::MailboxLimits;
 
 use crate::{
     messages::{collect, instance, message, send_from_many},

@@ -15,6 +15,7 @@
 //! even after messages that were sent after it.
 
 mod connection;
+mod guessing;
 mod mailbox_reader;
 pub mod seal;
 
@@ -22,7 +23,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use async_trait::async_trait;
@@ -35,10 +36,9 @@ use tokio::{
     time::Instant,
 };
 
-use crate::SharedClock;
-
 pub use connection::BadRedisUrl;
 use connection::{Server, SharedConnection};
+pub use guessing::is_guessable;
 use mailbox_reader::MailboxReader;
 pub use seal::{BadClusterKey, ClusterKey};
 use seal::{Opener, Refusal, Seal};
@@ -64,8 +64,11 @@ pub struct RedisTransport {
     /// The mailboxes that were opened here. Held for a few instructions, never across an await.
     mailboxes: Mutex<HashMap<InstanceId, OpenMailbox>>,
     /// The time that seals tell, and are compared with.
-    clock: SharedClock,
+    clock: Clock,
 }
+
+/// The time of all instances.
+type Clock = Box<dyn Fn() -> SystemTime + Send + Sync>;
 
 /// The capacity and the lifetime of a mailbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,14 +137,14 @@ impl RedisTransport {
             dropped: Mutex::default(),
             sending: SharedConnection::default(),
             mailboxes: Mutex::default(),
-            clock: SharedClock::default(),
+            clock: Box::new(SystemTime::now),
         })
     }
 
-    /// Goes by this clock instead of this machine's.
+    /// Uses this clock instead of the machine's.
     #[must_use]
-    pub fn with_clock(self, clock: SharedClock) -> Self {
-        Self { clock, ..self }
+    pub fn with_clock(self, clock: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self { clock: Box::new(clock), ..self }
     }
 
     /// Sets the limits of the mailboxes that are opened here or sent to from here.
@@ -160,7 +163,7 @@ impl RedisTransport {
 
     /// Opens the seals of what was found in a mailbox, and returns the messages that are genuine.
     fn open_seals(&self, instance: &InstanceId, found: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let (key, now) = (self.key(instance), self.clock.now());
+        let (key, now) = (self.key(instance), (self.clock)());
         let mut opener = self.opener.lock().unwrap_or_else(PoisonError::into_inner);
         let mut messages = Vec::new();
         for sealed in found {
@@ -200,7 +203,7 @@ impl PeerTransport for RedisTransport {
         if messages.is_empty() {
             return Ok(());
         }
-        let (key, now) = (self.key(to), self.clock.now());
+        let (key, now) = (self.key(to), (self.clock)());
         let mut sealed = Vec::with_capacity(messages.len());
         for message in messages {
             let Ok(message) = self.seal.seal(&key, message, now) else {

@@ -1,7 +1,7 @@
 //! Attacks on messages by somebody who can read and write all of Redis, but does not have the cluster key.
 
 use fermata_engine::peer_transport::{PeerTransport, TransportError};
-use fermata_store::{ClusterKey, RedisTransport};
+use fermata_peers::{ClusterKey, RedisTransport};
 use redis::aio::MultiplexedConnection;
 
 use crate::{
