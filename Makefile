@@ -168,10 +168,10 @@ archive: VERSION = $(shell cargo pkgid -p fermata-server | sed 's/.*[@\#]//')
 archive: NAME = fermata-$(VERSION)-$(HOST)
 archive: require-cargo demo
 	rm -rf $(TARGET_DIR)/archive
-	mkdir -p $(TARGET_DIR)/archive/$(NAME)/docs
+	mkdir -p $(TARGET_DIR)/archive/$(NAME)/docs/guide
 	FERMATA_BUILD=$(BUILD) bench/build-release $(TARGET_DIR)/archive/$(NAME)/fermata
 	cp README.md CHANGELOG.md LICENSE-* fermata.example.toml $(TARGET_DIR)/archive/$(NAME)
-	cp docs/fermata.schema.json $(TARGET_DIR)/archive/$(NAME)/docs
+	cp docs/guide/fermata.schema.json $(TARGET_DIR)/archive/$(NAME)/docs/guide
 	cd $(TARGET_DIR)/archive && tar -czf $(NAME).tar.gz $(NAME) && rm -r $(NAME)
 	cd $(TARGET_DIR)/archive && { sha256sum $(NAME).tar.gz 2>/dev/null || shasum -a 256 $(NAME).tar.gz; } > $(NAME).tar.gz.sha256
 

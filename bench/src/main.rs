@@ -2,7 +2,7 @@
 //!
 //! The server runs on one core, and everything else on another: the clients and a model API that answers at once. A byte proxy, which
 //! understands nothing of what it passes on, does the same work in the same run and is the yardstick, so that a figure says something on
-//! any machine. docs/performance.md says what each figure means and what limits it.
+//! any machine. docs/contributing/performance.md says what each figure means and what limits it.
 
 mod client;
 mod distance;

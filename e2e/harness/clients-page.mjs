@@ -1,5 +1,5 @@
 // @ts-check
-// docs/clients.md, written from findings. What is said here and not found out is how a page names its
+// docs/guide/clients.md, written from findings. What is said here and not found out is how a page names its
 // version.
 
 import { CLIENTS, VERSIONS } from './clients.mjs';

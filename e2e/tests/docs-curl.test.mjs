@@ -1,5 +1,5 @@
 // @ts-check
-// docs/curl.md, as somebody types it: its blocks are typed one after the other into two terminals, against
+// docs/guide/curl.md, as somebody types it: its blocks are typed one after the other into two terminals, against
 // the built binary and its demo model, and what the page says that a block prints is looked for in what its
 // terminal shows. Only the port differs.
 //
@@ -15,7 +15,7 @@ import { test } from 'node:test';
 import { Server } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
 
-const PAGE = readFileSync(path.resolve(import.meta.dirname, '../../docs/curl.md'), 'utf8');
+const PAGE = readFileSync(path.resolve(import.meta.dirname, '../../docs/guide/curl.md'), 'utf8');
 const PRINTED_ADDRESS = 'http://127.0.0.1:3000';
 
 /**
@@ -134,7 +134,7 @@ async function type(toType, url) {
   }
 }
 
-test('docs/curl.md prints what it says', { timeout: 120_000 }, async (context) => {
+test('docs/guide/curl.md prints what it says', { timeout: 120_000 }, async (context) => {
   const server = await Server.start({});
   try {
     await type(blocks('first', 'second'), server.url);
@@ -160,9 +160,9 @@ test('docs/curl.md prints what it says', { timeout: 120_000 }, async (context) =
   }
 });
 
-test('docs/curl.md says how it is with tokens', { timeout: 60_000 }, async () => {
+test('docs/guide/curl.md says how it is with tokens', { timeout: 60_000 }, async () => {
   const [, auth, tokens] = /`FERMATA_AUTH=(\w+)`\s+and\s+`FERMATA_TOKENS=([^`]+)`/.exec(PAGE) ?? [];
-  assert.ok(auth && tokens, 'docs/curl.md names the settings that its lines need');
+  assert.ok(auth && tokens, 'docs/guide/curl.md names the settings that its lines need');
   const server = await Server.start({ FERMATA_AUTH: auth, FERMATA_TOKENS: tokens });
   try {
     await type(blocks('tokens'), server.url);

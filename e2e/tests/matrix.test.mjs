@@ -1,6 +1,6 @@
 // @ts-check
 // Everything that a front end may want, with every client that is installed. The runs report what each client
-// gets, and docs/clients.md is written from that:
+// gets, and docs/guide/clients.md is written from that:
 //
 //   FERMATA_WRITE_DOCS=1 node --test tests/matrix.test.mjs
 //
@@ -26,7 +26,7 @@ import { readers } from './matrix/readers.mjs';
 /** @typedef {import('../harness/findings.mjs').Capability} Capability */
 /** @typedef {import('../harness/clients.mjs').Client} Client */
 
-const PAGE = path.resolve(import.meta.dirname, '../../docs/clients.md');
+const PAGE = path.resolve(import.meta.dirname, '../../docs/guide/clients.md');
 const WRITES = process.env.FERMATA_WRITE_DOCS === '1';
 const AT_ONCE = 4;
 
@@ -82,18 +82,18 @@ function difference(there, shown) {
   const [lines, others] = [there.split('\n'), shown.split('\n')];
   const place = others.findIndex((line, index) => line !== lines[index]);
   if (place === -1)
-    return `docs/clients.md goes on after line ${others.length}, the runs have shown nothing more`;
+    return `docs/guide/clients.md goes on after line ${others.length}, the runs have shown nothing more`;
   return (
-    `line ${place + 1} of docs/clients.md is\n  ${lines[place] ?? '(missing)'}\nand the runs ` +
+    `line ${place + 1} of docs/guide/clients.md is\n  ${lines[place] ?? '(missing)'}\nand the runs ` +
     `have shown\n  ${others[place]}`
   );
 }
 
-test('docs/clients.md says what the runs have shown', (context) => {
+test('docs/guide/clients.md says what the runs have shown', (context) => {
   if (!findings.areComplete) {
     assert.ok(
       !WRITES,
-      'docs/clients.md is not written: not every run of the matrix was made and has succeeded',
+      'docs/guide/clients.md is not written: not every run of the matrix was made and has succeeded',
     );
     return context.skip('not every run of the matrix was made and has succeeded');
   }

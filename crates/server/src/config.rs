@@ -84,7 +84,7 @@ pub struct Setting {
     pub default: Option<&'static str>,
     /// The purpose of the setting, for people.
     pub about: &'static str,
-    /// The consequence of exceeding the value. Every size, number and time has this, and `docs/limits.md` shows it.
+    /// The consequence of exceeding the value. Every size, number and time has this, and `docs/guide/limits.md` shows it.
     pub over: Option<&'static str>,
     /// `true` if the value is a size, a number or a time.
     pub is_measure: bool,

@@ -1,7 +1,7 @@
 //! Metrics for operators, in the format of Prometheus.
 //!
 //! All crates record metrics by the `metrics` facade. Their names follow OpenTelemetry's conventions for HTTP and generative AI and are
-//! in the table here, from which `docs/metrics.md` is written. Labels never contain text from clients, so that clients cannot increase the
+//! in the table here, from which `docs/guide/metrics.md` is written. Labels never contain text from clients, so that clients cannot increase the
 //! number of series. Every metric is shown from the start: the series whose labels are known begin at zero, those of the engine in its
 //! `zero_series`.
 
@@ -299,11 +299,11 @@ pub async fn observe(request: Request, next: Next) -> Response {
 
 #[cfg(test)]
 mod tests {
-    //! `docs/metrics.md` lists the metrics. It is written from the table: `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib metrics`.
+    //! `docs/guide/metrics.md` lists the metrics. It is written from the table: `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib metrics`.
 
     use super::*;
 
-    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md");
+    const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/metrics.md");
 
     const HEAD: &str = "\
 # Metrics
@@ -332,7 +332,8 @@ that a rate counts their first event.
             std::fs::write(PAGE, &page).expect("docs can be written");
         }
         let written = std::fs::read_to_string(PAGE).unwrap_or_default();
-        let help = "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib metrics writes docs/metrics.md";
+        let help =
+            "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib metrics writes docs/guide/metrics.md";
         assert_eq!(written, page, "{help}");
     }
 }

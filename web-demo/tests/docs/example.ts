@@ -1,4 +1,4 @@
-// The whole example of a page under docs/, as somebody who reads it has it: the files that the page prints,
+// The whole example of a page under docs/guide/, as somebody who reads it has it: the files that the page prints,
 // the helper that it says to copy, and the packages that it says to install, nothing else. It is checked by
 // TypeScript, built by Vite and served.
 //
@@ -26,7 +26,7 @@ export const WEB_DEMO = path.resolve(import.meta.dirname, '../..');
 export const MODULES = path.resolve(WEB_DEMO, '../node_modules');
 /** What a page says to copy. */
 export const COPY = path.resolve(WEB_DEMO, 'dist');
-const DOCS = path.resolve(WEB_DEMO, '../docs');
+const DOCS = path.resolve(WEB_DEMO, '../docs/guide');
 export const PRINTED_ADDRESS = 'http://127.0.0.1:3000';
 
 /** How strictly the examples are checked, whatever the reader's own settings are. */
@@ -54,7 +54,7 @@ export function section(page: string, heading: string | undefined): string {
   if (heading === undefined) return text;
   const [shared = '', ...parts] = text.split(/^(?=## )/m);
   const found = parts.find((part) => part.startsWith(`## ${heading}\n`));
-  if (found === undefined) throw new Error(`docs/${page} has no heading "${heading}"`);
+  if (found === undefined) throw new Error(`docs/guide/${page} has no heading "${heading}"`);
   return shared + found;
 }
 
@@ -104,7 +104,7 @@ export function installed(name: string, version: string | undefined): string {
 }
 
 export interface ExampleOptions {
-  /** The file under docs/. */
+  /** The file under docs/guide/. */
   page: string;
   /** The heading of its section, where a page has several examples. */
   heading?: string;

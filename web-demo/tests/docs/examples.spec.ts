@@ -1,4 +1,4 @@
-// What the pages under docs/ promise, tried with their examples as they are printed: each is checked by
+// What the pages under docs/guide/ promise, tried with their examples as they are printed: each is checked by
 // TypeScript, built, and used in a browser, in front of the built server. They look alike, so one list of
 // promises is tried with all of them.
 
@@ -11,12 +11,12 @@ import { View } from './view';
 
 const HELPER = { 'src/fermata.ts': 'fermata.ts' };
 const EXAMPLES: Record<string, ExampleOptions> = {
-  'docs/usechat.md': {
+  'docs/guide/usechat.md': {
     page: 'usechat.md',
     helper: { ...HELPER, 'src/fermata-react.ts': 'fermata-react.ts' },
     check: ['tsc'],
   },
-  'docs/assistant-ui.md': {
+  'docs/guide/assistant-ui.md': {
     page: 'assistant-ui.md',
     helper: { ...HELPER, 'src/fermata-assistant-ui.tsx': 'fermata-assistant-ui.tsx' },
     check: ['tsc'],

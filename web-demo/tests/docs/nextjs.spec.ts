@@ -1,4 +1,4 @@
-// docs/nextjs.md as it is printed, built by Next.js for production and started by it, in front of the built
+// docs/guide/nextjs.md as it is printed, built by Next.js for production and started by it, in front of the built
 // server.
 
 import { spawn, execFileSync, type ChildProcess } from 'node:child_process';

@@ -541,7 +541,7 @@ fn a_story_has_all_that_markdown_has() {
 
 /// The example of the documentation.
 fn documented() -> String {
-    let page = include_str!("../../../../docs/demo-model.md");
+    let page = include_str!("../../../../docs/guide/demo-model.md");
     let (_, rest) = page.split_once("```toml title=\"scenes.toml\"\n").unwrap();
     rest.split_once("```").unwrap().0.to_owned()
 }

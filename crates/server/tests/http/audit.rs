@@ -124,7 +124,7 @@ async fn what_happens_to_memories_and_to_all_data_is_noted_with_who_did_it() {
 /// The page for operators has a row for each event, and no other.
 #[test]
 fn every_event_is_documented() {
-    let page = include_str!("../../../../docs/audit.md");
+    let page = include_str!("../../../../docs/guide/audit.md");
     let documented: BTreeSet<&str> = page
         .lines()
         .skip_while(|line| !line.starts_with("| event |"))

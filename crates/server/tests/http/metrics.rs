@@ -9,10 +9,10 @@ use std::{
 
 use crate::{app::Settings, signals::Program};
 
-/// Returns the names of the labels of each metric in `docs/metrics.md`.
+/// Returns the names of the labels of each metric in `docs/guide/metrics.md`.
 fn described() -> BTreeMap<String, BTreeSet<String>> {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"));
-    let page = page.expect("docs/metrics.md");
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/metrics.md"));
+    let page = page.expect("docs/guide/metrics.md");
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();

@@ -1,10 +1,10 @@
-//! `docs/failures.md` says what follows a failure, by its type and the strategy for it, and in which words the model is told.
+//! `docs/guide/failures.md` says what follows a failure, by its type and the strategy for it, and in which words the model is told.
 //!
 //! The page is written from the code: `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib failures`.
 
 use fermata_tools::{ErrorPolicy, ErrorStrategy, ErrorType};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/failures.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/failures.md");
 
 const HEAD: &str = "\
 # Failures
@@ -144,6 +144,6 @@ fn the_page_of_failures_is_that_of_the_code() {
     }
     let written = std::fs::read_to_string(PAGE).unwrap_or_default();
     let help =
-        "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib failures writes docs/failures.md anew";
+        "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib failures writes docs/guide/failures.md";
     assert_eq!(written, page, "{help}");
 }

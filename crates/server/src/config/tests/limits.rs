@@ -1,4 +1,4 @@
-//! `docs/limits.md` says of every setting that is a size, a number or a time what a client gets that goes over it.
+//! `docs/guide/limits.md` says of every setting that is a size, a number or a time what a client gets that goes over it.
 //!
 //! The page is written from the table of settings: `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib limits`.
 
@@ -7,7 +7,7 @@ use fermata_engine::{Limits, memories::MemoryLimits};
 use super::super::{SETTINGS, Setting};
 use crate::{extract, serve};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/limits.md");
 
 const HEAD: &str = "\
 # Limits
@@ -124,6 +124,6 @@ fn the_page_of_limits_is_that_of_the_settings() {
         std::fs::write(PAGE, &page).expect("docs can be written");
     }
     let written = std::fs::read_to_string(PAGE).unwrap_or_default();
-    let help = "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib limits writes docs/limits.md anew";
+    let help = "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib limits writes docs/guide/limits.md";
     assert_eq!(written, page, "{help}");
 }

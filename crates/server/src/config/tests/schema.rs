@@ -1,4 +1,4 @@
-//! The JSON Schema accepts what the reader accepts, and `docs/fermata.schema.json` is the current one.
+//! The JSON Schema accepts what the reader accepts, and `docs/guide/fermata.schema.json` is the current one.
 //!
 //! `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib schema` writes the file.
 
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{super::schema::file_schema, tables::uncommented};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/fermata.schema.json");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/fermata.schema.json");
 
 fn errors(toml: &str) -> Vec<String> {
     let file: toml::Table = toml.parse().expect("TOML");
@@ -21,8 +21,7 @@ fn the_schema_in_docs_is_the_current_one() {
         std::fs::write(FILE, &schema).expect("docs can be written");
     }
     let written = std::fs::read_to_string(FILE).unwrap_or_default();
-    let help =
-        "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib schema writes docs/fermata.schema.json";
+    let help = "FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib schema writes docs/guide/fermata.schema.json";
     assert!(written == schema, "{help}");
 }
 
