@@ -1,6 +1,6 @@
 // @ts-check
-// docs/guide/clients.md, written from findings. What is said here and not found out is how a page names its
-// version.
+// docs/guide/clients.md, written from findings. Only the way to name a version is stated here and not
+// found out.
 
 import { CLIENTS, VERSIONS } from './clients.mjs';
 
@@ -11,25 +11,25 @@ const WIDTH = 130;
 /** @typedef {import('./findings.mjs').Finding} Finding */
 /** @typedef {import('./clients.mjs').Client} Client */
 
-const HEAD = `# What each client version gets
+const HEAD = `# Clients
 
 <!-- Written by e2e/tests/matrix.test.mjs; the head of that file says how. -->
 
-Tell the server the version of the \`ai\` package that your page uses, once, where you make the transport. A bare \`5\`,
-\`6\` or \`7\` gets what the oldest release of that version understands:
+Send the version of the \`ai\` package that your page uses, once, where you create the transport. A bare \`5\`, \`6\` or \`7\`
+selects the features of the oldest release of that version:
 
 \`\`\`ts
 new DefaultChatTransport({ api: '/api/chat', body: { fermata: { client: '7.0.173' } } })
 \`\`\`
 
-Nothing else in a request gives it away, and a client that is sent what it does not know ends the chat with an error. Where nothing is
-said, the server takes what its setting \`FERMATA_CLIENT\` says, which is 6.`;
+The server cannot detect the version in another way. A client that receives an unknown chunk ends the chat with an error. Without a
+version, the server uses its setting \`FERMATA_CLIENT\`, which is 6 by default.`;
 
 const BEFORE_TABLE = `## The table
 
-Each line was run with each of these versions of the package, against the server as it is built, with the AI SDK's own helpers as
-\`sendAutomaticallyWhen\`. After each run the page showed what the server has stored, part by part, and had made no request but those the
-line is about. "yes" means: as the AI SDK describes it. The numbers are those of the notes below.`;
+A test ran each line with each version of the package against the built server, with the AI SDK's own helpers as
+\`sendAutomaticallyWhen\`. After each run the page showed the stored chat, part by part, and had sent only the requests of the line.
+"yes" means: as the AI SDK describes it. The numbers refer to the notes below.`;
 
 /**
  * The page.
@@ -41,8 +41,7 @@ export function clientsPage(findings) {
   const notes = new Notes();
   const table = tableOf(findings, notes);
   return (
-    [HEAD, BEFORE_TABLE, table, '## Notes', notes.list, '## What was sent', sentOf(findings)].join('\n\n') +
-    '\n'
+    [HEAD, BEFORE_TABLE, table, '## Notes', notes.list, '## Chunks', sentOf(findings)].join('\n\n') + '\n'
   );
 }
 
@@ -113,7 +112,7 @@ function sentOf(findings) {
   const types = [...new Set(byVersion.flatMap(({ sent }) => [...sent.keys()]))].sort();
   const everywhere = types.filter((type) => byVersion.every(({ sent }) => sent.has(type)));
   const lines = [
-    wrapped(`In these runs clients of every version were sent ${list(everywhere)}. Besides:`, ''),
+    wrapped(`In these runs clients of every version received ${list(everywhere)}. In addition:`, ''),
     '',
   ];
   for (const { version, sent } of byVersion) {

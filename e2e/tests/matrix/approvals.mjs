@@ -46,7 +46,7 @@ function howItIsDenied(page) {
   assert.match(part.errorText ?? '', /^Denied: /);
   return {
     cell: '`output-error`',
-    note: 'A denial comes as `output-error`, its `errorText` as "Denied: " and the reason.',
+    note: 'A denial is an `output-error` whose `errorText` is "Denied: " and the reason.',
   };
 }
 
@@ -99,7 +99,7 @@ export const approvals = {
       },
     },
     {
-      name: 'always: later calls of the tool are not asked about',
+      name: 'always: later calls of the tool need no approval',
       shows: async (world) => {
         world.model.script(calls(write()), calls(write('work')), says('Both.'));
         const { page, approvalId } = await asked(world);
@@ -109,7 +109,7 @@ export const approvals = {
       },
     },
     {
-      name: 'edited input: shown, run, told to the model',
+      name: 'edited input: shown, run, reported to the model',
       shows: async (world) => {
         const edited = { title: 'shopping', body: 'oat milk' };
         world.model.script(calls(write()), says('Noted.'));
@@ -135,12 +135,12 @@ export const approvals = {
         assert.equal(part?.state, 'output-available');
         return {
           cell: 'the outcome only',
-          note: 'That somebody else has decided is to be seen in what becomes of the call, not in words of its own.',
+          note: "A decision made elsewhere shows only as the call's next state.",
         };
       },
     },
     {
-      name: 'what a rule denies is not asked about',
+      name: 'a call that a rule denies needs no approval',
       config: '[[policy]]\ntool = "write_note"\ndecision = "deny"\nreason = "No notes here."\n',
       shows: async (world) => {
         world.model.script(calls(write()), says('Then not.'));
@@ -199,8 +199,8 @@ export const approvals = {
         return {
           cell: '`output-error`',
           note:
-            'The stock helpers take a denial for unfinished where a call of the page is still open, so ' +
-            'in such a step it comes as `output-error` in every version.',
+            'While a browser call of the step is open, the stock helpers treat a denial as unfinished. In such a ' +
+            'step it arrives as `output-error` in every version.',
         };
       },
     },
@@ -235,8 +235,8 @@ async function answersQuestion(world, answer, state) {
 const AS_DATA = {
   cell: '`data-elicitation`',
   note:
-    'The AI SDK has no word for it: the question is a `data-elicitation` part whose `state` ' +
-    'changes in its place; answer with `{ chatId, elicitationId, action, content? }` to ' +
+    'The AI SDK has no elicitations. The question is a `data-elicitation` part whose `state` is ' +
+    'updated in place. Answer with `{ chatId, elicitationId, action, content? }` to ' +
     `${BY_REQUEST}.`,
 };
 

@@ -27,9 +27,7 @@ export const serverCalls = {
         assert.deepEqual(page.toolCalls, ['current_time'], 'calls of the server come by in onToolCall too');
         return {
           cell: 'yes',
-          note:
-            '`onToolCall` is called for calls that the server runs, too: look at `toolName` before you ' +
-            'run anything.',
+          note: '`onToolCall` is also called for calls that the server runs. Check `toolName` before you run a tool.',
         };
       },
     },
@@ -91,7 +89,7 @@ export const serverCalls = {
         assert.equal(part?.state, 'output-error');
         const field = part?.input === undefined ? 'rawInput' : 'input';
         assert.deepEqual(part?.[field], { title: 7 });
-        return { cell: 'yes', note: `What the model wrote is in \`${field}\` of the part.` };
+        return { cell: 'yes', note: `The model's text is in \`${field}\` of the part.` };
       },
     },
   ],

@@ -84,9 +84,7 @@ export const conversation = {
         assert.deepEqual(await world.pending(), []);
         return {
           cell: 'yes',
-          note:
-            'The open calls of the answer before are settled as cancelled; the page sees that when it ' +
-            'loads the chat again.',
+          note: 'The open calls of the previous answer are cancelled. The page sees that when it loads the chat again.',
         };
       },
     },
@@ -111,8 +109,8 @@ export const conversation = {
         return {
           cell: 'yes',
           note:
-            'The outcome of the call is in its own message, whose stream has ended; the page sees it when ' +
-            'it loads the chat again. What follows is a new message.',
+            'The outcome of the call is in its own message, whose stream has ended. The page sees it when it ' +
+            'loads the chat again. The answer continues in a new message.',
         };
       },
     },
@@ -138,9 +136,8 @@ export const conversation = {
         return {
           cell: 'yes',
           note:
-            'What there was of the answer before stays on the page, its text with `state: "streaming"`. ' +
-            'Take the `status` of the chat, not the state of a part, for a sign that something is being ' +
-            'written.',
+            'The partial previous answer stays on the page, and its text keeps `state: "streaming"`. Use the ' +
+            '`status` of the chat, not the state of a part, to detect an active stream.',
         };
       },
     },
@@ -199,14 +196,12 @@ export const limits = {
         if (left) return undefined;
         return {
           cell: 'does nothing',
-          note:
-            'This release forgets the newer stream when the older one ends. `POST /api/chat/{id}/stop` ' +
-            'works all the same.',
+          note: 'This release forgets the newer stream when the older one ends. `POST /api/chat/{id}/stop` still works.',
         };
       },
     },
     {
-      name: 'what was shown is taken back (`reset-step`)',
+      name: 'shown text is withdrawn (`reset-step`)',
       shows: async (world) => {
         const url = await recites(world, TAKEN_BACK);
         const page = await Page.open(world.client, url, world.id);
@@ -217,10 +212,9 @@ export const limits = {
         return {
           cell: 'an error',
           note:
-            'Where several instances serve a chat and one of them dies, another asks the model for the ' +
-            'step again. Version 7 is then sent `reset-step`, ' +
-            'which takes back the half of it that was shown and which releases before 7.0.70 do not ' +
-            'know; versions 5 and 6 are sent an `error`. ' +
+            'If an instance dies, another one requests the step again. Version 7 then receives `reset-step`, which ' +
+            'withdraws the text shown so far. Releases before 7.0.70 do not know it, and versions 5 and 6 ' +
+            'receive an `error`. ' +
             'After the error load the chat, then resume.',
         };
       },
@@ -252,7 +246,7 @@ export const limits = {
         return {
           cell: 'the chat breaks',
           note:
-            'The client ends the chat with an error, because it does not know the chunk. Say `fermata: { ' +
+            'The client ends the chat with an error, because it does not know the chunk. Send `fermata: { ' +
             'client: 5 }`.',
         };
       },

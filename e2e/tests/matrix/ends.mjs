@@ -82,8 +82,8 @@ export const stops = {
         return {
           cell: 'leaves only',
           note:
-            'It drops the connection, which the server takes for a reload: the answer is written on. ' +
-            'Send `POST /api/chat/{id}/stop` as well.',
+            'It closes only the connection, as a reload does, and the answer continues. Send `POST ' +
+            '/api/chat/{id}/stop` as well.',
         };
       },
     },
@@ -119,7 +119,7 @@ export const errors = {
           cell: 'yes',
           note:
             "The error's `message` is the body of the response, a problem document: show " +
-            '`JSON.parse(error.message).detail`. `regenerate()` tries the same message again.',
+            '`JSON.parse(error.message).detail`. `regenerate()` retries the message.',
         };
       },
     },

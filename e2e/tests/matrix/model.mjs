@@ -114,7 +114,7 @@ export const model = {
         assert.equal(reason, undefined);
         return {
           cell: 'no',
-          note: 'Clients of the first 5.0 releases refuse a `finish` that says why, so none of version 5 is told.',
+          note: 'The first 5.0 releases reject a `finish` with a reason, so no version 5 receives it.',
         };
       },
     },

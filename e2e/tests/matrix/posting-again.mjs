@@ -12,7 +12,7 @@ import { BY_REQUEST, ends, locate, opens, pick, statesOf, time, typesOf, write }
 
 const BY_REQUEST_AND_RESUME = {
   cell: 'by request',
-  note: `Version 5 has nothing to post a decision with: send it to ${BY_REQUEST}, load the chat, then resume.`,
+  note: `Version 5 cannot post a decision. Send it to ${BY_REQUEST}, load the chat, then resume.`,
 };
 
 /**
@@ -174,13 +174,13 @@ export const postingAgain = {
         return {
           cell: 'when the hold is over',
           note:
-            'A client sends nothing while the stream is open. A page that only posts again says `hold: "0s"`; ' +
-            `any other answers by ${BY_REQUEST}.`,
+            'A client sends nothing while the stream is open. A page that only posts again sends `hold: "0s"`. ' +
+            `Any other page answers with ${BY_REQUEST}.`,
         };
       },
     },
     {
-      name: 'an output that another tab was faster with',
+      name: 'an output that another tab sent first',
       shows: async (world) => {
         world.model.script(calls(locate), says('You are in Bern.'));
         const page = await letGo(world, 'where am I?');
@@ -218,7 +218,7 @@ async function decidesAll(page) {
   return {
     cell: 'yes',
     note:
-      'The helpers post only when no call of the step is left open, so each of the three comes as ' +
-      '`approval-requested`: show the buttons for every part in that state.',
+      'The helpers post only when no call of the step is open, so each of the three is ' +
+      '`approval-requested`. Show the buttons for every part in that state.',
   };
 }

@@ -12,16 +12,15 @@ import { ends, locate, opens, write } from './common.mjs';
 const NEW_CHAT = {
   cell: 'with a new `Chat`',
   note:
-    'After a broken connection this release goes on with the message as it was and cannot read ' +
-    'it from its start. Make a new `Chat` (with `useChat`: ' +
-    'give the component another `key`), load the chat into it, then resume.',
+    'After a lost connection this release continues the message and cannot read it from its start. Create ' +
+    'a new `Chat` (with `useChat`: change the `key` of the component), load the chat into it, then resume.',
 };
 
 const DOUBLES = {
   cell: 'doubled',
   note:
-    'This release puts the message from the stream behind what it already shows. Load `GET ' +
-    '/api/chat/{id}` first: it leaves out the message that is being written.',
+    'This release appends the message from the stream to the shown text. Load `GET /api/chat/{id}` first: ' +
+    'it omits the unfinished message.',
 };
 
 /**
@@ -90,9 +89,7 @@ export const readers = {
         assert.deepEqual(page.toolCalls, ['get_location']);
         return {
           cell: 'yes',
-          note:
-            '`onToolCall` is called again for a call that still waits. Answer it again if you like: the ' +
-            'same answer twice is taken once.',
+          note: '`onToolCall` is called again for a call that still waits. Repeating the same answer is harmless.',
         };
       },
     },
@@ -166,9 +163,8 @@ export const readers = {
         return {
           cell: 'shown later',
           note:
-            'A decision made elsewhere is to be seen once its call runs, which in a step with several ' +
-            'questions is after the last of them. Until then `GET /api/chat/{id}/pending` says what ' +
-            'still waits.',
+            'A decision made elsewhere shows when its call runs. In a step with several approvals that is after ' +
+            'the last one. Until then `GET /api/chat/{id}/pending` lists the waiting calls.',
         };
       },
     },

@@ -1,4 +1,4 @@
-//! `docs/guide/failures.md` says what follows a failure, by its type and the strategy for it, and in which words the model is told.
+//! `docs/guide/failures.md` lists the consequence of each failure, by its type and strategy, with the advice to the model.
 //!
 //! The page is written from the code: `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib failures`.
 
@@ -11,8 +11,8 @@ const HEAD: &str = "\
 
 <!-- Written by crates/server/src/config/tests/failures.rs; the head of that file says how. -->
 
-A call that fails does not end the run: the model is told the error, and goes on. The table `errors` of `fermata.toml` sets what
-follows instead, by the type of the failure:
+A failed call does not end the run: the model receives the error and continues. The table `errors` of `fermata.toml` sets another
+strategy for a type of failure:
 
 ```toml
 [errors]
@@ -20,30 +20,38 @@ timeout = \"go_on\"
 auth = \"fail_run\"
 ```
 
-| strategy | what is done |
+| strategy | effect |
 | --- | --- |
-| `retry` | The call runs again, twice at most, if its tool is repeatable. If it still fails, or may not be repeated, it is `go_on`. |
-| `go_on` | The model is told the error, with the advice below. |
-| `ask_person` | A person is asked what is to be done, before the call has its outcome. |
-| `fail_run` | The run ends with `error`, which names the tool and the type. Nothing after it is done. |
+| `retry` | The call runs again, at most twice, if its tool is repeatable. If it still fails or may not be repeated, `go_on` applies. |
+| `go_on` | The model receives the error and the advice below. |
+| `ask_person` | A person decides before the call has its outcome. |
+| `fail_run` | The run ends with `error`, which names the tool and the type. |
 
-An input that does not fit its schema is a failure of the type `invalid_format`, and counts as one for `fail_run`. A failure of a
-browser's tool is told to the model as its page has put it. A result of an MCP tool with `isError` has the type that its
-`structuredContent.errorType` or `_meta.errorType` names, and is `internal` otherwise.
+`[tools.\"glob\"] errors` overrides the table `errors` for the tools under the glob.
 
-With `ask_person` the call waits, and the question is an elicitation (`data-elicitation`) whose form has `choice`, one of `retry`,
-`go_on` and `stop`. It has the code `call_failed`, with `errorType` and `errorText`, so that pages can translate it. `retry` runs the call again with a new idempotency key, even of a tool that is not repeatable, unless the newest rules deny it; `go_on` tells
-the model the error, as declining does; `stop` ends the run. The question waits as long as a call does, also across a restart, and the
-call keeps no resource from others meanwhile. An input that does not fit, a call that did not run, and the program loop in Rust have no
-such question: the model is then told to ask the user. A tool with a fallback is not asked about.
+- An input that does not fit its schema is a failure of the type `invalid_format`. It counts for `fail_run`.
+- Errors of browser tools reach the model verbatim.
+- A result of an MCP tool with `isError` has the type in `structuredContent.errorType` or `_meta.errorType`, and otherwise `internal`.
 
-What `[tools.\"glob\"] errors` says goes before the table `errors`, for the tools under the glob.
+## Ask a person
 
-## Nothing was found
+With `ask_person` the call waits, and a question appears as an elicitation (`data-elicitation`). Its form has the field `choice`:
 
-An output may say that nothing was found. That is no failure: the call has its output, and the model is told it with the advice for
-`empty_result`. `search_notes` and `recall` say so themselves; for other tools, `empty` names the part of the (structured) output
-that is missing, null or empty then. With `retry` such a call runs again, too, if its tool is repeatable.
+- `retry` runs the call again with a new idempotency key, even if its tool is not repeatable. The newest rules may still deny it.
+- `go_on` passes the error to the model. Declining the question does the same.
+- `stop` ends the run.
+
+The question has the code `call_failed`, with `errorType` and `errorText`, so that pages can translate it. It waits as long as a call
+does, even across a restart. Meanwhile the call holds no resource.
+
+There is no question for an input that does not fit, for a call that did not run, and in the loop for Rust programs. The model is then
+advised to ask the user. There is also none for a tool with a fallback.
+
+## Empty results
+
+An output may report that nothing was found. The call then has its output, and the model receives it with the advice for
+`empty_result`. `search_notes` and `recall` report this themselves. For other tools, `empty` names the part of the (structured) output
+that is missing, null or empty in this case. With `retry` such a call runs again if its tool is repeatable.
 
 ## Fallbacks
 
@@ -53,59 +61,68 @@ empty = \"results\"
 fallback = \"search_notes\"
 ```
 
-Once a call has failed for good, after its retries, or has found nothing, the run makes one call of the `fallback` with the same input,
-or with `fallback_input`. It is shown in a step of its own, before the model is asked again, and it is a call like any other: rules
-may deny it or ask about it, and it waits for its resource. There is one hop at most, and it takes none of the `max_steps` requests to
-the model. A tool that the assistant does not have, or that the input does not fit, is no fallback. A call whose own input did not fit, or
-that was denied, has none. `fermata --check` warns of a fallback that names no tool.
+When a call has failed after its retries, or has found nothing, the run calls the `fallback` once with the same input, or with
+`fallback_input`. The call appears in its own step before the next request to the model. Rules apply to it, and it waits for its
+resource. It does not count for `max_steps`. A fallback has no fallback.
 
-## Cancel, and try again
+A tool is no fallback if the assistant does not have it, or if the input does not fit it. There is no fallback for a denied call, nor
+for a call whose own input did not fit. `fermata --check` warns if a fallback names no tool.
 
-`POST /api/chat/{id}/calls/{toolCallId}/cancel` ends one call that a tool of the server or of an MCP server runs: 204, and 409
-`not_running` for any other. The call is `cancelled`, and the run goes on. What a call has reported last is kept if it is cancelled,
-fails or exceeds its time, and the model is told.
+## Cancel and try again
 
-`POST /api/chat/{id}/calls/{toolCallId}/retry` makes a call again whose state is `error`, once. A new run begins with the new call and
-goes on with the model; the stream is that of `POST /api/chat`, and the rules apply to the new call. A body may have `fermata`,
-`tools`, `system` and `callSettings` as there. If the failed call had begun to run, it may have had its effect. Unless its tool is
-`repeatable`, a person then has to approve the new call, even if a rule, `approval = \"auto\"` or an earlier \"always\" allows it, and the
-reason of the approval request says why. The audit log has an event `retried` with the person who asked for it.
+`POST /api/chat/{id}/calls/{toolCallId}/cancel` cancels one running call of a server tool or an MCP tool. It returns 204, or 409
+`not_running` for any other call. The call is `cancelled`, and the run continues. If a call is cancelled, fails or times out, its last
+report is kept and passed to the model.
 
-A second request is 409 `already_retried`, and `retriedAs` in its body is the id of the new call. 409 `not_failed` for a call that has not
-failed, or was denied, stopped or cancelled; 409 `run_open` while a run of the chat is open; 404 for a call whose message an edit has
-dropped.
+`POST /api/chat/{id}/calls/{toolCallId}/retry` repeats a call with the state `error`, once. A new run begins with the new call and
+continues with the model. The stream is that of `POST /api/chat`, and rules apply to the new call. The body may have `fermata`, `tools`,
+`system` and `callSettings` as in a post.
 
-## What a page is told
+A failed call that had started may have had its effect. Unless its tool is `repeatable`, a person must then approve the new call, even
+if a rule, `approval = \"auto\"` or an earlier \"always\" allows it. The approval request gives the reason. The audit has an event
+`retried` with the person.
 
-`finish` says what went wrong with a call: `messageMetadata.calls[\"<toolCallId>\"]` is `{durationMs?, errorType?, attempts?,
-strategy?, fallbackOf?, retryOf?}`. A client that posts `fermata: { show: [\"call\"] }` is told the same in `data-call` while it happens.
-`attempts` is there if the call ran more than once, `strategy` is what was done, and `fallbackOf` is the id of the failed call in whose
-place this one was made. `retryOf` is the id of the failed call that a person has made again with this one.
+| error | reason |
+| --- | --- |
+| 409 `already_retried` | a second request; `retriedAs` is the id of the new call |
+| 409 `not_failed` | the call has not failed, or was denied, stopped or cancelled |
+| 409 `run_open` | a run of the chat is open |
+| 404 | an edit has removed the message of the call |
 
-As soon as a call has ended without an output, `messageMetadata.calls[\"<toolCallId>\"]` says why, to every client and also after
-a reload: `{state, code, reason?}`.
+## Codes for pages
+
+`finish` has details about a call: `messageMetadata.calls[\"<toolCallId>\"]` is `{durationMs?, errorType?, attempts?,
+strategy?, fallbackOf?, retryOf?}`. With `fermata: { show: [\"call\"] }` a client receives the same in `data-call` while it happens.
+
+- `attempts` is present if the call ran more than once.
+- `strategy` is the strategy that was used.
+- `fallbackOf` is the id of the failed call that this one replaces.
+- `retryOf` is the id of the failed call that a person repeated as this one.
+
+When a call ends without an output, `messageMetadata.calls[\"<toolCallId>\"]` has the reason, for every client and after a reload:
+`{state, code, reason?}`.
 
 | `state` | `code` | |
 |---|---|---|
 | `error` | `rate_limit`, `auth`, … | the type of the failure, as below |
-| `cancelled` | `denied` | a person or a rule has denied it; `reason` has their words |
+| `cancelled` | `denied` | a person or a rule denied it, with a `reason` |
 | `cancelled` | `expired` | nobody answered in time |
 | `cancelled` | `by_person` | a person cancelled it while it ran |
 | `cancelled` | `stopped` | the run was stopped |
-| `cancelled` | `superseded` | the conversation went on before it had a result |
+| `cancelled` | `superseded` | the conversation continued before it had a result |
 | `cancelled` | `run_ended` | the run ended for another reason |
 | `cancelled` | `not_first` | only the first call of a step runs (`chain = \"one\"`) |
-| `cancelled` | `not_chosen` | the user has chosen another tool |
+| `cancelled` | `not_chosen` | the user chose another tool |
 ";
 
 fn meaning(error_type: ErrorType) -> &'static str {
     match error_type {
-        ErrorType::RateLimit => "There were too many requests.",
+        ErrorType::RateLimit => "Too many requests.",
         ErrorType::Auth => "Credentials are missing, wrong or insufficient.",
-        ErrorType::Network => "There was no connection, or it broke.",
+        ErrorType::Network => "The connection failed or broke.",
         ErrorType::Timeout => "The time limit was exceeded.",
         ErrorType::EmptyResult => "Nothing was found.",
-        ErrorType::InvalidFormat => "An input or an output does not have the form that it must have.",
+        ErrorType::InvalidFormat => "An input or an output has an invalid format.",
         ErrorType::Denied => "A person, a rule or the tool itself denied the call.",
         ErrorType::Cancelled => "The call was stopped or superseded, or has expired.",
         ErrorType::Internal => "Anything else.",
@@ -117,18 +134,18 @@ fn section(error_type: ErrorType) -> String {
     let mut section = format!("\n## `{error_type}`\n\n{}", meaning(error_type));
     let advice = |strategy: ErrorStrategy| strategy.hint(error_type);
     if ErrorStrategy::ALL.into_iter().all(|strategy| advice(strategy).is_none()) {
-        section.push_str(" Nothing can be set for it, because the model is told the reason and no more.\n");
+        section.push_str(" It has no strategy, because the model receives only the reason.\n");
         return section;
     }
     section.push_str(&format!(
-        " Default: `{}`.\n\n| strategy | the model is told besides the error |\n| --- | --- |\n",
+        " Default: `{}`.\n\n| strategy | advice to the model, after the error |\n| --- | --- |\n",
         default.as_str()
     ));
     for strategy in ErrorStrategy::ALL {
         let told = match (strategy, advice(strategy)) {
-            (ErrorStrategy::FailRun, _) => "it is not asked again".to_owned(),
+            (ErrorStrategy::FailRun, _) => "none: the run ends".to_owned(),
             (_, Some(advice)) => format!("“{advice}”"),
-            (_, None) => "nothing: the error says what to correct".to_owned(),
+            (_, None) => "none: the error names the correction".to_owned(),
         };
         section.push_str(&format!("| `{}` | {told} |\n", strategy.as_str()));
     }
