@@ -2,8 +2,8 @@
 
 import { ComposerPrimitive } from '@assistant-ui/react';
 import type { ComponentProps } from 'react';
-import { GrowingTextarea } from '../chat/GrowingTextarea';
-import { isComposing } from '../chat/keys';
+import { GrowingTextarea } from '../chat/ui/GrowingTextarea';
+import { isComposing } from '../chat/ui/keys';
 
 export const Input = (props: Omit<ComponentProps<'textarea'>, 'ref' | 'onKeyDown'>) => (
   <ComposerPrimitive.Input

@@ -3,10 +3,10 @@
 import { ThreadListItemPrimitive, ThreadListPrimitive, useAui, useAuiState } from '@assistant-ui/react';
 import { useEffect, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { useCell } from '../chat/cell';
-import { ChatRow, rowClass } from '../chat/ChatRow';
-import { chats, type ListedChat } from '../chat/chats';
-import { DeleteDialog } from '../chat/DeleteDialog';
+import { ChatRow, rowClass } from '../chat/frame/ChatRow';
+import { DeleteDialog } from '../chat/frame/DeleteDialog';
+import { chats, type ListedChat } from '../chat/server/chats';
+import { useCell } from '../state/cell';
 
 export function Threads({ onShow }: { onShow: () => void }) {
   const { t } = useTranslation();

@@ -1,7 +1,7 @@
 // Files that a person adds to a message, taken as the plain page takes them.
 
 import type { AttachmentAdapter } from '@assistant-ui/react';
-import { filePart, mediaTypeOf, refusalOf } from '../chat/attachments';
+import { filePart, mediaTypeOf, refusalOf } from '../chat/composer/attachments';
 
 export const attachments: AttachmentAdapter = {
   accept: '*',

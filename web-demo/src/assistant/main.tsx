@@ -4,12 +4,12 @@
 import { AssistantRuntimeProvider } from '@assistant-ui/react';
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import { useCell } from '../chat/cell';
-import { chatId, isNewChat, showChat } from '../chat/chatId';
-import { Frame } from '../chat/Frame';
-import { PAGE } from '../chat/MessageList';
-import { options } from '../chat/server';
-import { setUp } from '../chat/setUp';
+import { Frame } from '../chat/frame/Frame';
+import { setUp } from '../chat/frame/setUp';
+import { PAGE } from '../chat/messages/MessageList';
+import { chatId, isNewChat, showChat } from '../chat/server/chatId';
+import { options } from '../chat/server/server';
+import { useCell } from '../state/cell';
 import { useFermataRuntime } from 'fermata-chat/assistant-ui';
 import { browserTools } from '../tools';
 import { attachments } from './attachments';

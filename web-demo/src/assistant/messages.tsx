@@ -3,8 +3,8 @@
 import { ActionBarPrimitive, ComposerPrimitive, MessagePrimitive, useAuiState } from '@assistant-ui/react';
 import { Check, Copy, Pencil, RotateCcw } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
-import { IconButton } from '../chat/IconButton';
-import { MetadataLine } from '../chat/MessageView';
+import { MetadataLine } from '../chat/messages/MessageView';
+import { IconButton } from '../chat/ui/IconButton';
 import { Input } from './Input';
 import {
   LastGate,

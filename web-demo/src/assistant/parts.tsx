@@ -10,12 +10,15 @@ import type {
   SourceMessagePartProps,
   ToolCallMessagePartProps,
 } from '@assistant-ui/react';
+import { ElicitationCard } from '../chat/calls/ElicitationCard';
+import { Gate } from '../chat/calls/Gate';
+import { QuestionOfOldClient } from '../chat/calls/StepView';
+import { ToolCard } from '../chat/calls/ToolCard';
 import { CompactionLine, SummaryLine } from '../chat/context/SummaryLine';
-import { ElicitationCard } from '../chat/ElicitationCard';
-import { Files, Sources } from '../chat/Files';
-import { Gate } from '../chat/Gate';
 import { isToldAsMemory } from '../chat/memories/memories';
 import { MemoryChanges, UsedMemories } from '../chat/memories/MemoryUse';
+import { Files, Sources } from '../chat/messages/Files';
+import { Reasoning } from '../chat/messages/Reasoning';
 import {
   copyOf,
   isShownAsCall,
@@ -25,13 +28,10 @@ import {
   planCallOf,
   type Message,
   type SourcePart,
-} from '../chat/message';
-import { Reasoning } from '../chat/Reasoning';
+} from '../chat/record/message';
 import { PlanList } from '../chat/runs/PlanList';
-import { QuestionOfOldClient } from '../chat/StepView';
-import { Text } from '../chat/Text';
-import { ToolCard } from '../chat/ToolCard';
-import { useTools } from '../chat/useTools';
+import { useTools } from '../chat/server/useTools';
+import { Text } from '../chat/text/Text';
 import { toolCallIdOf, useFermataThread } from 'fermata-chat/assistant-ui';
 
 /** A text of the person, as it was written. */

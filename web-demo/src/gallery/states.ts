@@ -2,7 +2,7 @@
 
 import type { UIMessage } from 'ai';
 import type { CallStatus } from 'fermata-chat';
-import type { ServerTool, ServerTools } from '../chat/toolState';
+import type { ServerTool, ServerTools } from '../chat/record/toolState';
 
 type Part = UIMessage['parts'][number];
 

@@ -1,7 +1,7 @@
 // Which language the page speaks: the one that was chosen here, else the browser's.
 
-import { Cell } from '../chat/cell';
-import { keep, recall } from '../chat/storage';
+import { Cell } from '../state/cell';
+import { keep, recall } from '../state/storage';
 
 export type Language = 'en' | 'zh';
 

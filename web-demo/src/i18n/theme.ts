@@ -1,8 +1,8 @@
 // Light or dark: as chosen here, else as the system has it. public/before-paint.js does the same before this
 // is loaded.
 
-import { Cell } from '../chat/cell';
-import { keep, recall } from '../chat/storage';
+import { Cell } from '../state/cell';
+import { keep, recall } from '../state/storage';
 
 export type Theme = 'system' | 'light' | 'dark';
 

@@ -2,10 +2,10 @@
 
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';
-import { useCell } from '../chat/cell';
-import { chatId } from '../chat/chatId';
-import { Frame } from '../chat/Frame';
-import { setUp } from '../chat/setUp';
+import { Frame } from '../chat/frame/Frame';
+import { setUp } from '../chat/frame/setUp';
+import { chatId } from '../chat/server/chatId';
+import { useCell } from '../state/cell';
 import { Conversation } from './Conversation';
 
 setUp();

@@ -5,13 +5,13 @@
 
 import { useId, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { Button } from '../chat/Button';
-import { isSend } from '../chat/keys';
-import { FIELD } from '../chat/SchemaControls';
-import { seed, type Schema } from '../chat/schemaFields';
-import { SecretWarning } from '../chat/SecretWarning';
-import { Readable } from '../chat/ToolValue';
-import { ValueEditor } from '../chat/ValueEditor';
+import { Button } from '../chat/ui/Button';
+import { isSend } from '../chat/ui/keys';
+import { FIELD } from '../chat/values/SchemaControls';
+import { seed, type Schema } from '../chat/values/schemaFields';
+import { SecretWarning } from '../chat/values/SecretWarning';
+import { Readable } from '../chat/values/ToolValue';
+import { ValueEditor } from '../chat/values/ValueEditor';
 import { isRecord, type PageTool, type ToolBodyProps } from './tool';
 
 interface Asked {

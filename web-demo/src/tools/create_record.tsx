@@ -7,8 +7,8 @@
 import { Database, Trash2 } from 'lucide-react';
 import { useState, useSyncExternalStore } from 'react';
 import { useTranslation } from 'react-i18next';
-import { Button } from '../chat/Button';
-import { Readable } from '../chat/ToolValue';
+import { Button } from '../chat/ui/Button';
+import { Readable } from '../chat/values/ToolValue';
 import { forget, onChange, recordOf, records, write, type StoredRecord } from './records';
 import { isRecord, type PageTool, type ToolBodyProps } from './tool';
 

@@ -1,6 +1,6 @@
 // The tools of this page, by name: what the model is offered, and how their cards look.
 
-import type { PageRuns } from '../chat/toolState';
+import type { PageRuns } from '../chat/record/toolState';
 import { askQuestion } from './ask_question';
 import { createRecord } from './create_record';
 import { getLocation } from './get_location';

@@ -6,10 +6,10 @@
 import { FileText, Paperclip } from 'lucide-react';
 import { useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { Button } from '../chat/Button';
-import { Picture } from '../chat/ToolResult';
-import { LongText } from '../chat/ToolValue';
-import { sizeWords } from '../chat/words';
+import { Button } from '../chat/ui/Button';
+import { sizeWords } from '../chat/ui/words';
+import { Picture } from '../chat/values/ToolResult';
+import { LongText } from '../chat/values/ToolValue';
 import { isRecord, type PageTool, type ToolBodyProps } from './tool';
 
 /** How much of a text is read, in bytes. */

@@ -2,9 +2,9 @@
 
 import { useTranslation } from 'react-i18next';
 import { useAssistants, useChosen, type FermataChat } from 'fermata-chat/react';
-import { useCell } from '../cell';
-import { server } from '../server';
-import { assistantOf } from './choice';
+import { useCell } from '../../state/cell';
+import { assistantOf } from '../server/assistantChoice';
+import { server } from '../server/server';
 
 export function AssistantPicker({ chatId, chat }: { chatId: string; chat: Pick<FermataChat, 'chosen'> }) {
   const { t } = useTranslation('context');

@@ -11,12 +11,12 @@ import {
   type FermataChat,
   type Summary,
 } from 'fermata-chat/react';
-import { AnswerError } from '../AnswerError';
-import { Button } from '../Button';
-import { Dialog } from '../Dialog';
-import { IconButton } from '../IconButton';
-import { FIELD } from '../SchemaControls';
-import { useAction } from '../memories/useAction';
+import { AnswerError } from '../ui/AnswerError';
+import { Button } from '../ui/Button';
+import { Dialog } from '../ui/Dialog';
+import { IconButton } from '../ui/IconButton';
+import { useAction } from '../ui/useAction';
+import { FIELD } from '../values/SchemaControls';
 
 /** A chat, and how many messages it has. */
 export type SummarizedChat = FermataChat & { readonly messages: readonly unknown[] };

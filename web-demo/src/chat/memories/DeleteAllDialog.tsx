@@ -1,9 +1,9 @@
 // Asks before all memories are deleted.
 
 import { useTranslation } from 'react-i18next';
-import { AnswerError } from '../AnswerError';
-import { Dialog } from '../Dialog';
-import { useAction } from './useAction';
+import { AnswerError } from '../ui/AnswerError';
+import { Dialog } from '../ui/Dialog';
+import { useAction } from '../ui/useAction';
 
 interface Props {
   /** How many there are. */

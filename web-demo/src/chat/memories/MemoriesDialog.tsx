@@ -4,20 +4,20 @@ import { Download, Plus, Trash2, X } from 'lucide-react';
 import { useEffect, useId, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { useMemories, type MemoryKind, type UseMemories } from 'fermata-chat/react';
-import { AnswerError } from '../AnswerError';
-import { Button } from '../Button';
-import { useCell } from '../cell';
-import { Dialog } from '../Dialog';
-import { useErrorWords } from '../errorWords';
-import { IconButton } from '../IconButton';
-import { server } from '../server';
-import { chooseMemory, isMemoryUsed } from './choice';
+import { useCell } from '../../state/cell';
+import { chooseMemory, isMemoryUsed } from '../server/memoryChoice';
+import { server } from '../server/server';
+import { AnswerError } from '../ui/AnswerError';
+import { Button } from '../ui/Button';
+import { Dialog } from '../ui/Dialog';
+import { useErrorWords } from '../ui/errorWords';
+import { IconButton } from '../ui/IconButton';
+import { useAction } from '../ui/useAction';
 import { DeleteAllDialog } from './DeleteAllDialog';
 import { allMemories, exportMemories } from './exportMemories';
 import { isListShown } from './memories';
 import { KINDS, MemoryForm } from './MemoryForm';
 import { MemoryRow } from './MemoryRow';
-import { useAction } from './useAction';
 
 /** @param onShow is called when the chat of a memory is shown, so that a drawer can close. */
 export function MemoriesDialog({ onShow }: { onShow: () => void }) {

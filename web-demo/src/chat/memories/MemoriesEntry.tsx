@@ -1,9 +1,9 @@
 // The way to the memories, among the settings.
 
 import { useTranslation } from 'react-i18next';
-import { useCell } from '../cell';
-import { Setting } from '../Setting';
-import { isMemoryUsed } from './choice';
+import { useCell } from '../../state/cell';
+import { isMemoryUsed } from '../server/memoryChoice';
+import { Setting } from '../ui/Setting';
 import { hasMemory, isListShown } from './memories';
 
 /** `onShow` is called when the list is opened. */

@@ -3,11 +3,11 @@
 import { useEffect, useId, useRef, useState, type KeyboardEvent } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { Memory, MemoryKind } from 'fermata-chat';
-import { AnswerError } from '../AnswerError';
-import { Button } from '../Button';
-import { isLeave } from '../keys';
-import { FIELD } from '../SchemaControls';
-import { useAction } from './useAction';
+import { AnswerError } from '../ui/AnswerError';
+import { Button } from '../ui/Button';
+import { isLeave } from '../ui/keys';
+import { useAction } from '../ui/useAction';
+import { FIELD } from '../values/SchemaControls';
 
 export const KINDS: readonly MemoryKind[] = ['preference', 'fact', 'entity', 'instruction'];
 

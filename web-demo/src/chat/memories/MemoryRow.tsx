@@ -4,16 +4,16 @@ import { Pencil, Pin, Trash2 } from 'lucide-react';
 import { useEffect, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { ListedMemory, UseMemories } from 'fermata-chat/react';
-import { AnswerError } from '../AnswerError';
-import { useCell } from '../cell';
-import { chatUrl, showChat } from '../chatId';
-import { isPlainClick } from '../ChatRow';
-import { chats } from '../chats';
-import { IconButton } from '../IconButton';
-import { inOneLine } from '../visible';
-import { When } from '../When';
+import { useCell } from '../../state/cell';
+import { isPlainClick } from '../frame/ChatRow';
+import { chatUrl, showChat } from '../server/chatId';
+import { chats } from '../server/chats';
+import { inOneLine } from '../text/visible';
+import { AnswerError } from '../ui/AnswerError';
+import { IconButton } from '../ui/IconButton';
+import { useAction } from '../ui/useAction';
+import { When } from '../ui/When';
 import { MemoryForm } from './MemoryForm';
-import { useAction } from './useAction';
 
 interface Props {
   memory: ListedMemory;

@@ -5,12 +5,12 @@ import { Brain, ChevronDown } from 'lucide-react';
 import { useId, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { memoryOf, type MentionedMemory } from 'fermata-chat';
-import { AnswerError } from '../AnswerError';
-import { useCell } from '../cell';
-import type { Message } from '../message';
-import { server } from '../server';
-import { useAnswer } from '../useAnswer';
-import { inOneLine } from '../visible';
+import { useCell } from '../../state/cell';
+import type { Message } from '../record/message';
+import { server } from '../server/server';
+import { inOneLine } from '../text/visible';
+import { AnswerError } from '../ui/AnswerError';
+import { useAnswer } from '../ui/useAnswer';
 import { DEEDS, isListShown, noteUndone, undone, type Deed } from './memories';
 
 /** The memories that the model was told, folded away. */

@@ -1,7 +1,7 @@
 // All memories as a file.
 
 import type { Memory } from 'fermata-chat';
-import { server } from '../server';
+import { server } from '../server/server';
 
 export async function allMemories(): Promise<Memory[]> {
   const all: Memory[] = [];

@@ -1,13 +1,13 @@
 // What the pages know of memory: whether the server has it, whether the list is shown, and what was undone here.
 
 import { memoryOf } from 'fermata-chat';
-import { Cell } from '../cell';
-import { toolNameOf, type Message, type ToolPart } from '../message';
-import { server } from '../server';
-import { keep, recall } from '../storage';
-import type { OwnTools } from '../toolState';
-import type { ToolList } from '../useTools';
+import { Cell } from '../../state/cell';
+import { keep, recall } from '../../state/storage';
 import { isRecord } from '../../tools/tool';
+import { toolNameOf, type Message, type ToolPart } from '../record/message';
+import type { OwnTools } from '../record/toolState';
+import { server } from '../server/server';
+import type { ToolList } from '../server/useTools';
 
 /** Whether there is anything to be shown: a server may have no memory, or no assistant that uses it. */
 export const hasMemory = new Cell(false);

@@ -5,10 +5,10 @@ import { ArrowDown, ArrowUp, Plus, Trash2 } from 'lucide-react';
 import { useId, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { isRecord } from '../../tools/tool';
-import { AnswerError } from '../AnswerError';
-import { Button } from '../Button';
-import { IconButton } from '../IconButton';
-import { FIELD } from '../SchemaControls';
+import { AnswerError } from '../ui/AnswerError';
+import { Button } from '../ui/Button';
+import { IconButton } from '../ui/IconButton';
+import { FIELD } from '../values/SchemaControls';
 
 interface Step {
   id: string;

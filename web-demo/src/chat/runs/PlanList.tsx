@@ -5,7 +5,7 @@ import { Ban, Check, CircleDashed, LoaderCircle, TriangleAlert, type LucideIcon 
 import { useTranslation } from 'react-i18next';
 import type { Plan, PlanStep } from 'fermata-chat';
 import { isRecord } from '../../tools/tool';
-import { inOneLine } from '../visible';
+import { inOneLine } from '../text/visible';
 
 const MARKS: Record<PlanStep['state'], { Icon: LucideIcon; look: string; turns?: boolean }> = {
   todo: { Icon: CircleDashed, look: 'text-muted' },

@@ -4,9 +4,9 @@ import { useTranslation } from 'react-i18next';
 import { useRunStatus, type FermataChat } from 'fermata-chat/react';
 import { useEffect, useSyncExternalStore } from 'react';
 import { pageRuns } from '../../tools';
-import { inOneLine } from '../visible';
-import type { Message } from '../message';
-import { useTools } from '../useTools';
+import type { Message } from '../record/message';
+import { useTools } from '../server/useTools';
+import { inOneLine } from '../text/visible';
 import { confirmWord, goingOn, waitsForYou, type Going } from './going';
 import { noteWaiting } from './notifications';
 

@@ -4,8 +4,8 @@
 
 import { getToolName } from 'ai';
 import type { CallStatus, RunStatus } from 'fermata-chat';
-import { isParked, type Message } from '../message';
-import { callState, isSettled, lastStep, type Surroundings } from '../toolState';
+import { isParked, type Message } from '../record/message';
+import { callState, isSettled, lastStep, type Surroundings } from '../record/toolState';
 
 export type Going =
   | { what: 'nothing' }

@@ -2,8 +2,8 @@
 // it, in a notification of the browser while the page is hidden.
 
 import i18next from 'i18next';
-import { Cell } from '../cell';
-import { keep, recall } from '../storage';
+import { Cell } from '../../state/cell';
+import { keep, recall } from '../../state/storage';
 
 const KEY = 'fermata.notify';
 

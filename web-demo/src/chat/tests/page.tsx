@@ -20,8 +20,8 @@ import type {
   NoOutput,
   RunStatus,
 } from 'fermata-chat';
-import type { Message } from '../message';
-import type { AnyToolPart, OwnTools, ServerTool, ServerTools } from '../toolState';
+import type { Message } from '../record/message';
+import type { AnyToolPart, OwnTools, ServerTool, ServerTools } from '../record/toolState';
 
 /** Sets the page up for a file of tests. */
 export function setUpPage() {

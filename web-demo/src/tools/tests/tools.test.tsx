@@ -3,8 +3,8 @@
 import { render, screen, waitFor } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import { ToolCard } from '../../chat/calls/ToolCard';
 import { call, fakeChat, messageOf, setUpPage } from '../../chat/tests/page';
-import { ToolCard } from '../../chat/ToolCard';
 import { FermataError } from 'fermata-chat';
 import { browserTools } from '../index';
 import { readFile } from '../pick_file';

@@ -5,12 +5,12 @@ import userEvent from '@testing-library/user-event';
 import { afterEach, expect, it, vi } from 'vitest';
 import type { Memory } from 'fermata-chat';
 import { memory, MemoryServer, refusal } from '../../../../../packages/fermata-chat/tests/memories';
-import { chatId } from '../../chatId';
+import { chatId } from '../../server/chatId';
+import { chooseMemory, isMemoryUsed } from '../../server/memoryChoice';
 import { OWN, setUpPage } from '../../tests/page';
-import { chooseMemory, isMemoryUsed } from '../choice';
+import { findMemory, hasMemory, isListShown } from '../memories';
 import { MemoriesDialog } from '../MemoriesDialog';
 import { MemoriesEntry } from '../MemoriesEntry';
-import { findMemory, hasMemory, isListShown } from '../memories';
 
 setUpPage();
 afterEach(() => {

@@ -4,13 +4,13 @@ import { render, screen } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { afterEach, expect, it, vi } from 'vitest';
 import { memory, MemoryServer, refusal } from '../../../../../packages/fermata-chat/tests/memories';
-import type { Message } from '../../message';
+import { StepView } from '../../calls/StepView';
+import type { Message } from '../../record/message';
 import { call, fakeChat, OWN, setUpPage, TOOLS } from '../../tests/page';
-import { StepView } from '../../StepView';
 import { isListShown, isToldAsMemory, undone } from '../memories';
 import { MemoryChanges, UsedMemories } from '../MemoryUse';
 
-vi.mock('../../useTools', () => ({ useTools: () => ({ state: 'known', tools: TOOLS }) }));
+vi.mock('../../server/useTools', () => ({ useTools: () => ({ state: 'known', tools: TOOLS }) }));
 
 setUpPage();
 afterEach(() => {

@@ -1,0 +1,152 @@
+// Where a message is written. It knows no chat: it says what is to be sent, and asks for a stop.
+
+import { ArrowUp, Paperclip, Square } from 'lucide-react';
+import { useRef, useState, type ClipboardEvent, type ReactNode } from 'react';
+import { useTranslation } from 'react-i18next';
+import { textOf, type FilePart, type Message } from '../record/message';
+import { GrowingTextarea } from '../ui/GrowingTextarea';
+import { IconButton } from '../ui/IconButton';
+import type { GivenBack } from 'fermata-chat';
+import { isSend } from '../ui/keys';
+import { AttachedFiles } from './AttachedFiles';
+import { useAttachments } from './useAttachments';
+import { useDrop } from './useDrop';
+
+interface Props {
+  onSend: (text: string, files: FilePart[]) => void;
+  onStop: () => void;
+  /** Whether a run is at work, or waits for somebody. */
+  isBusy: boolean;
+  /** The id of what says what a message would do now. */
+  advice?: string | undefined;
+  /** What was to be sent and was not taken. */
+  givenBack?: GivenBack | undefined;
+  /** What is beside the attachments: the choice of tools. */
+  children?: ReactNode;
+}
+
+export const COMPOSER_ID = 'composer';
+
+/** Puts the cursor where one writes; not on a phone, where the keyboard would cover half of the page. */
+export function focusComposer() {
+  if (matchMedia('(pointer: fine)').matches) document.getElementById(COMPOSER_ID)?.focus();
+}
+
+export function Composer({ onSend, onStop, isBusy, advice = '', givenBack, children }: Props) {
+  const { t } = useTranslation();
+  const [text, setText] = useState('');
+  const [back, setBack] = useState(givenBack);
+  if (back !== givenBack) {
+    setBack(givenBack);
+    // What was written since is not lost either.
+    if (givenBack !== undefined && text === '') setText(textOf(givenBack.message as Message));
+  }
+  const { files, refusals, add, remove, clear } = useAttachments();
+  const isOver = useDrop(add);
+  const picker = useRef<HTMLInputElement>(null);
+  const isEmpty = text.trim() === '' && files.length === 0;
+
+  const send = () => {
+    if (isEmpty) return;
+    onSend(text.trim(), files);
+    setText('');
+    clear();
+  };
+  const onPaste = (event: ClipboardEvent) => {
+    if (event.clipboardData.files.length === 0) return;
+    event.preventDefault();
+    add(event.clipboardData.files);
+  };
+
+  return (
+    <form
+      className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send();
+      }}
+    >
+      {givenBack !== undefined && <NotTaken />}
+      <AttachedFiles files={files} refusals={refusals} onRemove={remove} />
+      <div
+        className={
+          'relative rounded-2xl border border-field bg-raised shadow-sm transition-colors ' +
+          'focus-within:border-accent'
+        }
+      >
+        <GrowingTextarea
+          id={COMPOSER_ID}
+          aria-label={t('composer.label')}
+          aria-describedby={`${advice} composer-hint`.trim()}
+          placeholder={t('composer.placeholder')}
+          className={
+            'block max-h-[40dvh] w-full resize-none bg-transparent px-4 pt-3 pb-1 outline-none ' +
+            'placeholder:text-muted'
+          }
+          value={text}
+          onChange={(event) => {
+            setText(event.target.value);
+          }}
+          onPaste={onPaste}
+          onKeyDown={(event) => {
+            if (!isSend(event)) return;
+            event.preventDefault();
+            send();
+          }}
+        />
+        <div className="flex items-end gap-1 px-2 pb-2">
+          <div className="flex min-w-0 flex-1 flex-wrap items-center gap-1">
+            <IconButton label={t('composer.attach')} onClick={() => picker.current?.click()}>
+              <Paperclip />
+            </IconButton>
+            <input
+              ref={picker}
+              type="file"
+              multiple
+              hidden
+              aria-label={t('composer.attach')}
+              onChange={(event) => {
+                add(event.target.files ?? []);
+                event.target.value = '';
+              }}
+            />
+            {children}
+          </div>
+          {isBusy && (
+            <IconButton label={t('composer.stop')} tone="outlined" onClick={onStop}>
+              <Square className="fill-current" />
+            </IconButton>
+          )}
+          {(!isBusy || !isEmpty) && (
+            <IconButton label={t('composer.send')} type="submit" disabled={isEmpty} tone="primary">
+              <ArrowUp />
+            </IconButton>
+          )}
+        </div>
+        {isOver && (
+          <p
+            className={
+              'pointer-events-none absolute inset-0 flex items-center justify-center rounded-2xl border-2 ' +
+              'border-dashed border-accent bg-accent-soft text-sm'
+            }
+          >
+            {t('composer.drop')}
+          </p>
+        )}
+      </div>
+      <p id="composer-hint" className="mt-1.5 text-center text-xs text-muted pointer-coarse:sr-only">
+        {t('composer.hint')}
+      </p>
+    </form>
+  );
+}
+
+/** Why the words are in the field again. */
+export function NotTaken() {
+  const { t } = useTranslation();
+  return (
+    <p role="alert" className="mb-2 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad">
+      {t('composer.notTaken')}
+    </p>
+  );
+}

@@ -1,0 +1,168 @@
+// What both pages have around the messages: the title of the chat, the chats, what waits elsewhere, the settings. The chat
+// list stands at the side, and is a drawer where there is no room for it.
+
+import { Menu, SquarePen, X } from 'lucide-react';
+import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
+import { useTranslation } from 'react-i18next';
+import { useCell, usePicked } from '../../state/cell';
+import { COMPOSER_ID } from '../composer/Composer';
+import { MemoriesDialog } from '../memories/MemoriesDialog';
+import { ownWaiting } from '../runs/notifications';
+import { isNewChat, showNewChat } from '../server/chatId';
+import { chats, followChats, waiting } from '../server/chats';
+import { connections, unknownChats } from '../server/server';
+import { IconButton } from '../ui/IconButton';
+import { Sign } from '../ui/Sign';
+import { ChatList } from './ChatList';
+import { ConnectionBanner, ConnectionWord } from './ConnectionState';
+import { NewChatButton } from './NewChatButton';
+import { PendingElsewhere } from './PendingElsewhere';
+import { Settings, type PageName } from './Settings';
+import { TokenDialog } from './TokenDialog';
+
+interface Props {
+  page: PageName;
+  chatId: string;
+  /** The list of chats, where it is not the usual one; `onShow` says that a chat was chosen. */
+  list?: ((onShow: () => void) => ReactNode) | undefined;
+  children: ReactNode;
+}
+
+const WIDE = matchMedia('(min-width: 60rem)');
+const onWidth = (tell: () => void) => {
+  WIDE.addEventListener('change', tell);
+  return () => {
+    WIDE.removeEventListener('change', tell);
+  };
+};
+
+export function Frame({ page, chatId, list, children }: Props) {
+  const { t } = useTranslation();
+  const isWide = useSyncExternalStore(onWidth, () => WIDE.matches);
+  const [isDrawerOpen, setDrawerOpen] = useState(false);
+  useEffect(() => followChats(), []);
+  const title = usePicked(chats, (list) => list.chats.find((chat) => chat.id === chatId)?.title) ?? undefined;
+  // What waits in this chat is known at once; the list of the others is asked for while one looks.
+  const own = usePicked(ownWaiting, (one) => (one.chatId === chatId ? one.count : 0));
+  const elsewhere = usePicked(waiting, (list) =>
+    list.reduce((sum, { chat, pending }) => sum + (chat.id === chatId ? 0 : pending.length), 0),
+  );
+  const waits = own + elsewhere;
+  useEffect(() => {
+    const count = waits > 0 ? `(${waits}) ` : '';
+    document.title = count + (title === undefined ? t('name') : `${title} · ${t('name')}`);
+  }, [title, waits, t]);
+  const closeDrawer = () => {
+    setDrawerOpen(false);
+  };
+  const side = <Side {...{ page, chatId, list }} onShow={closeDrawer} />;
+  return (
+    <div className="flex h-dvh bg-paper text-ink">
+      <a
+        href={`#${COMPOSER_ID}`}
+        className="button sr-only z-30 focus:not-sr-only focus:absolute focus:top-2 focus:left-2"
+      >
+        {t('skip')}
+      </a>
+      {isWide && <aside className="flex w-72 shrink-0 flex-col border-r border-line bg-sunken">{side}</aside>}
+      {!isWide && isDrawerOpen && <Drawer onClose={closeDrawer}>{side}</Drawer>}
+      <main className="flex min-w-0 flex-1 flex-col">
+        <header className="flex min-h-14 items-center gap-2 px-3">
+          {!isWide && (
+            <IconButton
+              label={t('menu.open')}
+              aria-expanded={isDrawerOpen}
+              onClick={() => {
+                setDrawerOpen(true);
+              }}
+            >
+              <Menu />
+            </IconButton>
+          )}
+          <Title chatId={chatId} title={title} />
+          <ConnectionWord chatId={chatId} />
+          {!isWide && (
+            <IconButton label={t('chats.new')} onClick={showNewChat}>
+              <SquarePen />
+            </IconButton>
+          )}
+        </header>
+        <ConnectionBanner chatId={chatId} />
+        {children}
+      </main>
+      <MemoriesDialog onShow={closeDrawer} />
+      <TokenDialog />
+    </div>
+  );
+}
+
+/** The title of the chat. One that is not in the list yet, or is too old for its first page, has none here. */
+function Title({ chatId, title }: { chatId: string; title: string | undefined }) {
+  const { t } = useTranslation();
+  const isUnknown = useCell(unknownChats).has(chatId);
+  // A chat is new until it has had a connection.
+  const isNew = usePicked(connections, () => isNewChat(chatId)) || isUnknown;
+  return (
+    <h1 className="min-w-0 flex-1 truncate font-medium lg:pl-3" title={title}>
+      {title ?? t(isNew ? 'chats.untitled' : 'name')}
+    </h1>
+  );
+}
+
+function Side({ page, chatId, list, onShow }: Omit<Props, 'children'> & { onShow: () => void }) {
+  const { t } = useTranslation();
+  return (
+    <>
+      <div className="flex min-h-14 items-center gap-2.5 px-5 pt-2">
+        <Sign className="size-7 text-accent" />
+        <p className="font-serif text-xl">{t('name')}</p>
+      </div>
+      {/* It keeps its place, whatever waits or is listed below it. */}
+      <div className="px-3 py-3">
+        <NewChatButton onShow={onShow} />
+      </div>
+      <div className="min-h-0 flex-1 overflow-y-auto px-3 pb-3">
+        <PendingElsewhere chatId={chatId} onShow={onShow} />
+        {list?.(onShow) ?? <ChatList chatId={chatId} onShow={onShow} />}
+      </div>
+      <footer className="border-t border-line p-2">
+        <Settings page={page} chatId={chatId} />
+      </footer>
+    </>
+  );
+}
+
+function Drawer({ onClose, children }: { onClose: () => void; children: ReactNode }) {
+  const { t } = useTranslation();
+  const drawer = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const shown = drawer.current;
+    shown?.showModal();
+    return () => shown?.close();
+  }, []);
+  return (
+    // A click beside the drawer closes it; by keyboard, Escape and the button do.
+    /* eslint-disable-next-line
+       jsx-a11y/click-events-have-key-events, jsx-a11y/no-noninteractive-element-interactions */
+    <dialog
+      ref={drawer}
+      aria-label={t('chats.label')}
+      className={
+        'drawer m-0 h-dvh max-h-none w-[min(20rem,85vw)] flex-col border-r border-line bg-sunken ' +
+        'text-ink open:flex backdrop:bg-black/40'
+      }
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onClick={(event) => {
+        if (event.target === event.currentTarget) onClose();
+      }}
+    >
+      <IconButton label={t('menu.close')} onClick={onClose} className="absolute top-3 right-3">
+        <X />
+      </IconButton>
+      {children}
+    </dialog>
+  );
+}

@@ -1,0 +1,81 @@
+// What waits for the person in other chats, each a link to where it waits.
+
+import { Hourglass } from 'lucide-react';
+import { useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import { useCell } from '../../state/cell';
+import { whyWords } from '../calls/asked';
+import { chatUrl, showChat } from '../server/chatId';
+import { waiting } from '../server/chats';
+import { inOneLine } from '../text/visible';
+import { formatWhen } from '../ui/When';
+import { isPlainClick } from './ChatRow';
+
+/** How many are shown before the person asks for more, so that the chats below stay in sight. */
+const SHOWN = 3;
+
+export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: () => void }) {
+  const { t, i18n } = useTranslation();
+  const { t: ofCards } = useTranslation('cards');
+  const [isWhole, setWhole] = useState(false);
+  const elsewhere = useCell(waiting)
+    .filter(({ chat }) => chat.id !== chatId)
+    .flatMap(({ chat, pending }) => pending.map((one) => ({ chat, one })));
+  if (elsewhere.length === 0) return null;
+  // One more line is no longer than the button that would hide it.
+  const shown = isWhole || elsewhere.length <= SHOWN + 1 ? elsewhere : elsewhere.slice(0, SHOWN);
+  return (
+    <section aria-label={t('elsewhere.label')} className="mb-4 border-l-2 border-wait pl-3">
+      <h2 className="mb-1 flex items-center gap-1.5 text-xs font-medium text-wait">
+        <Hourglass className="size-3.5" aria-hidden="true" />
+        {t('elsewhere.label')}
+      </h2>
+      <ul>
+        {shown.map(({ chat, one }) => (
+          <li key={one.id}>
+            <a
+              href={chatUrl(chat.id)}
+              className="block rounded-lg px-2 py-1.5 hover:bg-raised"
+              onClick={(event) => {
+                if (!isPlainClick(event)) return;
+                event.preventDefault();
+                showChat(chat.id);
+                onShow();
+              }}
+            >
+              <span className="block truncate text-sm">
+                <span className="font-mono text-[0.8125rem]">{one.tool}</span>{' '}
+                {one.asks === 'mcp' && one.server !== undefined
+                  ? t('elsewhere.serverAsks', { server: inOneLine(one.server) })
+                  : t(`elsewhere.${one.kind}`)}
+                {one.asks === undefined && one.server !== undefined && ` · ${inOneLine(one.server)}`}
+              </span>
+              {one.description !== undefined && (
+                <span className="block truncate text-xs">{inOneLine(one.description)}</span>
+              )}
+              <Reason words={whyWords(one, one.tool, ofCards)} />
+              <span className="block truncate text-xs text-muted">
+                {chat.title ?? t('chats.untitled')} ·{' '}
+                {t('elsewhere.since', { time: formatWhen(one.since, i18n.language) })}
+              </span>
+            </a>
+          </li>
+        ))}
+      </ul>
+      {shown.length < elsewhere.length && (
+        <button
+          type="button"
+          className="mt-1 rounded-lg px-2 py-1.5 text-xs text-muted underline underline-offset-4 hover:text-ink"
+          onClick={() => {
+            setWhole(true);
+          }}
+        >
+          {t('elsewhere.more', { n: String(elsewhere.length - shown.length) })}
+        </button>
+      )}
+    </section>
+  );
+}
+
+const Reason = ({ words }: { words: string | undefined }) =>
+  words !== undefined && <span className="block truncate text-xs">{inOneLine(words)}</span>;

@@ -1,0 +1,202 @@
+// One message. It is rendered again only when it has changed: the AI SDK keeps the object of a message that
+// has not.
+
+import { Pencil, RotateCcw } from 'lucide-react';
+import { memo, useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import { localeOf } from '../../i18n/language';
+import type { FermataChat } from 'fermata-chat';
+import { Gate } from '../calls/Gate';
+import { StepView } from '../calls/StepView';
+import { CompactionLine } from '../context/SummaryLine';
+import { MemoryChanges, UsedMemories } from '../memories/MemoryUse';
+import {
+  groupParts,
+  isSamePart,
+  planCallOf,
+  textOf,
+  type Group,
+  type Message,
+  type Metadata,
+} from '../record/message';
+import { PlanList } from '../runs/PlanList';
+import { useTools } from '../server/useTools';
+import { Text } from '../text/Text';
+import { CopyButton } from '../ui/CopyButton';
+import { IconButton } from '../ui/IconButton';
+import { Files, Sources } from './Files';
+import { MessageEditor } from './MessageEditor';
+import { Reasoning } from './Reasoning';
+
+export interface MessageActions {
+  /** Sends a user message again with other words; what followed it is answered anew. */
+  edit: (message: Message, text: string) => void;
+  /** Has an answer made again. */
+  regenerate: (messageId: string) => void;
+}
+
+interface Props {
+  message: Message;
+  chat: FermataChat;
+  actions: MessageActions;
+  isLast: boolean;
+  /** Whether it is still being written. */
+  isGrowing: boolean;
+}
+
+export const MessageView = memo((props: Props) =>
+  props.message.role === 'user' ? <FromUser {...props} /> : <FromModel {...props} />,
+);
+MessageView.displayName = 'MessageView';
+
+function FromUser({ message, actions }: Props) {
+  const { t } = useTranslation();
+  const [isEdited, setEdited] = useState(false);
+  if (isEdited)
+    return (
+      <MessageEditor
+        text={textOf(message)}
+        onDone={(text) => {
+          setEdited(false);
+          if (text !== undefined) actions.edit(message, text);
+        }}
+      />
+    );
+  return (
+    <article aria-label={t('messages.you')} className="group/message my-6 flex flex-col items-end">
+      <div className="max-w-[85%] rounded-2xl rounded-br-md bg-accent-soft px-4 py-2.5 wrap-anywhere">
+        {groupParts(message.parts).map((group) =>
+          group.kind === 'text' ? (
+            <p key={group.key} className="whitespace-pre-wrap">
+              {group.part.text}
+            </p>
+          ) : (
+            <GroupView key={group.key} group={group} />
+          ),
+        )}
+      </div>
+      <div
+        className={
+          'mt-1 -mb-5 flex opacity-0 transition-opacity group-focus-within/message:opacity-100 ' +
+          'group-hover/message:opacity-100 pointer-coarse:opacity-100'
+        }
+      >
+        <CopyButton label={t('messages.copy')} text={() => textOf(message)} />
+        <IconButton
+          label={t('messages.edit')}
+          onClick={() => {
+            setEdited(true);
+          }}
+        >
+          <Pencil />
+        </IconButton>
+      </div>
+    </article>
+  );
+}
+
+function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
+  const { t } = useTranslation();
+  const { tools } = useTools();
+  return (
+    <article
+      aria-label={t('messages.assistant')}
+      className="group/message my-6 min-w-0"
+      aria-busy={isGrowing}
+    >
+      <UsedMemories message={message} />
+      {groupParts(message.parts).map((group) => {
+        if (group.kind === 'step')
+          return (
+            <StepView
+              key={group.key}
+              parts={group.parts}
+              message={message}
+              chat={chat}
+              isGrowing={isGrowing}
+            />
+          );
+        if (group.kind === 'compaction')
+          return <CompactionLine key={group.key} data={group.part.data} isGrowing={isGrowing} />;
+        if (group.kind === 'plan')
+          return planCallOf(message, tools?.own) !== undefined ? null : (
+            <PlanList key={group.key} data={group.part.data} isGrowing={isGrowing} />
+          );
+        return <GroupView key={group.key} group={group} />;
+      })}
+      <MemoryChanges message={message} />
+      {isLast && <Gate message={message} chat={chat} />}
+      {!isGrowing && (
+        <footer
+          className={`mt-1 -mb-4 flex min-h-8 flex-wrap items-center text-muted transition-opacity ${
+            isLast
+              ? ''
+              : 'opacity-0 group-focus-within/message:opacity-100 group-hover/message:opacity-100 ' +
+                'pointer-coarse:opacity-100'
+          }`}
+        >
+          <CopyButton label={t('messages.copy')} text={() => textOf(message)} className="-ml-2" />
+          {isLast && (
+            <IconButton
+              label={t('messages.regenerate')}
+              onClick={() => {
+                actions.regenerate(message.id);
+              }}
+            >
+              <RotateCcw />
+            </IconButton>
+          )}
+          {message.metadata && <MetadataLine metadata={message.metadata} />}
+        </footer>
+      )}
+    </article>
+  );
+}
+
+/** Whether two groups show the same. */
+function isSameGroup(one: Group, other: Group): boolean {
+  if (one.kind !== other.kind || one.key !== other.key) return false;
+  const left = 'parts' in one ? one.parts : [one.part];
+  const right = 'parts' in other ? other.parts : [other.part];
+  return (
+    left.length === right.length && left.every((part, place) => isSamePart(part, right[place] as typeof part))
+  );
+}
+
+const GroupView = memo(
+  ({ group }: { group: Group }) => {
+    switch (group.kind) {
+      case 'text':
+        return <Text text={group.part.text} isGrowing={group.part.state === 'streaming'} />;
+      case 'reasoning':
+        return <Reasoning part={group.part} />;
+      case 'files':
+        return <Files parts={group.parts} />;
+      case 'sources':
+        return <Sources parts={group.parts} />;
+      case 'step':
+      case 'compaction':
+      case 'plan':
+        // Only a message of the model has one, and shows it itself.
+        return null;
+      default:
+        return group satisfies never;
+    }
+  },
+  (one, other) => isSameGroup(one.group, other.group),
+);
+GroupView.displayName = 'GroupView';
+
+/** What made the message, how long that took, and how many tokens it has. Those of the input grow with the chat, and say nothing of it. */
+export function MetadataLine({ metadata: { model, durationMs, usage, ending } }: { metadata: Metadata }) {
+  const { t, i18n } = useTranslation();
+  const number = new Intl.NumberFormat(localeOf(i18n.language), { maximumFractionDigits: 1 });
+  const tokens = usage?.outputTokens;
+  const facts = [
+    model,
+    durationMs !== undefined && t('messages.seconds', { value: number.format(durationMs / 1000) }),
+    tokens !== undefined && tokens > 0 && t('messages.tokens', { count: tokens }),
+    ending === 'step_limit' && t('messages.stepLimit'),
+  ].filter((fact): fact is string => typeof fact === 'string' && fact !== '');
+  return <p className="ml-2 text-xs">{facts.join(' · ')}</p>;
+}
