@@ -3,6 +3,28 @@ import reactHooks from 'eslint-plugin-react-hooks';
 import { defineConfig, globalIgnores } from 'eslint/config';
 import tseslint from 'typescript-eslint';
 
+/** The folders of src and of src/chat. Each imports only from those before it; docs/pages.md says what they have. */
+const ROOMS = [
+  'state',
+  'i18n',
+  'record',
+  'ui',
+  'text',
+  'values',
+  'tools',
+  'server',
+  'context',
+  'memories',
+  'runs',
+  'calls',
+  'messages',
+  'composer',
+  'frame',
+  'plain',
+  'assistant',
+  'gallery',
+];
+
 export default defineConfig(
   // What is not TypeScript has no types to be checked by.
   globalIgnores(['dist', 'test-results', 'playwright-report', '**/*.js']),
@@ -15,6 +37,25 @@ export default defineConfig(
       '@typescript-eslint/switch-exhaustiveness-check': 'error',
     },
   },
+  ROOMS.slice(0, -1).map((room, at) => ({
+    files: [`src/**/${room}/**`],
+    // Texts are named like the rooms that they are for.
+    ignores: ['**/tests/**', 'src/i18n/zh/**'],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        {
+          patterns: [
+            {
+              regex: `^\\.(.*/)?(${ROOMS.slice(at + 1).join('|')})(/|$)`,
+              caseSensitive: true,
+              message: `src/**/${room} comes before it in ROOMS (eslint.config.js).`,
+            },
+          ],
+        },
+      ],
+    },
+  })),
   // Playwright's fixtures have a `use` that is no hook.
   { ignores: ['tests/**', 'bench/**'], ...reactHooks.configs.flat['recommended-latest'] },
 );

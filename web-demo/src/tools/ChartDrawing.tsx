@@ -18,7 +18,18 @@ import {
 } from 'chart.js';
 import { useEffect, useRef } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { ChartInput } from './show_chart';
+
+export interface Series {
+  name: string;
+  values: number[];
+}
+
+export interface ChartInput {
+  title: string;
+  kind: 'bar' | 'line' | 'pie';
+  labels: string[];
+  series: Series[];
+}
 
 Chart.register(
   ArcElement,

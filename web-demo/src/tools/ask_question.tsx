@@ -5,14 +5,15 @@
 
 import { useId, useState } from 'react';
 import { useTranslation } from 'react-i18next';
+import { isRecord } from '../chat/record/isRecord';
 import { Button } from '../chat/ui/Button';
+import { FIELD } from '../chat/ui/field';
 import { isSend } from '../chat/ui/keys';
-import { FIELD } from '../chat/values/SchemaControls';
 import { seed, type Schema } from '../chat/values/schemaFields';
 import { SecretWarning } from '../chat/values/SecretWarning';
 import { Readable } from '../chat/values/ToolValue';
 import { ValueEditor } from '../chat/values/ValueEditor';
-import { isRecord, type PageTool, type ToolBodyProps } from './tool';
+import type { PageTool, ToolBodyProps } from './tool';
 
 interface Asked {
   question: string;

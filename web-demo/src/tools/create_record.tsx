@@ -7,10 +7,11 @@
 import { Database, Trash2 } from 'lucide-react';
 import { useState, useSyncExternalStore } from 'react';
 import { useTranslation } from 'react-i18next';
+import { isRecord } from '../chat/record/isRecord';
 import { Button } from '../chat/ui/Button';
 import { Readable } from '../chat/values/ToolValue';
 import { forget, onChange, recordOf, records, write, type StoredRecord } from './records';
-import { isRecord, type PageTool, type ToolBodyProps } from './tool';
+import type { PageTool, ToolBodyProps } from './tool';
 
 export const createRecord: PageTool = {
   description:

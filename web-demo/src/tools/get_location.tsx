@@ -4,7 +4,8 @@
 // what would help.
 
 import { useTranslation } from 'react-i18next';
-import { isRecord, type PageTool, type ToolBodyProps } from './tool';
+import { isRecord } from '../chat/record/isRecord';
+import type { PageTool, ToolBodyProps } from './tool';
 
 /** How long the person may take to allow it, and the device to find out. */
 const LONGEST = 60_000;

@@ -6,11 +6,12 @@
 import { FileText, Paperclip } from 'lucide-react';
 import { useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
+import { isRecord } from '../chat/record/isRecord';
 import { Button } from '../chat/ui/Button';
 import { sizeWords } from '../chat/ui/words';
 import { Picture } from '../chat/values/ToolResult';
 import { LongText } from '../chat/values/ToolValue';
-import { isRecord, type PageTool, type ToolBodyProps } from './tool';
+import type { PageTool, ToolBodyProps } from './tool';
 
 /** How much of a text is read, in bytes. */
 const MAX_TEXT = 100_000;

@@ -3,7 +3,7 @@
 // Knows nothing of cards or chats. Invariant: a call has one record at most, whatever is pressed how often
 // and in however many tabs, because the call's id is the record's place.
 
-import { isRecord } from './tool';
+import { isRecord } from '../chat/record/isRecord';
 
 /** What was written for a call. */
 export interface StoredRecord {

@@ -5,19 +5,9 @@
 
 import { lazy, Suspense } from 'react';
 import { useTranslation } from 'react-i18next';
-import { isRecord, type PageTool, type ToolBodyProps } from './tool';
-
-export interface Series {
-  name: string;
-  values: number[];
-}
-
-export interface ChartInput {
-  title: string;
-  kind: 'bar' | 'line' | 'pie';
-  labels: string[];
-  series: Series[];
-}
+import { isRecord } from '../chat/record/isRecord';
+import type { ChartInput, Series } from './ChartDrawing';
+import type { PageTool, ToolBodyProps } from './tool';
 
 export const showChart: PageTool = {
   description:

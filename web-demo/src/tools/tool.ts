@@ -5,9 +5,7 @@
 
 import type { ComponentType } from 'react';
 import type { BrowserTool } from 'fermata-chat';
-
-/** What became of an answer: `elsewhere` is a call that was settled without it, `no` may be tried again. */
-export type Taken = 'yes' | 'no' | 'elsewhere';
+import type { Taken } from '../chat/ui/useAnswer';
 
 /** What the body of a call's card gets. */
 export interface ToolBodyProps {
@@ -33,7 +31,3 @@ export interface PageTool extends BrowserTool {
   /** What the card shows besides the input and output; where it is left out, those alone. */
   Body?: ComponentType<ToolBodyProps>;
 }
-
-/** Whether a value is an object with fields. */
-export const isRecord = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);

@@ -5,7 +5,7 @@
 
 import { useTranslation } from 'react-i18next';
 import type { CallDetails as Details } from 'fermata-chat';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { inOneLine } from '../text/visible';
 import { Name } from '../values/ToolValue';
 import { Difference } from './Difference';

@@ -7,7 +7,7 @@ import { Check, MessageCircleQuestion, X, type LucideIcon } from 'lucide-react';
 import { memo } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { ElicitationAnswer, FermataChat } from 'fermata-chat';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { ERROR_TYPES } from '../record/toldOfCall';
 import { inOneLine } from '../text/visible';
 import { AnswerError } from '../ui/AnswerError';

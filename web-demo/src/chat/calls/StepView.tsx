@@ -2,8 +2,8 @@
 
 import { useTranslation } from 'react-i18next';
 import type { FermataChat } from 'fermata-chat';
-import { isRecord } from '../../tools/tool';
 import { isToldAsMemory } from '../memories/memories';
+import { isRecord } from '../record/isRecord';
 import {
   isShownAsCall,
   isShownAsQuestion,

@@ -1,7 +1,7 @@
 // What a call gives while it still runs: how far it is, where it says so, or else its output so far.
 
 import { useTranslation } from 'react-i18next';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { ToolResult } from '../values/ToolResult';
 
 export interface Progress {

@@ -14,9 +14,9 @@ import {
 import { AnswerError } from '../ui/AnswerError';
 import { Button } from '../ui/Button';
 import { Dialog } from '../ui/Dialog';
+import { FIELD } from '../ui/field';
 import { IconButton } from '../ui/IconButton';
 import { useAction } from '../ui/useAction';
-import { FIELD } from '../values/SchemaControls';
 
 /** A chat, and how many messages it has. */
 export type SummarizedChat = FermataChat & { readonly messages: readonly unknown[] };

@@ -3,20 +3,16 @@
 // A row is one stop of the Tab key. The Delete key deletes the chat whose link has the focus, and the button for it shows.
 
 import { Trash2 } from 'lucide-react';
-import type { MouseEvent } from 'react';
 import { useTranslation } from 'react-i18next';
 import { chatUrl, showChat } from '../server/chatId';
 import type { ListedChat } from '../server/chats';
 import { IconButton } from '../ui/IconButton';
+import { isPlainClick } from '../ui/keys';
 import { When } from '../ui/When';
 
 /** Of the element around a row. */
 export const rowClass = (isShown: boolean) =>
   `group/chat flex items-center rounded-lg ${isShown ? 'bg-raised shadow-xs' : 'hover:bg-raised/60'}`;
-
-/** Whether a click is meant for this page, and not for a new tab. */
-export const isPlainClick = (event: MouseEvent) =>
-  event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
 
 interface ChatRowProps {
   chat: ListedChat;

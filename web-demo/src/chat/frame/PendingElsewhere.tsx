@@ -8,8 +8,8 @@ import { whyWords } from '../calls/asked';
 import { chatUrl, showChat } from '../server/chatId';
 import { waiting } from '../server/chats';
 import { inOneLine } from '../text/visible';
+import { isPlainClick } from '../ui/keys';
 import { formatWhen } from '../ui/When';
-import { isPlainClick } from './ChatRow';
 
 /** How many are shown before the person asks for more, so that the chats below stay in sight. */
 const SHOWN = 3;

@@ -5,7 +5,7 @@ import { useTranslation } from 'react-i18next';
 import { useCell } from '../../state/cell';
 import { asking, giveToken } from '../server/token';
 import { Dialog } from '../ui/Dialog';
-import { FIELD } from '../values/SchemaControls';
+import { FIELD } from '../ui/field';
 
 export function TokenDialog() {
   const isAsking = useCell(asking);

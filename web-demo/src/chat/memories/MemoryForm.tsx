@@ -5,9 +5,9 @@ import { useTranslation } from 'react-i18next';
 import type { Memory, MemoryKind } from 'fermata-chat';
 import { AnswerError } from '../ui/AnswerError';
 import { Button } from '../ui/Button';
+import { FIELD } from '../ui/field';
 import { isLeave } from '../ui/keys';
 import { useAction } from '../ui/useAction';
-import { FIELD } from '../values/SchemaControls';
 
 export const KINDS: readonly MemoryKind[] = ['preference', 'fact', 'entity', 'instruction'];
 

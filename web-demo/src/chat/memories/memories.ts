@@ -3,7 +3,7 @@
 import { memoryOf } from 'fermata-chat';
 import { Cell } from '../../state/cell';
 import { keep, recall } from '../../state/storage';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { toolNameOf, type Message, type ToolPart } from '../record/message';
 import type { OwnTools } from '../record/toolState';
 import { server } from '../server/server';

@@ -3,7 +3,7 @@
 
 import type { UIMessage } from 'ai';
 import type { Compaction, NoOutput } from 'fermata-chat';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from './isRecord';
 import type { OwnTools } from './toolState';
 
 /** What Fermata puts on a message: of the calls as soon as one has no output, and all of it once the message is finished. */

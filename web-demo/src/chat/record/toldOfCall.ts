@@ -3,7 +3,7 @@
 
 import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 import { noOutputOf, type CallStatus, type FailureStrategy, type NoOutput } from 'fermata-chat';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from './isRecord';
 
 /** The types of failures that have words of their own. Any other is told as a failure, and no more. */
 export const ERROR_TYPES = [

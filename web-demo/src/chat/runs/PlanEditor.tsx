@@ -4,11 +4,11 @@
 import { ArrowDown, ArrowUp, Plus, Trash2 } from 'lucide-react';
 import { useId, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { AnswerError } from '../ui/AnswerError';
 import { Button } from '../ui/Button';
+import { FIELD } from '../ui/field';
 import { IconButton } from '../ui/IconButton';
-import { FIELD } from '../values/SchemaControls';
 
 interface Step {
   id: string;

@@ -4,7 +4,7 @@
 import { Ban, Check, CircleDashed, LoaderCircle, TriangleAlert, type LucideIcon } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import type { Plan, PlanStep } from 'fermata-chat';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { inOneLine } from '../text/visible';
 
 const MARKS: Record<PlanStep['state'], { Icon: LucideIcon; look: string; turns?: boolean }> = {

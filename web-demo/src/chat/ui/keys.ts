@@ -1,6 +1,6 @@
-// Which keys mean what.
+// The meaning of keys and clicks.
 
-import type { KeyboardEvent } from 'react';
+import type { KeyboardEvent, MouseEvent } from 'react';
 
 /** The code of every key that an input method takes. */
 const COMPOSING = 229;
@@ -19,3 +19,7 @@ export const isSend = (event: KeyboardEvent) =>
 
 /** Escape leaves what is being written, unless it only drops the word that an input method composes. */
 export const isLeave = (event: KeyboardEvent) => event.key === 'Escape' && !isComposing(event);
+
+/** A click that is meant for this page, and not for a new tab. */
+export const isPlainClick = (event: MouseEvent) =>
+  event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;

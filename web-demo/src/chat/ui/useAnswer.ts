@@ -2,7 +2,9 @@
 
 import { useCallback, useRef, useState } from 'react';
 import { FermataError } from 'fermata-chat';
-import type { Taken } from '../../tools/tool';
+
+/** The outcome of an answer: `elsewhere` is a call that was settled without it, `no` may be tried again. */
+export type Taken = 'yes' | 'no' | 'elsewhere';
 
 export interface Answering {
   /** Which answer is under way, or was taken. */

@@ -1,7 +1,8 @@
 // A value as JSON that can be edited.
 
 import { useTranslation } from 'react-i18next';
-import { FIELD, rowsOf } from './SchemaControls';
+import { FIELD } from '../ui/field';
+import { rowsOf } from './SchemaControls';
 import { issueWords, type Issue } from './schemaIssues';
 
 export interface RawJsonProps {

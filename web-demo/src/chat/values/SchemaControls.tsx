@@ -2,8 +2,9 @@
 
 import { useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
+import { FIELD } from '../ui/field';
+import { toJson } from './cut';
 import { isSame, placeOf, readText, showText, type Control, type Field, type Option } from './schemaFields';
-import { toJson } from './ToolValue';
 
 export interface ControlProps<KIND extends Control['kind']> {
   control: Control & { kind: KIND };
@@ -16,9 +17,6 @@ export interface ControlProps<KIND extends Control['kind']> {
   describedBy: string | undefined;
   isInvalid: boolean;
 }
-
-/** A field as wide as its form. */
-export const FIELD = 'field block w-full';
 
 /**
  * About how many rows a text takes: all of it is to be seen before it is approved, also where fields do not

@@ -6,7 +6,7 @@
 import { Plus, X } from 'lucide-react';
 import { useEffect, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { Button } from '../ui/Button';
 import { ChoiceControl, ChoicesControl, JsonControl, TextControl } from './SchemaControls';
 import { fieldOf, seed, withField, type Control, type Field, type Schema } from './schemaFields';

@@ -8,7 +8,7 @@
 import { Download } from 'lucide-react';
 import type { ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { isOwnPicture } from '../text/address';
 import { ExternalLink } from '../text/Links';
 import { Text } from '../text/Text';

@@ -3,31 +3,10 @@
 
 import { useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { isRecord } from '../../tools/tool';
-import { invisibleIn, isLong, shown, type Piece } from '../text/visible';
+import { isRecord } from '../record/isRecord';
+import { invisibleIn, shown, type Piece } from '../text/visible';
+import { MAX_DEPTH, MAX_FIELDS, toJson } from './cut';
 import { useWhole } from './seen';
-
-const MAX_FIELDS = 24;
-/** Fields inside fields inside fields read no better than JSON. */
-const MAX_DEPTH = 3;
-
-/** A value as JSON, also where it is none: a tool of the page may give anything. */
-export function toJson(value: unknown): string {
-  try {
-    return value === undefined ? 'undefined' : JSON.stringify(value, null, 2);
-  } catch {
-    return String(value);
-  }
-}
-
-/** Whether something of a value is left out until somebody asks for all of it. */
-export function isCut(value: unknown, depth = 0): boolean {
-  if (typeof value === 'string') return isLong(value);
-  if (typeof value !== 'object' || value === null) return false;
-  if (depth >= MAX_DEPTH) return isLong(toJson(value));
-  const fields = Object.values(value);
-  return fields.length > MAX_FIELDS || fields.some((field) => isCut(field, depth + 1));
-}
 
 /** Shows all of something, where it was cut. */
 function ShowAll({ onShow }: { onShow: () => void }) {

@@ -7,12 +7,12 @@ import { FermataError, isReadExactly } from 'fermata-chat';
 import { AnswerError } from '../ui/AnswerError';
 import { Button } from '../ui/Button';
 import { isAnsweredElsewhere } from '../ui/useAnswer';
+import { toJson } from './cut';
 import { RawJson } from './RawJson';
 import { readJson } from './SchemaControls';
 import { fieldOf, isSame, type Schema } from './schemaFields';
 import { idOf, SchemaForm } from './SchemaForm';
 import { issueOfServer, issuesOf, issueWords, type Issue } from './schemaIssues';
-import { toJson } from './ToolValue';
 
 export interface ValueEditorProps {
   /** Without one there is JSON alone. */

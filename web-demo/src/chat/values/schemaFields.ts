@@ -4,7 +4,7 @@
 // otherwise JSON is; what a control shows, read again untouched, is the value it was given.
 
 import { isNumberReadExactly } from 'fermata-chat';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 
 export type Schema = Record<string, unknown>;
 

@@ -6,7 +6,7 @@
 import { Validator, type OutputUnit, type SchemaDraft } from '@cfworker/json-schema';
 import type { RefusedPlace } from 'fermata-chat';
 import type { TFunction } from 'i18next';
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import { lookUp, type Schema } from './schemaFields';
 
 export interface Issue {

@@ -1,7 +1,7 @@
 // Whether somebody is asked for a secret, by what the question and its fields are called. Knows words of
 // English and Chinese; it is a reason to warn, and no proof of anything.
 
-import { isRecord } from '../../tools/tool';
+import { isRecord } from '../record/isRecord';
 import type { Schema } from './schemaFields';
 
 const ENGLISH =

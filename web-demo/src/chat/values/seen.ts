@@ -3,7 +3,7 @@
 
 import { createContext, useContext, useState } from 'react';
 import { Cell, useCell } from '../../state/cell';
-import { isCut } from './ToolValue';
+import { isCut } from './cut';
 
 /** The approvals whose input was shown as a whole. */
 const seen = new Cell<ReadonlySet<string>>(new Set());
