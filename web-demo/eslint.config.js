@@ -3,7 +3,7 @@ import reactHooks from 'eslint-plugin-react-hooks';
 import { defineConfig, globalIgnores } from 'eslint/config';
 import tseslint from 'typescript-eslint';
 
-/** The folders of src and of src/chat. Each imports only from those before it; docs/pages.md says what they have. */
+/** The folders of src and of src/chat. Each imports only from those before it; docs/contributing/pages.md has their contents. */
 const ROOMS = [
   'state',
   'i18n',

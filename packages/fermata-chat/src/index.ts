@@ -2,12 +2,13 @@
 
 import type { AbstractChat, ChatInit, UIMessage } from 'ai';
 import { listAssistants, type Assistant } from './assistants.js';
-import { ChatFollower, type FermataChat } from './chat.js';
+import { followedChat, type FermataChat } from './chat.js';
 import { memoriesOf, type Memories } from './memories.js';
 import { Server } from './server.js';
 import { compactChat, correctSummary, readSummary, type ChatSummary, type Summary } from './summaries.js';
 import type { FermataOptions } from './transport.js';
 
+export type { Always, ApprovalResponse, ElicitationAnswer, ToolOutput } from './answers.js';
 export type { Assistant, Chosen } from './assistants.js';
 export {
   askedCall,
@@ -19,14 +20,7 @@ export {
   type ReasonCode,
   type Scope,
 } from './calls.js';
-export type {
-  Always,
-  ApprovalResponse,
-  ElicitationAnswer,
-  FermataChat,
-  GivenBack,
-  ToolOutput,
-} from './chat.js';
+export type { FermataChat } from './chat.js';
 export {
   memoryOf,
   type Memories,
@@ -43,6 +37,7 @@ export {
 export type { Compaction, ContextUsage, SummaryReason } from './context.js';
 export { editedText, isNumberReadExactly, isReadExactly } from './exact.js';
 export type { Followed } from './followed.js';
+export type { GivenBack } from './known.js';
 export type { CallDetails, ChatRecord, Pending } from './record.js';
 export { planOf, type Plan, type PlanStep, type RunStatus, type Stage } from './runs.js';
 export { FermataError, type RefusedPlace, type ServerOptions } from './server.js';
@@ -76,10 +71,7 @@ export interface Fermata {
 export function fermata(options: FermataOptions = {}): Fermata {
   const server = new Server(options);
   return {
-    chat: (Chat, init) => {
-      const follower = new ChatFollower(options, init.id);
-      return follower.attach(new Chat({ ...init, ...follower.init(init) }));
-    },
+    chat: (Chat, init) => followedChat(options, Chat, init),
     request: (path, init) => server.json(path, init),
     assistants: () => listAssistants(server),
     memories: memoriesOf(server),

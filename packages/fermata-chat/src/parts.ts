@@ -27,6 +27,16 @@ export const hasOpenCall = ({ role, parts }: UIMessage): boolean =>
   role === 'assistant' &&
   (parts as object[]).some((part) => isToolPart(part) && (isOpen(part) || isApproved(part)));
 
+/** The newest call of the messages that `is` accepts. */
+export const findCall = (
+  messages: readonly UIMessage[],
+  is: (part: ToolPart) => boolean,
+): ToolPart | undefined =>
+  messages
+    .flatMap((message) => message.parts as object[])
+    .filter(isToolPart)
+    .findLast(is);
+
 /** The calls of a message's last step. */
 export function lastStepOf(message: UIMessage | undefined): ToolPart[] {
   if (message?.role !== 'assistant') return [];

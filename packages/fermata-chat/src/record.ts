@@ -1,8 +1,9 @@
 // The record of a chat: what the server has of it, and whether a run of it is open.
 
-import type { UIMessage } from 'ai';
+import type { AbstractChat, UIMessage } from 'ai';
 import type { CallStatus, ReasonCode, Scope } from './calls.js';
 import type { ContextUsage } from './context.js';
+import { hasOpenCall } from './parts.js';
 import type { RunStatus } from './runs.js';
 import { FermataError, retry, type Server } from './server.js';
 
@@ -109,4 +110,52 @@ export async function readRecord(
   const record = await retry(() => server.json<ChatRecord | undefined>(url), goesOn);
   if (record === undefined) throw new FermataError(404, 'not_found', 'There is no chat with this id.');
   return record;
+}
+
+/** Reads the record for a page that answers meanwhile. */
+export class RecordReader {
+  readonly #server: Server;
+  readonly #chatId: string;
+  /** How often an answer was sent or taken: a record that was asked for before may be without it. */
+  #answers = 0;
+  /** Done when what is asked of older messages is shown. */
+  #settled: Promise<void> = Promise.resolve();
+
+  constructor(server: Server, chatId: string) {
+    this.#server = server;
+    this.#chatId = chatId;
+  }
+
+  /** Reads the record, with all answers that this page has given. */
+  async read(goesOn?: (attempt: number) => boolean): Promise<ChatRecord> {
+    for (;;) {
+      const before = this.#answers;
+      const record = await readRecord(this.#server, this.#chatId, goesOn);
+      if (this.#answers === before) return record;
+    }
+  }
+
+  /** An answer is sent, or was taken. */
+  noteAnswer() {
+    this.#answers++;
+  }
+
+  /**
+   * Shows what became of messages that a new one has left behind, if one of them was superseded or has a call that is open: their own stream
+   * has ended without a word of it. If the record cannot be had now, the next loading has it.
+   *
+   * One look follows another. Otherwise an older record could take the place of a newer one, and before the first one comes, the page may
+   * show a call as over that is not: assistant-ui cancels open calls by itself when a message is sent.
+   */
+  settleOlder(chat: AbstractChat<UIMessage>, { isSuperseded = false } = {}) {
+    const settle = async () => {
+      if (!isSuperseded && !chat.messages.slice(0, -1).some(hasOpenCall)) return;
+      const { messages } = await this.read();
+      const stored = new Map(messages.map((message) => [message.id, message]));
+      chat.messages = chat.messages.map((message, index, { length }) =>
+        index < length - 1 ? (stored.get(message.id) ?? message) : message,
+      );
+    };
+    this.#settled = this.#settled.then(settle).catch(() => undefined);
+  }
 }

@@ -1,7 +1,7 @@
 // The AI SDK's seam for servers: posts a chat, and reads its stream over as many connections as it takes.
 //
 // Works alone, as `useChat({ transport: new FermataTransport() })`. It does not know what a page shows; what
-// needs that (loading, answers, other tabs, tools of the page) is in `chat.ts`.
+// needs that (loading, answers, other tabs, tools of the page) begins in `chat.ts`.
 
 import type { ChatTransport, UIMessage, UIMessageChunk } from 'ai';
 import type { Chosen } from './assistants.js';
