@@ -200,14 +200,14 @@ export class CrashWorld {
    */
   async ownerOf(chat) {
     if (this.instances.length === 1) return this.instances[0];
-    const query = `select driver from runs where chat_id = '${chat}' and outcome is null`;
+    const query = `select instance from runs where chat_id = '${chat}' and outcome is null`;
     const rows = this.postgres?.rows(query).catch(() => []) ?? [];
     const timeout = new Promise((/** @type {(rows: Record<string, unknown>[]) => void} */ resolve) => {
       setTimeout(() => resolve([]), LOOK).unref();
     });
     const [row] = await Promise.race([rows, timeout]);
     return this.instances.find(
-      ({ server }) => row?.driver != null && server.log.includes(String(row.driver)),
+      ({ server }) => row?.instance != null && server.log.includes(String(row.instance)),
     );
   }
 

@@ -80,7 +80,7 @@ async function parksMany(cluster) {
   return parked;
 }
 
-describe('the driver is killed', { concurrency: 4 }, () => {
+describe('the owner is killed', { concurrency: 4 }, () => {
   clustered(
     'while it is parked: readers elsewhere stay connected, and an answer is taken',
     {},
@@ -257,7 +257,7 @@ describe('the driver is killed', { concurrency: 4 }, () => {
   });
 });
 
-describe('the driver stands still past its lease and comes back', { concurrency: 2 }, () => {
+describe('the owner stands still past its lease and comes back', { concurrency: 2 }, () => {
   clustered('while it is parked: it writes nothing more', {}, async (cluster) => {
     const [one, two] = [cluster.at(1), cluster.at(2)];
     cluster.model.script(calls(locate), says('You are in Bern.'));

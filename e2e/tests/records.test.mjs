@@ -87,10 +87,10 @@ scenario(
     assert.ok(Number(written?.created_at) <= Number(written?.started_at));
     assert.ok(Number(written?.started_at) <= Number(written?.ended_at));
     assert.deepEqual(
-      [written?.run_by, written?.state, written?.decision, written?.ruled_by],
+      [written?.run_by, written?.state, written?.policy_decision, written?.policy_source],
       ['server', 'success', 'ask', 'default'],
     );
-    assert.deepEqual([written?.approved, written?.for_always, written?.decided_reason], [1, 1, 'oats']);
+    assert.deepEqual([written?.approved, written?.always, written?.decided_reason], [1, 1, 'oats']);
     assert.ok(written?.decided_by, 'who decided');
     assert.deepEqual(JSON.parse(String(written?.input)), note);
     assert.deepEqual(JSON.parse(String(written?.edited_input)), edited);
@@ -106,7 +106,7 @@ scenario(
     const denied = byTool.get('search_notes');
     assert.deepEqual(statesOf(denied), ['validating', 'cancelled']);
     assert.deepEqual(
-      [denied?.decision, denied?.ruled_by, denied?.ruling_reason, denied?.error_type],
+      [denied?.policy_decision, denied?.policy_source, denied?.policy_reason, denied?.error_type],
       ['deny', 'rule 1', 'Not today.', 'denied'],
     );
     assert.equal(denied?.started_at, null);

@@ -51,8 +51,7 @@ pub struct Memory {
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
     /// The party that has written it last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    origin: Option<Origin>,
+    origin: Origin,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
 }
@@ -370,7 +369,7 @@ impl From<StoredMemory> for Memory {
             chat_id = Some(chat.to_string());
             message_id = message.map(|message| message.to_string());
         }
-        let origin = origin.map(Into::into);
+        let origin = origin.into();
         Self { id: id.0, kind, text, slot, pinned, chat_id, message_id, origin, created_at }
     }
 }

@@ -101,6 +101,14 @@ pub enum OpenError {
         /// The migration that a program has to know.
         migration: i64,
     },
+    /// The database was made before there was a release.
+    #[error(
+        "the database {database} was made before version 0.1.0 of Fermata, and no release can read it; move it away, or set DATABASE_URL to a new one"
+    )]
+    Unreleased {
+        /// The name or the path of the database.
+        database: String,
+    },
     /// The database cannot be opened for another reason.
     #[error("the database {database} cannot be opened: {reason}")]
     Failed {

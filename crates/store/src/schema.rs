@@ -7,8 +7,6 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
-use crate::migrations::newest;
-
 /// The table in which sqlx notes the migrations that were applied.
 const APPLIED: &str = "_sqlx_migrations";
 
@@ -24,15 +22,15 @@ pub struct Migrated {
 
 /// A connection to a database that is migrated.
 pub trait Schema: Migrate + Send + Sized {
-    /// The migrations of this kind of database.
-    fn migrations() -> &'static Migrator;
-
     /// Returns `true` if there is a table with this name.
     fn has_table(&mut self, name: &'static str) -> impl Future<Output = Result<bool, sqlx::Error>> + Send;
 
-    /// Waits until no other process migrates the database, and removes what one that was stopped has left. Whoever waits must not keep a query under way, because an index that is built
-    /// `concurrently` waits for the queries of all others.
-    fn wait_for_turn(&mut self) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
+    /// Waits until no other process migrates the database, and removes what one that was stopped has left of these migrations. A process
+    /// that waits must not keep a query under way, because an index that is built `concurrently` waits for the queries of all others.
+    fn wait_for_turn(
+        &mut self,
+        migrations: &Migrator,
+    ) -> impl Future<Output = Result<(), sqlx::Error>> + Send;
 
     /// The migration that a program has to know, as [`FLOOR`] finds it.
     fn floor(&mut self) -> impl Future<Output = Result<i64, sqlx::Error>> + Send;
@@ -44,25 +42,29 @@ pub enum SchemaError {
     Newer(i64),
     /// The database lacks migrations.
     Behind,
+    /// The database was made before there was a release.
+    Unreleased,
     /// The database has failed.
     Failed(MigrateError),
 }
 
 /// Applies the missing migrations. One process does it at a time. If it fails, the connection is not to be used any more.
-pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, SchemaError> {
+pub async fn migrate<S: Schema>(connection: &mut S, migrations: &Migrator) -> Result<Migrated, SchemaError> {
     // If nothing is missing, the user needs no right to change the schema.
-    match check(connection).await {
+    match check(connection, migrations).await {
         Ok(()) => return Ok(Migrated { applied: Vec::new() }),
         Err(SchemaError::Behind) => {}
-        Err(fault @ (SchemaError::Newer(_) | SchemaError::Failed(_))) => return Err(fault),
+        Err(fault @ (SchemaError::Newer(_) | SchemaError::Unreleased | SchemaError::Failed(_))) => {
+            return Err(fault);
+        }
     }
-    connection.wait_for_turn().await?;
+    connection.wait_for_turn(migrations).await?;
     connection.lock().await?;
-    check_floor(connection).await?;
+    check_floor(connection, migrations).await?;
     connection.ensure_migrations_table(APPLIED).await?;
     let known = applied(connection).await?;
     let migrator = Migrator {
-        migrations: Cow::Borrowed(&*S::migrations().migrations),
+        migrations: migrations.migrations.clone(),
         // Later versions may have applied migrations of their own, and the lock is held already.
         ignore_missing: true,
         locking: false,
@@ -71,14 +73,13 @@ pub async fn migrate<S: Schema>(connection: &mut S) -> Result<Migrated, SchemaEr
     // `run` calls this; on a borrowed connection the future of `run` itself is not `Send`.
     migrator.run_direct(None, connection, false).await?;
     connection.unlock().await?;
-    let new = S::migrations().iter().filter(|migration| !known.contains_key(&migration.version));
+    let new = migrations.iter().filter(|migration| !known.contains_key(&migration.version));
     let applied = new.map(|migration| format!("{:04} {}", migration.version, migration.description));
     Ok(Migrated { applied: applied.collect() })
 }
 
 /// Succeeds if the database has all migrations of this program, and as this program knows them.
-pub async fn check<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
-    check_floor(connection).await?;
+pub async fn check<S: Schema>(connection: &mut S, migrations: &Migrator) -> Result<(), SchemaError> {
     if !connection.has_table(APPLIED).await? {
         return Err(SchemaError::Behind);
     }
@@ -86,7 +87,15 @@ pub async fn check<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
         return Err(MigrateError::Dirty(half).into());
     }
     let applied = applied(connection).await?;
-    for migration in S::migrations().iter() {
+    // The first migration of a release never changes. The databases of earlier builds had another one, and a floor that means nothing here.
+    let first = migrations.iter().next();
+    if let Some(first) = first
+        && applied.get(&first.version).is_some_and(|checksum| *checksum != first.checksum)
+    {
+        return Err(SchemaError::Unreleased);
+    }
+    check_floor(connection, migrations).await?;
+    for migration in migrations.iter() {
         match applied.get(&migration.version) {
             Some(checksum) if *checksum == migration.checksum => {}
             Some(_) => return Err(MigrateError::VersionMismatch(migration.version).into()),
@@ -96,12 +105,13 @@ pub async fn check<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
     Ok(())
 }
 
-async fn check_floor<S: Schema>(connection: &mut S) -> Result<(), SchemaError> {
+async fn check_floor<S: Schema>(connection: &mut S, migrations: &Migrator) -> Result<(), SchemaError> {
     if !connection.has_table("schema_floor").await? {
         return Ok(());
     }
     let floor = connection.floor().await?;
-    if newest(S::migrations()) < floor { Err(SchemaError::Newer(floor)) } else { Ok(()) }
+    let knows_it = migrations.iter().any(|migration| migration.version >= floor);
+    if knows_it { Ok(()) } else { Err(SchemaError::Newer(floor)) }
 }
 
 /// The number and the checksum of each migration that was applied.
@@ -130,7 +140,7 @@ impl SchemaError {
             Self::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
                 Some(error)
             }
-            Self::Newer(_) | Self::Behind | Self::Failed(_) => None,
+            Self::Newer(_) | Self::Behind | Self::Unreleased | Self::Failed(_) => None,
         }
     }
 }

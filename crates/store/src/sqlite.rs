@@ -20,7 +20,6 @@ use tokio::task::spawn_blocking;
 use crate::{
     connection::{Connection, Turn, readers::Readers},
     error::{Fault, conflict, failed_in_sqlite},
-    migrations::{SQLITE, newest},
     queries::{clock_marks, instances},
     text::text,
 };
@@ -284,12 +283,11 @@ async fn renew(connection: &mut Connection<'_>, instance: &InstanceId) -> Result
     // synchronisation with the disk.
     let added = connection
         .query(
-            "insert into instances (id, joined_at, knows)
-             values ($1, cast(unixepoch('subsec') * 1000000 as integer), $2)
+            "insert into instances (id, joined_at)
+             values ($1, cast(unixepoch('subsec') * 1000000 as integer))
              on conflict (id) do nothing",
         )
         .bind(text(instance.as_str()))
-        .bind(newest(&SQLITE))
         .count()
         .await?;
     Ok(added == 1)

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use crate::{
     Notes, OpenError, OpenOptions,
     backend::Backend,
-    connection::{Connection, PooledConnection},
+    connection::Connection,
     error::conflict,
     postgres::{self, Effect, is_postgres},
     queries::{
@@ -295,19 +295,9 @@ impl ChatStore for SqlStore {
         instance: &InstanceId,
         wanted: WantedUsage,
     ) -> Result<OwnerUsage, StoreError> {
-        let usage = |mut db: PooledConnection| async move {
-            owners::usage(&mut db.get(), owner, instance, wanted).await
-        };
-        if let Some(usage) = self.backend.look_up(usage).await? {
-            return Ok(usage);
-        }
         self.backend
-            .transact(Effect::Repeatable, owner.clone(), |mut transaction, owner| async move {
-                owners::count_bytes(&mut transaction.get(), &owner).await?;
-                Ok((transaction, ()))
-            })
-            .await?;
-        Ok(self.backend.look_up(usage).await?.unwrap_or_default())
+            .look_up(|mut db| async move { owners::usage(&mut db.get(), owner, instance, wanted).await })
+            .await
     }
 
     async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError> {

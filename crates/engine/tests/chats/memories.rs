@@ -364,7 +364,7 @@ async fn what_a_chat_says_of_its_user_is_remembered_when_it_is_summarized() {
         ]
     );
     let preference = page.memories.iter().find(|memory| memory.text.contains("item-004")).unwrap();
-    assert_eq!(preference.origin, Some(MemoryOrigin::Summary));
+    assert_eq!(preference.origin, MemoryOrigin::Summary);
     let source = preference.source.as_ref().unwrap();
     assert_eq!((source.chat.as_str(), source.message.as_ref().unwrap().as_str()), ("c", "m4"));
     world.engine.memories().undo(&world.owner, &boat.id, &MemoryAuthor::default()).await.unwrap();

@@ -19,7 +19,8 @@ use super::{
     sessions::Sessions,
 };
 use crate::{
-    Migrated, OpenError, OpenOptions, migrations,
+    Migrated, OpenError, OpenOptions,
+    migrations::POSTGRES,
     schema::{self, FLOOR, Schema, SchemaError},
 };
 
@@ -49,7 +50,7 @@ const SESSION: [(&str, &str); 7] = [
 /// Opens the database that the URL names, and brings it up to date if the options say so.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, OpenError> {
     let connect = parse(url)?;
-    let Found { pgvector, loses_commits, .. } = bring_up(&connect, options.migrate).await?;
+    let Found { pgvector, loses_commits, .. } = bring_up(&connect, &POSTGRES, options.migrate).await?;
     let mut connect = with_limits(connect);
     if loses_commits {
         let (name, value) = DURABLE;
@@ -76,7 +77,7 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, 
 
 /// Brings the database up to date.
 pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
-    Ok(bring_up(&parse(url)?, true).await?.migrated)
+    Ok(bring_up(&parse(url)?, &POSTGRES, true).await?.migrated)
 }
 
 /// The setting without which a server that fails loses what it has confirmed.
@@ -103,7 +104,11 @@ fn with_limits(options: PgConnectOptions) -> PgConnectOptions {
 
 /// Migrates the database, or checks that nothing is missing, and looks what it can do, in a session without limits, because a migration may take
 /// long.
-async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Found, OpenError> {
+async fn bring_up(
+    options: &PgConnectOptions,
+    migrations: &Migrator,
+    migrate: bool,
+) -> Result<Found, OpenError> {
     let mut attempts = 0;
     let (mut connection, done) = loop {
         let mut connection = connect(options).await?;
@@ -113,9 +118,9 @@ async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Found, Op
             return Err(OpenError::TooOld { server: server(options), version: version / 10_000 });
         }
         let done = if migrate {
-            schema::migrate(&mut connection).await
+            schema::migrate(&mut connection, migrations).await
         } else {
-            schema::check(&mut connection).await.map(|()| Migrated { applied: Vec::new() })
+            schema::check(&mut connection, migrations).await.map(|()| Migrated { applied: Vec::new() })
         };
         attempts += 1;
         if attempts == LOCK_ATTEMPTS || !done.as_ref().is_err_and(is_locked) {
@@ -130,6 +135,7 @@ async fn bring_up(options: &PgConnectOptions, migrate: bool) -> Result<Found, Op
     let migrated = done.map_err(|error| match error {
         SchemaError::Newer(migration) => OpenError::Newer { database, migration },
         SchemaError::Behind => OpenError::Behind { database },
+        SchemaError::Unreleased => OpenError::Unreleased { database },
         SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
             refused(options, &error)
         }
@@ -190,33 +196,37 @@ fn name(options: &PgConnectOptions) -> String {
     options.get_database().unwrap_or(options.get_username()).to_owned()
 }
 
+/// Returns the name of the index that a migration builds `concurrently`, if it builds one.
+fn index_of(migration: &str) -> Option<&str> {
+    let (_, name) = migration.split_once("create index concurrently if not exists ")?;
+    name.split_whitespace().next()
+}
+
 // === impl PgConnection ===
 
 impl Schema for PgConnection {
-    fn migrations() -> &'static Migrator {
-        &migrations::POSTGRES
-    }
-
     async fn has_table(&mut self, name: &'static str) -> Result<bool, sqlx::Error> {
         sqlx::query_scalar("select to_regclass($1) is not null").bind(name).fetch_one(self).await
     }
 
-    async fn wait_for_turn(&mut self) -> Result<(), sqlx::Error> {
+    async fn wait_for_turn(&mut self, migrations: &Migrator) -> Result<(), sqlx::Error> {
         // The lock is freed with the session.
         let take = "select pg_try_advisory_lock($1)";
         while !sqlx::query_scalar::<_, bool>(take).bind(MIGRATING).fetch_one(&mut *self).await? {
             tokio::time::sleep(TURN).await;
         }
-        // A process that was building an index `concurrently` and was stopped has left one that is of no use and bears its name. Only the
-        // tables are looked at whose indexes migrations build in this way: on others an index may be under way.
+        // If a process was stopped while it built an index `concurrently`, that index is invalid, and has the name of the one to be built.
+        let names: Vec<&str> =
+            migrations.iter().filter_map(|migration| index_of(migration.sql.as_str())).collect();
         let halves: Vec<String> = sqlx::query_scalar(
             "select format('drop index concurrently if exists %I.%I', pg_namespace.nspname, pg_class.relname)
              from pg_index
                 join pg_class on pg_class.oid = pg_index.indexrelid
                 join pg_namespace on pg_namespace.oid = pg_class.relnamespace
              where not pg_index.indisvalid and pg_namespace.nspname = current_schema()
-                and pg_index.indrelid in (to_regclass('runs'), to_regclass('audit_events'))",
+                and pg_class.relname = any($1)",
         )
+        .bind(names)
         .fetch_all(&mut *self)
         .await?;
         for drop_half in halves {
@@ -234,6 +244,7 @@ impl Schema for PgConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::migrations::with_later;
 
     #[test]
     fn a_session_has_its_limits_unless_the_url_says_otherwise() {
@@ -247,5 +258,67 @@ mod tests {
             "{given}"
         );
         assert!(given.contains("lock_timeout=8s"), "{given}");
+    }
+
+    const EXPAND: (&str, &str) =
+        ("0002_expand", "set local lock_timeout = '100ms'; alter table chats add column mood text;");
+    const INDEX: (&str, &str) = (
+        "0003_index",
+        "-- no-transaction\ncreate index concurrently if not exists chats_by_mood on chats (mood)",
+    );
+    const CONTRACT: (&str, &str) =
+        ("0004_contract", "alter table chats drop column mood; update schema_floor set migration = 4;");
+
+    /// The story of two releases: while a long query reads a table, and after a process was stopped that built an index.
+    #[tokio::test]
+    async fn a_database_is_upgraded_and_read_by_the_version_before_until_the_floor_is_raised() {
+        let Ok(url) = std::env::var("FERMATA_TEST_POSTGRES_URL") else { return };
+        let schema = format!("fermata_upgrade_{}", std::process::id());
+        let mut raw = PgConnection::connect(&url).await.unwrap();
+        let execute = async |connection: &mut PgConnection, statement: &str| {
+            sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(connection).await.unwrap();
+        };
+        execute(&mut raw, &format!("create schema {schema}; set search_path = {schema}")).await;
+        let options = parse(&url).unwrap().options([("search_path", schema.as_str())]);
+        let second = with_later(&POSTGRES, &[EXPAND, INDEX]);
+        let third = with_later(&POSTGRES, &[EXPAND, INDEX, CONTRACT]);
+        let chat = "insert into chats (id, owner, version, profile, created_at, updated_at)
+                    values ('a', 'alice', 1, '7', 1, 1)";
+
+        let first = bring_up(&options, &POSTGRES, true).await.unwrap();
+        assert_eq!(first.migrated.applied, ["0001 init"]);
+        execute(&mut raw, chat).await;
+        let behind = bring_up(&options, &second, false).await.err();
+        assert!(matches!(behind, Some(OpenError::Behind { .. })), "{behind:?}");
+
+        // The table is in use, so the migration gives up and is tried again.
+        execute(&mut raw, "begin; select count(*) from chats").await;
+        let end_query = async {
+            let waits = "select count(*) from pg_locks where not granted and relation = to_regclass('chats')";
+            while sqlx::query_scalar::<_, i64>(waits).fetch_one(&mut raw).await.unwrap() == 0 {}
+            execute(&mut raw, "commit").await;
+        };
+        let (upgraded, ()) = tokio::join!(bring_up(&options, &second, true), end_query);
+        assert_eq!(upgraded.unwrap().migrated.applied, ["0002 expand", "0003 index"]);
+        let half = "update pg_index set indisvalid = false where indexrelid = to_regclass('chats_by_mood');
+                    delete from _sqlx_migrations where version = 3";
+        execute(&mut raw, half).await;
+        assert_eq!(bring_up(&options, &second, true).await.unwrap().migrated.applied, ["0003 index"]);
+        let valid = "select indisvalid from pg_index where indexrelid = to_regclass('chats_by_mood')";
+        assert!(sqlx::query_scalar::<_, bool>(valid).fetch_one(&mut raw).await.unwrap());
+
+        assert_eq!(bring_up(&options, &POSTGRES, true).await.unwrap().migrated.applied, [""; 0]);
+        execute(&mut raw, &chat.replace("'a'", "'b'")).await;
+        bring_up(&options, &third, true).await.unwrap();
+        for older in [&*POSTGRES, &second] {
+            for migrate in [false, true] {
+                let refused = bring_up(&options, older, migrate).await.err();
+                assert!(matches!(refused, Some(OpenError::Newer { migration: 4, .. })), "{refused:?}");
+            }
+        }
+        bring_up(&options, &third, false).await.unwrap();
+        let count = "select count(*) from chats";
+        assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&mut raw).await.unwrap(), 2);
+        execute(&mut raw, &format!("drop schema {schema} cascade")).await;
     }
 }

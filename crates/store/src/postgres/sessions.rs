@@ -33,7 +33,6 @@ use crate::{
         row,
     },
     error::Fault,
-    migrations::{POSTGRES, newest},
     queries::{clock_marks, instances},
     text::{Text, text},
 };
@@ -88,9 +87,6 @@ struct Seen {
     /// The timeline of the server: another one is a standby that was promoted, or a backup.
     timeline: Option<String>,
 }
-
-/// The value of the column `instances.beat_at` for an instance of this version. Versions without the table `heartbeats` go by that column.
-const NEVER_SILENT: i64 = i64::MAX;
 
 row! {
     /// The row of another instance.
@@ -335,16 +331,13 @@ impl Session {
         let (added,): (bool,) = self
             .connection()
             .query(
-                "insert into instances (id, session, joined_at, beat_at, knows, process, version)
-                 values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4, $5, $6)
-                 on conflict (id) do update
-                 set session = excluded.session, beat_at = excluded.beat_at, knows = excluded.knows, process = excluded.process
+                "insert into instances (id, session, joined_at, process, version)
+                 values ($1, $2, (extract(epoch from clock_timestamp()) * 1000000)::bigint, $3, $4)
+                 on conflict (id) do update set session = excluded.session, process = excluded.process
                  returning xmax = 0",
             )
             .bind(text(instance.as_str()))
             .bind(number)
-            .bind(NEVER_SILENT)
-            .bind(newest(&POSTGRES))
             .bind(Process::current().map(|process| process.to_string()))
             .bind(version())
             .fetch_one()
@@ -379,7 +372,7 @@ impl Session {
                     (extract(epoch from clock_timestamp()) * 1000000)::bigint - heard_of as silent_for,
                     heard_of >= (select joined_at from instances where id = $1) as is_heard
                  from (
-                    select instances.id, session, process, coalesce(heartbeats.beat_at, instances.beat_at) as heard_of
+                    select instances.id, session, process, coalesce(heartbeats.beat_at, joined_at) as heard_of
                     from instances left join heartbeats on heartbeats.instance = instances.id
                  ) as others
                  where id <> $1",
@@ -398,11 +391,11 @@ impl Session {
                 continue;
             }
             // An instance that was heard of meanwhile stays.
-            let removed: Option<(Text, Option<String>)> = self
+            let removed: Option<(Text, String)> = self
                 .connection()
                 .query(
                     "delete from instances where id = $1 and session = $2
-                     and $3 = coalesce((select beat_at from heartbeats where instance = $1), beat_at)
+                     and $3 = coalesce((select beat_at from heartbeats where instance = $1), joined_at)
                      and ($4 or not exists (
                         select 1 from pg_locks
                         where locktype = 'advisory' and granted and objsubid = 2
@@ -419,7 +412,6 @@ impl Session {
                 .fetch_optional()
                 .await?;
             if let Some((Text(gone), version)) = removed {
-                let version = version.as_deref().unwrap_or("unknown");
                 tracing::info!(%instance, %gone, version, ?silent_for, "another instance is gone; its runs are resumed by those that are left");
             }
         }

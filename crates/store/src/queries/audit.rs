@@ -5,7 +5,7 @@ use fermata_protocol::ChatId;
 use fermata_tools::{AuditAction, Owner};
 use jiff::Timestamp;
 
-use super::calls::row::ruled_by;
+use super::calls::row::source_name;
 use crate::{
     column::{count, name, read_time, time},
     connection::{Connection, row},
@@ -96,7 +96,7 @@ pub async fn add(connection: &mut Connection<'_>, entry: &AuditEntry, at: Timest
         .bind(event.call.as_ref().map(|call| text(call.as_str())))
         .bind(text(&event.tool))
         .bind(name(&event.action)?)
-        .bind(event.rule.map(ruled_by).transpose()?)
+        .bind(event.rule.map(source_name).transpose()?)
         .bind(event.reason.as_deref().map(text))
         .bind(event.input_hash.as_deref())
         .bind(event.subject.as_deref().map(text))

@@ -36,10 +36,9 @@ row! {
 
 row! {
     struct Found {
-        fence: i64,
+        version: i64,
         owner: Text,
-        profile: i64,
-        client: Option<String>,
+        profile: String,
         show: Option<String>,
         messages: i64,
         bytes: i64,
@@ -89,9 +88,9 @@ pub async fn create(
 ) -> Result<(), Fault> {
     let insert = connection
         .query(
-            "insert into chats (id, fence, owner, bytes, created_at, updated_at,
-                profile, client, assistant, model, show, context, stage, requires_confirm, last_tool, last_result)
-             values ($1, $2, $3, 0, $4, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+            "insert into chats (id, version, owner, created_at, updated_at,
+                profile, assistant, model, show, context, stage, requires_confirm, last_tool, last_result)
+             values ($1, $2, $3, $4, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
              on conflict (id) do nothing",
         )
         .bind(chat.as_str())
@@ -122,26 +121,25 @@ pub async fn advance(
 macro_rules! advance {
     ($updated_at:literal) => {
         concat!(
-            "update chats set fence = $3,
-                profile = coalesce($4, profile), client = case when $4 is null then client else $5 end,
-                assistant = coalesce($6, assistant), model = coalesce($7, model),
-                show = coalesce($8, show), context = coalesce($9, context),
-                stage = coalesce($10, stage), requires_confirm = coalesce($11, requires_confirm),
-                last_tool = case when $10 is null then last_tool else $12 end,
-                last_result = case when $10 is null then last_result else $13 end",
+            "update chats set version = $3, profile = coalesce($4, profile),
+                assistant = coalesce($5, assistant), model = coalesce($6, model),
+                show = coalesce($7, show), context = coalesce($8, context),
+                stage = coalesce($9, stage), requires_confirm = coalesce($10, requires_confirm),
+                last_tool = case when $9 is null then last_tool else $11 end,
+                last_result = case when $9 is null then last_result else $12 end",
             $updated_at,
-            " where id = $1 and fence = $2"
+            " where id = $1 and version = $2"
         )
     };
 }
 
 const ADVANCE: &str = advance!("");
-const ADVANCE_WITH_NEWS: &str = advance!(", updated_at = $14");
+const ADVANCE_WITH_NEWS: &str = advance!(", updated_at = $13");
 
 /// Forgets the chat and returns true, unless its version is another one. Everything else of the chat goes with its row, by the foreign keys.
 pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, version: Version) -> Result<bool, Fault> {
     let deleted = connection
-        .query("delete from chats where id = $1 and fence = $2")
+        .query("delete from chats where id = $1 and version = $2")
         .bind(chat.as_str())
         .bind(number(version)?)
         .count()
@@ -158,8 +156,8 @@ pub async fn forget(
 ) -> Result<usize, Fault> {
     let forgotten = connection
         .query(
-            "delete from chats where (id, fence) in (
-                select id, fence from chats
+            "delete from chats where (id, version) in (
+                select id, version from chats
                 where updated_at < $1
                     and not exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null)
                 order by updated_at, id
@@ -176,11 +174,9 @@ pub async fn forget(
 pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<ChatRow>, Fault> {
     let found: Option<Found> = connection
         .query(
-            "select fence, owner, profile, client, show,
+            "select version, owner, profile, show,
                 coalesce((select max(position) + 1 from messages where messages.chat_id = chats.id), 0) as messages,
-                coalesce(bytes, cast((
-                    select coalesce(sum(octet_length(body) + bytes_elsewhere), 0) from messages where messages.chat_id = chats.id
-                ) as bigint)) as bytes, assistant, model, context,
+                bytes, assistant, model, context,
                 stage, requires_confirm, last_tool, last_result,
                 exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null) as has_open_run,
                 exists (select 1 from confirmations where confirmations.chat_id = chats.id) as has_decisions
@@ -189,16 +185,10 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
     .bind(chat.as_str())
     .fetch_optional().await?;
     let Some(found) = found else { return Ok(None) };
-    // The server version before this one updates `profile` alone, and leaves `client` as it was.
-    let release = found.client.and_then(|release| Profile::of_version(&release).ok());
-    let profile = match release.filter(|profile| i64::from(profile.major()) == found.profile) {
-        Some(profile) => profile,
-        None => Profile::of_version(&found.profile.to_string()).map_err(StoreError::Corrupt)?,
-    };
     let head = ChatHead {
-        version: Version(found.fence.unsigned_abs()),
+        version: Version(found.version.unsigned_abs()),
         owner: Owner::new(found.owner.0),
-        profile,
+        profile: Profile::of_version(&found.profile).map_err(StoreError::Corrupt)?,
         show: read_show(found.show)?,
         status: status(found.stage, found.requires_confirm, found.last_tool, found.last_result)?,
         messages: usize::try_from(found.messages).unwrap_or_default(),
@@ -220,22 +210,21 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
 /// The chat's version alone.
 pub async fn version(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<Version>, Fault> {
     let version: Option<(i64,)> = connection
-        .query("select fence from chats where id = $1")
+        .query("select version from chats where id = $1")
         .bind(chat.as_str())
         .fetch_optional()
         .await?;
     Ok(version.map(|(version,)| Version(version.unsigned_abs())))
 }
 
-/// The size of the chat's messages, in bytes of JSON; `None` if there is no such chat, or if an older version of the server has made it and
-/// it was not counted yet.
+/// The size of the chat's messages, in bytes of JSON; `None` if there is no such chat.
 pub async fn bytes(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<usize>, Fault> {
-    let found: Option<(Option<i64>,)> = connection
+    let found: Option<(i64,)> = connection
         .query("select bytes from chats where id = $1")
         .bind(chat.as_str())
         .fetch_optional()
         .await?;
-    Ok(found.and_then(|(bytes,)| usize::try_from(bytes?).ok()))
+    Ok(found.and_then(|(bytes,)| usize::try_from(bytes).ok()))
 }
 
 /// The chat's owner, and the instance alive that owns its open run.
@@ -245,7 +234,7 @@ pub async fn owner_of(connection: &mut Connection<'_>, chat: &ChatId) -> Result<
             "select chats.owner, chats.created_at, runs.id, instances.id
              from chats
              left join runs on runs.chat_id = chats.id and runs.outcome is null
-             left join instances on instances.id = runs.driver
+             left join instances on instances.id = runs.instance
              where chats.id = $1",
         )
         .bind(chat.as_str())
@@ -274,14 +263,14 @@ pub async fn page(
     let mut rows: Vec<Summary> = connection
         .query(
             "select id, created_at, updated_at,
-                (select heading from messages
+                (select messages.title from messages
                  where chat_id = chats.id and role = 'user' order by position limit 1) as title,
                 exists (select 1 from runs
-                 where runs.chat_id = chats.id and runs.outcome is null and not runs.let_go) as open,
+                 where runs.chat_id = chats.id and runs.outcome is null and not runs.detached) as open,
                 coalesce((
                     select
                         case
-                            when exists (select 1 from instances where instances.id = runs.driver)
+                            when exists (select 1 from instances where instances.id = runs.instance)
                                 then runs.questions
                             else (
                                 select count(*) from tool_calls
@@ -391,8 +380,9 @@ impl<'a> ChatColumns<'a> {
     {
         let status = self.status;
         Ok(query
-            .bind(self.profile.map(|profile| i64::from(profile.major())))
-            .bind(self.profile.and_then(|profile| profile.release()))
+            .bind(
+                self.profile.map(|profile| profile.release().unwrap_or_else(|| profile.major().to_string())),
+            )
             .bind(self.assistant.map(text))
             .bind(self.model.map(text))
             .bind(self.show.map(json).transpose()?)

@@ -14,11 +14,7 @@ use crate::{
     text::{Text, text},
 };
 
-type Row = (Text, Text, String, Text, i64, Option<Text>, Option<String>);
-
-/// The answers in the column `answer`. Earlier versions wrote a third one, `yes_always`.
-const YES: &str = "yes";
-const NO: &str = "no";
+type Row = (Text, Text, bool, Text, i64, Option<Text>, Option<String>);
 
 /// Adds the decision of a person about a call. `terms` are what it covers besides the call.
 pub async fn add(
@@ -36,7 +32,7 @@ pub async fn add(
     connection
         .query(
             "insert into confirmations
-                (chat_id, position, run_id, call_id, tool, approval_id, input, answer, reason, decided_by,
+                (chat_id, position, run_id, call_id, tool, approval_id, input, approved, reason, decided_by,
                 decided_at, terms)
              values ($1, (select coalesce(max(position) + 1, 0) from confirmations where chat_id = $1),
                 $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
@@ -47,7 +43,7 @@ pub async fn add(
         .bind(text(&confirmation.tool))
         .bind(call.approval_request.as_ref().map(|question| text(question.id.as_str())))
         .bind(input_of(call)?)
-        .bind(if confirmation.approved { YES } else { NO })
+        .bind(confirmation.approved)
         .bind(confirmation.reason.as_deref().map(text))
         .bind(text(confirmation.by.as_str()))
         .bind(time(confirmation.at))
@@ -113,18 +109,18 @@ pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Resul
 pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<Confirmation>, Fault> {
     let rows: Vec<Row> = connection
         .query(
-            "select tool, call_id, answer, decided_by, decided_at, reason, terms
+            "select tool, call_id, approved, decided_by, decided_at, reason, terms
              from confirmations where chat_id = $1 order by position",
         )
         .bind(chat.as_str())
         .fetch_all()
         .await?;
     let mut confirmations = Vec::with_capacity(rows.len());
-    for (Text(tool), Text(call), answer, Text(by), at, reason, terms) in rows {
+    for (Text(tool), Text(call), approved, Text(by), at, reason, terms) in rows {
         confirmations.push(Confirmation {
             tool,
             call: ToolCallId::new(call),
-            approved: answer != NO,
+            approved,
             by: Owner::new(by),
             at: read_time(at)?,
             reason: reason.map(|Text(reason)| reason),

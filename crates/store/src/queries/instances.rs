@@ -28,9 +28,8 @@ pub async fn release(connection: &mut Connection<'_>, instance: &InstanceId) -> 
     Ok(())
 }
 
-// SQLite has no index by driver of runs that wait, because it has one instance, which releases them when it leaves. The index is that of open
+// SQLite has no index by instance of runs that wait, because it has one instance, which releases them when it leaves. The index is that of open
 // runs.
-const RELEASE_IN_SQLITE: &str =
-    "update runs indexed by runs_open set driver = null where driver = $1 and outcome is null and waiting";
+const RELEASE_IN_SQLITE: &str = "update runs indexed by runs_open set instance = null where instance = $1 and outcome is null and waiting";
 const RELEASE_IN_POSTGRES: &str =
-    "update runs set driver = null where driver = $1 and outcome is null and waiting";
+    "update runs set instance = null where instance = $1 and outcome is null and waiting";

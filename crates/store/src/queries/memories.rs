@@ -37,7 +37,7 @@ row! {
         pinned: bool,
         chat_id: Option<String>,
         message_id: Option<Text>,
-        origin: Option<Text>,
+        origin: String,
         created_at: i64,
         recalled_at: Option<i64>,
         version: i64,
@@ -296,7 +296,7 @@ async fn insert(transaction: &mut Connection<'_>, owner: &Owner, memory: &Memory
         .bind(memory.pinned)
         .bind(chat)
         .bind(message)
-        .bind(memory.origin.as_ref().map(json).transpose()?)
+        .bind(json(&memory.origin)?)
         .bind(time(memory.created_at))
         .bind(memory.recalled_at.map(time))
         .bind(number(memory.version)?)
@@ -326,7 +326,7 @@ async fn update(
         .bind(time(after.created_at))
         .bind(after.recalled_at.map(time))
         .bind(number(after.version)?)
-        .bind(after.origin.as_ref().map(json).transpose()?)
+        .bind(json(&after.origin)?)
         .execute()
         .await?;
     // A source that stays is not written, because its chat may be deleted at this moment.
@@ -431,10 +431,7 @@ impl MemoryRow {
             text: self.text.0,
             slot: self.slot.map(|Text(slot)| slot),
             pinned: self.pinned,
-            origin: self
-                .origin
-                .map(|Text(origin)| read_json("the origin of a memory", &origin))
-                .transpose()?,
+            origin: read_json("the origin of a memory", &self.origin)?,
             source: self.chat_id.map(|chat| MemorySource { chat: ChatId::new(chat), message }),
             created_at: read_time(self.created_at)?,
             recalled_at: self.recalled_at.map(read_time).transpose()?,

@@ -18,11 +18,11 @@ pub async fn put(connection: &mut Connection<'_>, chat: &ChatId, message: &UiMes
     let stored = elsewhere::store(connection, chat, message).await?;
     connection
         .query(
-            "insert into messages (chat_id, position, id, role, heading, body, elsewhere, bytes_elsewhere)
+            "insert into messages (chat_id, position, id, role, title, body, elsewhere, bytes_elsewhere)
              values ($1, (select coalesce(max(position) + 1, 0) from messages where chat_id = $1),
                 $2, $3, $4, $5, $6, $7)
              on conflict (chat_id, id) do update
-             set role = excluded.role, heading = excluded.heading, body = excluded.body,
+             set role = excluded.role, title = excluded.title, body = excluded.body,
                 elsewhere = excluded.elsewhere, bytes_elsewhere = excluded.bytes_elsewhere",
         )
         .bind(chat.as_str())

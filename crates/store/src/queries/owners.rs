@@ -6,13 +6,13 @@ use jiff::Timestamp;
 
 use crate::{column::count, connection::Connection, error::Fault, text::text};
 
-/// Counts what is wanted of the owner's usage. The result is `None` if bytes are wanted and those of some chats were not counted yet.
+/// Counts what is wanted of the owner's usage.
 pub async fn usage(
     connection: &mut Connection<'_>,
     owner: &Owner,
     instance: &InstanceId,
     wanted: WantedUsage,
-) -> Result<Option<OwnerUsage>, Fault> {
+) -> Result<OwnerUsage, Fault> {
     let mut usage = OwnerUsage::default();
     if let Some(most) = wanted.chats {
         let (chats,): (i64,) = connection
@@ -24,16 +24,11 @@ pub async fn usage(
         usage.chats = number(chats);
     }
     if wanted.bytes {
-        let (chats, counted, bytes): (i64, i64, i64) = connection
-            .query(
-                "select count(*), count(bytes), cast(coalesce(sum(bytes), 0) as bigint) from chats where owner = $1",
-            )
+        let (bytes,): (i64,) = connection
+            .query("select cast(coalesce(sum(bytes), 0) as bigint) from chats where owner = $1")
             .bind(text(owner.as_str()))
             .fetch_one()
             .await?;
-        if counted < chats {
-            return Ok(None);
-        }
         usage.bytes = number(bytes);
     }
     if let Some(most) = wanted.runs_elsewhere {
@@ -41,11 +36,11 @@ pub async fn usage(
             .query(
                 // Three ranges of the index, so that the runs of this instance, of which there may be many, are not looked at.
                 "select count(*) from (
-                    select 1 from runs where owner = $1 and outcome is null and driver is null
+                    select 1 from runs where owner = $1 and outcome is null and instance is null
                     union all
-                    select 1 from runs where owner = $1 and outcome is null and driver < $2
+                    select 1 from runs where owner = $1 and outcome is null and instance < $2
                     union all
-                    select 1 from runs where owner = $1 and outcome is null and driver > $2
+                    select 1 from runs where owner = $1 and outcome is null and instance > $2
                     limit $3
                  ) as theirs",
             )
@@ -56,25 +51,11 @@ pub async fn usage(
             .await?;
         usage.runs_elsewhere = number(runs);
     }
-    Ok(Some(usage))
+    Ok(usage)
 }
 
 fn number(column: i64) -> usize {
     usize::try_from(column).unwrap_or_default()
-}
-
-/// Counts the bytes of the owner's chats that are older than the column for them.
-pub async fn count_bytes(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
-    for count in [
-        // A commit that adds a message writes to the chat's row first, so once the row is locked, the sum sees all messages.
-        "update chats set bytes = bytes where owner = $1 and bytes is null",
-        "update chats
-         set bytes = (select coalesce(sum(octet_length(body) + bytes_elsewhere), 0) from messages where messages.chat_id = chats.id)
-         where owner = $1 and bytes is null",
-    ] {
-        transaction.query(count).bind(text(owner.as_str())).execute().await?;
-    }
-    Ok(())
 }
 
 /// Notes how a stock page of the owner has answered.

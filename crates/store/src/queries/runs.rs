@@ -106,7 +106,7 @@ pub async fn open(
 ) -> Result<(), Fault> {
     let insert = connection
         .query(
-            "insert into runs (chat_id, id, state, expires_at, waiting, let_go, questions, driver, attempts,
+            "insert into runs (chat_id, id, state, expires_at, waiting, detached, questions, instance, attempts,
                 message_id, started_at, owner)
              values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, (select owner from chats where id = $1))",
         )
@@ -124,11 +124,11 @@ pub async fn save(
 ) -> Result<(), Fault> {
     let (chat, id) = (chat.as_str(), text(run.as_str()));
     if matches!(connection, Connection::Sqlite(_)) {
-        // SQLite writes the indexes of a column again for each update that names it, and the driver seldom changes.
+        // SQLite writes the indexes of a column again for each update that names it, and the instance seldom changes.
         let update = connection
             .query(
-                "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7, attempts = $9
-                 where chat_id = $1 and id = $2 and outcome is null and driver is $8",
+                "update runs set state = $3, expires_at = $4, waiting = $5, detached = $6, questions = $7, attempts = $9
+                 where chat_id = $1 and id = $2 and outcome is null and instance is $8",
             )
             .bind(chat)
             .bind(id);
@@ -138,8 +138,8 @@ pub async fn save(
     }
     let update = connection
         .query(
-            "update runs set state = $3, expires_at = $4, waiting = $5, let_go = $6, questions = $7,
-                driver = $8, attempts = $9
+            "update runs set state = $3, expires_at = $4, waiting = $5, detached = $6, questions = $7,
+                instance = $8, attempts = $9
              where chat_id = $1 and id = $2 and outcome is null",
         )
         .bind(chat)
@@ -177,7 +177,7 @@ pub async fn set_owner(
 ) -> Result<(), Fault> {
     connection
         .query(
-            "update runs set driver = $3, attempts = $4 where chat_id = $1 and id = $2 and outcome is null",
+            "update runs set instance = $3, attempts = $4 where chat_id = $1 and id = $2 and outcome is null",
         )
         .bind(chat.as_str())
         .bind(text(run.as_str()))
@@ -246,7 +246,7 @@ pub async fn close(
 ) -> Result<(), Fault> {
     connection
         .query(
-            "update runs set outcome = $3, ended_at = $4, state = null, expires_at = null, driver = null,
+            "update runs set outcome = $3, ended_at = $4, state = null, expires_at = null, instance = null,
                 has_log = exists (
                     select 1 from run_chunks where run_chunks.chat_id = $1 and run_chunks.run_id = $2
                 )
@@ -334,7 +334,7 @@ pub async fn find_open(
     let found: Option<OpenRun> = connection
         .query(
             "select id, message_id, state, waiting, attempts,
-                (select id from instances where instances.id = runs.driver) as owner,
+                (select id from instances where instances.id = runs.instance) as owner,
                 (select cast(octet_length(body) + bytes_elsewhere as bigint) from messages
                  where messages.chat_id = runs.chat_id and messages.id = runs.message_id) as message_bytes,
                 (select settings from run_settings
@@ -373,7 +373,7 @@ pub async fn due(
         .query(
             "select chat_id from runs
              where outcome is null and expires_at is not null and expires_at <= $1
-                and not exists (select 1 from instances where instances.id = runs.driver)
+                and not exists (select 1 from instances where instances.id = runs.instance)
              order by expires_at, chat_id
              limit $2",
         )
@@ -391,34 +391,34 @@ pub async fn orphans(connection: &mut Connection<'_>, limit: usize) -> Result<Ve
     Ok(orphans.into_iter().map(|(chat,)| ChatId::new(chat)).collect())
 }
 
-/// The query for [`orphans`]. The index of runs at work is asked for one driver after the other, so the runs of those that live are not looked
-/// at. SQLite has to be told the index: it would take that of all drivers, and look at every run that waits.
+/// The query for [`orphans`]. It asks the index of runs at work for one instance after the other, so it does not look at the runs of
+/// instances that are alive. SQLite has to be told the index, or it would look at every run that waits.
 macro_rules! orphans {
     ($runs:literal) => {
         concat!(
-            "with recursive drivers (driver) as (
-                select (select min(driver) from ", $runs, " where outcome is null and not waiting and driver is not null)
+            "with recursive at_work (instance) as (
+                select (select min(instance) from ", $runs, " where outcome is null and not waiting and instance is not null)
                 union all
-                select (select min(runs.driver) from ", $runs, "
-                        where runs.outcome is null and not runs.waiting and runs.driver > drivers.driver)
-                from drivers where drivers.driver is not null
+                select (select min(runs.instance) from ", $runs, "
+                        where runs.outcome is null and not runs.waiting and runs.instance > at_work.instance)
+                from at_work where at_work.instance is not null
              ),
-             gone (driver) as (
-                select driver from drivers
-                where driver is not null and not exists (select 1 from instances where instances.id = drivers.driver)
+             gone (instance) as (
+                select instance from at_work
+                where instance is not null and not exists (select 1 from instances where instances.id = at_work.instance)
              ),
              orphans as (
-                select chat_id, started_at from ", $runs, " where outcome is null and not waiting and driver is null
+                select chat_id, started_at from ", $runs, " where outcome is null and not waiting and instance is null
                 union all
                 select runs.chat_id, runs.started_at from gone cross join ", $runs, "
-                where runs.driver = gone.driver and runs.outcome is null and not runs.waiting
+                where runs.instance = gone.instance and runs.outcome is null and not runs.waiting
              )
              select chat_id from orphans order by started_at, chat_id limit $1"
         )
     };
 }
 
-const ORPHANS_IN_SQLITE: &str = orphans!("runs indexed by runs_at_work_by_driver");
+const ORPHANS_IN_SQLITE: &str = orphans!("runs indexed by runs_at_work_by_instance");
 const ORPHANS_IN_POSTGRES: &str = orphans!("runs");
 
 async fn chunks(
@@ -482,7 +482,10 @@ mod tests {
         let plan = plan.await.unwrap();
         let runs: Vec<_> = plan.iter().filter(|step| step.contains(" runs ")).collect();
         assert_eq!(runs.len(), 4, "{plan:?}");
-        assert!(runs.iter().all(|step| step.contains("INDEX runs_at_work_by_driver (driver")), "{plan:?}");
+        assert!(
+            runs.iter().all(|step| step.contains("INDEX runs_at_work_by_instance (instance")),
+            "{plan:?}"
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::{
     Migrated, OpenError,
     connection::readers::Readers,
     error::primary_code,
-    migrations,
+    migrations::SQLITE,
     schema::{self, FLOOR, Schema, SchemaError},
 };
 
@@ -79,7 +79,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
     let path = options.get_filename().to_owned();
     if is_in_memory(url) {
         // No other process could have migrated it.
-        let (migrating, _) = connect(&options, &path, true).await?;
+        let (migrating, _) = connect(&options, &path, &SQLITE, true).await?;
         let aside = SqlitePoolOptions::new()
             .max_connections(1)
             .min_connections(1)
@@ -106,7 +106,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
         return Err(OpenError::Behind { database: path.display().to_string() });
     }
     make_private(&path);
-    let (migrating, _) = connect(&options, &path, migrate).await?;
+    let (migrating, _) = connect(&options, &path, &SQLITE, migrate).await?;
     let options = options.create_if_missing(false);
     let writer = writer(&options, url)?;
     // The file is left as it is if this fails.
@@ -138,7 +138,7 @@ pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
         check_folder(&path)?;
         make_private(&path);
     }
-    let (connection, migrated) = connect(&options, &path, true).await?;
+    let (connection, migrated) = connect(&options, &path, &SQLITE, true).await?;
     // The migrations are committed; what is not closed in order is read from the write-ahead log.
     let _ = connection.close().await;
     Ok(migrated)
@@ -220,6 +220,7 @@ fn make_private(path: &Path) {
 async fn connect(
     options: &SqliteConnectOptions,
     path: &Path,
+    migrations: &Migrator,
     migrate: bool,
 ) -> Result<(SqliteConnection, Migrated), OpenError> {
     // While another process turns a new file into one with a write-ahead log, SQLite reports "locked" at once, whatever the busy timeout is.
@@ -230,9 +231,9 @@ async fn connect(
         // The transaction holds the write lock, so of two processes that start together one migrates.
         let mut transaction = connection.begin_with("begin immediate").await?;
         let migrated = if migrate {
-            schema::migrate(&mut *transaction).await?
+            schema::migrate(&mut *transaction, migrations).await?
         } else {
-            schema::check(&mut *transaction).await?;
+            schema::check(&mut *transaction, migrations).await?;
             Migrated { applied: Vec::new() }
         };
         transaction.commit().await?;
@@ -242,6 +243,7 @@ async fn connect(
     open.retry(pauses).when(is_busy).await.map_err(|error| match error {
         SchemaError::Newer(migration) => OpenError::Newer { database, migration },
         SchemaError::Behind => OpenError::Behind { database },
+        SchemaError::Unreleased => OpenError::Unreleased { database },
         SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
             refused(path, &error)
         }
@@ -331,10 +333,6 @@ impl DatabaseFile {
 // === impl SqliteConnection ===
 
 impl Schema for SqliteConnection {
-    fn migrations() -> &'static Migrator {
-        &migrations::SQLITE
-    }
-
     async fn has_table(&mut self, name: &'static str) -> Result<bool, sqlx::Error> {
         sqlx::query_scalar("select exists (select 1 from sqlite_schema where type = 'table' and name = $1)")
             .bind(name)
@@ -342,12 +340,66 @@ impl Schema for SqliteConnection {
             .await
     }
 
-    async fn wait_for_turn(&mut self) -> Result<(), sqlx::Error> {
+    async fn wait_for_turn(&mut self, _: &Migrator) -> Result<(), sqlx::Error> {
         // The transaction in which this happens is the only one that writes.
         Ok(())
     }
 
     async fn floor(&mut self) -> Result<i64, sqlx::Error> {
         sqlx::query_scalar(FLOOR).fetch_one(self).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::AssertSqlSafe;
+
+    use super::*;
+    use crate::migrations::with_later;
+
+    const EXPAND: (&str, &str) = ("0002_expand", "alter table chats add column mood text;");
+    const CONTRACT: (&str, &str) =
+        ("0003_contract", "alter table chats drop column mood; update schema_floor set migration = 3;");
+
+    #[tokio::test]
+    async fn a_file_is_upgraded_and_read_by_the_version_before_until_the_floor_is_raised() {
+        let path = std::env::temp_dir().join(format!("fermata-upgrade-{}.db", uuid::Uuid::new_v4()));
+        let options = options(&format!("sqlite://{}", path.display())).unwrap();
+        let (second, third) = (with_later(&SQLITE, &[EXPAND]), with_later(&SQLITE, &[EXPAND, CONTRACT]));
+        let chat = |id| {
+            format!(
+                "insert into chats (id, owner, version, profile, created_at, updated_at)
+                 values ('{id}', 'alice', 1, '7', 1, 1)"
+            )
+        };
+
+        let (mut connection, migrated) = connect(&options, &path, &SQLITE, true).await.unwrap();
+        assert_eq!(migrated.applied, ["0001 init"]);
+        sqlx::raw_sql(AssertSqlSafe(chat("a"))).execute(&mut connection).await.unwrap();
+        let behind = connect(&options, &path, &second, false).await.err();
+        assert!(matches!(behind, Some(OpenError::Behind { .. })), "{behind:?}");
+
+        let (mut connection, migrated) = connect(&options, &path, &second, true).await.unwrap();
+        assert_eq!(migrated.applied, ["0002 expand"]);
+        let read = "select count(*) from chats where id = 'a' and mood is null";
+        assert_eq!(sqlx::query_scalar::<_, i64>(read).fetch_one(&mut connection).await.unwrap(), 1);
+        let (mut before, migrated) = connect(&options, &path, &SQLITE, true).await.unwrap();
+        assert_eq!(migrated.applied, [""; 0]);
+        sqlx::raw_sql(AssertSqlSafe(chat("b"))).execute(&mut before).await.unwrap();
+
+        connect(&options, &path, &third, true).await.unwrap();
+        for older in [&*SQLITE, &second] {
+            for migrate in [false, true] {
+                let refused = connect(&options, &path, older, migrate).await.err();
+                assert!(matches!(refused, Some(OpenError::Newer { migration: 3, .. })), "{refused:?}");
+            }
+        }
+        let (mut connection, _) = connect(&options, &path, &third, false).await.unwrap();
+        let count = sqlx::query_scalar::<_, i64>("select count(*) from chats");
+        assert_eq!(count.fetch_one(&mut connection).await.unwrap(), 2);
+        drop((connection, before));
+        for ending in ["", "-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{ending}", path.display()));
+        }
     }
 }

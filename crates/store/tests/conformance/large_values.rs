@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 use crate::{
     fixtures::*,
     sqlite::{count, execute, opened, raw},
-    test_database::TestDatabase,
 };
 
 type AnyStore = Arc<dyn Store>;
@@ -215,39 +214,6 @@ async fn a_decision_about_a_large_input_has_its_hash() {
         .unwrap();
     let hash = json!({"sha256": input_hash(&large("e").into())});
     assert_eq!(inputs, [r#"{"z":1,"a":2}"#.to_owned(), hash.to_string()]);
-}
-
-#[tokio::test]
-async fn nothing_is_cut_out_while_an_instance_does_not_know_it() {
-    let folder = Folder::new();
-    let store = opened(&folder).await;
-    execute(&folder, "insert into instances (id, joined_at) values ('old', 1)").await.unwrap();
-    let (id, messages) = with_large_values(&store).await;
-    assert_eq!(count(&folder, "files").await, 0);
-    assert_eq!(count(&folder, "schema_floor where migration < 27").await, 1, "the old version can start");
-    execute(&folder, "delete from instances").await.unwrap();
-    commit_at(&store, &id, at(1), vec![put(messages[0].clone())]).await.unwrap();
-    assert_eq!(count(&folder, "files").await, 3);
-    assert_eq!(count(&folder, "schema_floor where migration = 27").await, 1, "and not any more");
-    assert_eq!(store.messages(&id).await.unwrap(), messages);
-    store.close().await;
-}
-
-#[tokio::test]
-async fn an_old_instance_beside_is_known_in_postgresql_too() {
-    let Some(postgres) = TestDatabase::schema().await else { return };
-    let database = postgres.open().await;
-    let store = database.store.clone();
-    store.join(&instance("new")).await.unwrap();
-    let old = "insert into instances (id, session, joined_at, beat_at) values ('old', 1, 1, 1)";
-    postgres.execute(old).await.unwrap();
-    let (id, messages) = with_large_values(&*store).await;
-    assert_eq!(postgres.number("select count(*) from files").await, 0);
-    postgres.execute("delete from instances where id = 'old'").await.unwrap();
-    commit_at(&*store, &id, at(1), vec![put(messages[0].clone())]).await.unwrap();
-    assert_eq!(postgres.number("select count(*) from files").await, 3);
-    assert_eq!(postgres.number("select migration from schema_floor").await, 23);
-    database.close().await;
 }
 
 #[tokio::test]

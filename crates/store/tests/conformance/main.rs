@@ -59,7 +59,6 @@ mod sqlite;
 mod summaries;
 mod test_database;
 mod tool_calls;
-mod upgrade;
 mod usage;
 mod versions;
 

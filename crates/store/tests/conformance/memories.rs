@@ -125,7 +125,7 @@ async fn a_memory_is_read_as_it_was_saved(store: AnyStore) {
             slot: new.slot.clone(),
             pinned,
             source: new.source.clone(),
-            origin: Some(MemoryOrigin::Person),
+            origin: MemoryOrigin::Person,
             created_at: at(second),
             recalled_at: None,
             version: 0,

@@ -492,7 +492,7 @@ async fn a_serialisation_failure_is_done_again() {
     postgres.until(WAITING, 1).await;
     other.execute("commit").await.unwrap();
     let written = writer.await.unwrap().expect("what the other did is no change of the version");
-    other.execute("begin; update chats set fence = 7 where id = 'a'").await.unwrap();
+    other.execute("begin; update chats set version = 7 where id = 'a'").await.unwrap();
     let writer = write(&database.store, written);
     postgres.until(WAITING, 1).await;
     other.execute("commit").await.unwrap();
@@ -510,7 +510,7 @@ async fn a_chat_that_changes_while_old_ones_are_forgotten_stays() {
     }
     let mut other = postgres.raw().await;
     // A change that is no news, which tells only by the version.
-    other.execute("begin; update chats set fence = 7 where id = 'a'").await.unwrap();
+    other.execute("begin; update chats set version = 7 where id = 'a'").await.unwrap();
     let store = database.store.clone();
     let forgetting = tokio::spawn(async move { store.forget(at(9), 1).await });
     postgres.until(WAITING, 1).await;
@@ -529,7 +529,7 @@ async fn a_deadlock_is_done_again() {
     fill(&*database.store).await;
     let mut other = postgres.raw().await;
     // The store is to be the one that notices.
-    other.execute("set deadlock_timeout = '60s'; begin; update messages set heading = 'x'").await.unwrap();
+    other.execute("set deadlock_timeout = '60s'; begin; update messages set title = 'x'").await.unwrap();
     let writer = write(&database.store, version(&*database.store, &chat("a")).await);
     postgres.until(WAITING, 1).await;
     other.execute("update chats set profile = 7; commit").await.unwrap();
@@ -575,12 +575,12 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
     let database = postgres.open().await;
     fill(&*database.store).await;
     for statement in [
-        "update confirmations set answer = 'no'",
+        "update confirmations set approved = false",
         "delete from confirmations",
         "delete from runs",
         "truncate confirmations",
         "truncate chats cascade",
-        "insert into confirmations select * from confirmations on conflict (chat_id, position) do update set answer = 'no'",
+        "insert into confirmations select * from confirmations on conflict (chat_id, position) do update set approved = false",
     ] {
         assert!(postgres.execute(statement).await.is_err(), "{statement}");
         assert_eq!(postgres.number("select count(*) from confirmations").await, 1, "{statement}");
@@ -617,7 +617,7 @@ async fn both_databases_have_the_same_tables_and_columns() {
     postgres.open().await.close().await;
     let columns = "select table_name || '.' || column_name || case is_nullable when 'YES' then ' may be null' else '' end
         from information_schema.columns where table_schema = current_schema()
-        and table_name not in ('_sqlx_migrations', 'heartbeats') and (table_name, column_name) not in (('instances', 'session'), ('instances', 'beat_at'), ('instances', 'process'), ('instances', 'version'))";
+        and table_name not in ('_sqlx_migrations', 'heartbeats') and (table_name, column_name) not in (('instances', 'session'), ('instances', 'process'), ('instances', 'version'))";
     let mut connection = postgres.raw().await;
     let mut here: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut connection).await.unwrap();
     connection.close().await.unwrap();
@@ -700,42 +700,7 @@ async fn a_database_is_migrated_only_when_wanted() {
         postgres.number("select count(*) from pg_tables where schemaname = current_schema()").await,
         0
     );
-    assert_eq!(
-        fermata_store::migrate(&postgres.url).await.unwrap().applied,
-        [
-            "0001 schema",
-            "0002 open runs",
-            "0003 taking up runs",
-            "0004 run settings",
-            "0005 grants",
-            "0006 audit events",
-            "0007 cluster key",
-            "0008 bytes of chats",
-            "0009 clock marks",
-            "0010 owners",
-            "0011 assistants",
-            "0012 context",
-            "0013 summaries",
-            "0014 memories",
-            "0015 run status",
-            "0016 plans",
-            "0017 heartbeats",
-            "0018 runs at work by driver",
-            "0019 audit events by owner",
-            "0020 owners of runs",
-            "0021 owners of open runs",
-            "0022 open runs by owner",
-            "0023 values elsewhere",
-            "0024 room for updates",
-            "0025 how decided",
-            "0026 audit of outcomes",
-            "0027 scopes of grants",
-            "0028 answers by result",
-            "0029 processes of instances",
-            "0030 versions of instances",
-            "0031 waits of calls",
-        ]
-    );
+    assert_eq!(fermata_store::migrate(&postgres.url).await.unwrap().applied, ["0001 init"]);
     let database = fermata_store::open(&postgres.url, &AS_IT_IS).await.unwrap();
     database.store.ready().await.unwrap();
     database.close().await;
@@ -759,6 +724,21 @@ async fn a_newer_database_opens_unless_it_says_otherwise() {
         fermata_store::migrate(&postgres.url).await.err(),
     ] {
         assert!(matches!(error, Some(OpenError::Newer { migration: 9000, .. })), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_database_from_before_the_first_release_is_refused() {
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    postgres.open().await.close().await;
+    postgres.execute("update _sqlx_migrations set checksum = ''").await.unwrap();
+    postgres.execute("update schema_floor set migration = 23").await.unwrap();
+    for error in [
+        fermata_store::open(&postgres.url, &AS_IT_IS).await.err(),
+        fermata_store::open(&postgres.url, &OpenOptions::default()).await.err(),
+        fermata_store::migrate(&postgres.url).await.err(),
+    ] {
+        assert!(matches!(error, Some(OpenError::Unreleased { .. })), "{error:?}");
     }
 }
 

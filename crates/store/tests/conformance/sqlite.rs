@@ -167,7 +167,7 @@ async fn a_confirmation_is_never_changed_and_goes_only_with_its_chat() {
     let store = opened(&folder).await;
     fill(&store).await;
     for statement in [
-        "update confirmations set answer = 'no'",
+        "update confirmations set approved = 0",
         "update confirmations set position = 7",
         "delete from confirmations",
         "delete from runs",
@@ -377,8 +377,8 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
         "update tool_calls set state = 'success', outcome = ''",
         "update tool_calls set state = 'error', outcome = '1'",
         "update tool_calls set state = 'error', outcome = '\"no\"', error_type = 'odd'",
-        "update tool_calls set decision = 'ask', ruled_by = 'rule x'",
-        "update tool_calls set decision = 'ask', ruled_by = 'nobody'",
+        "update tool_calls set policy_decision = 'ask', policy_source = 'rule x'",
+        "update tool_calls set policy_decision = 'ask', policy_source = 'nobody'",
         "drop trigger confirmations_are_not_changed; update confirmations set decided_at = 9223372036854775807",
         "update chats set created_at = 9223372036854775807",
     ] {
@@ -512,8 +512,8 @@ async fn a_file_is_migrated_once_and_only_when_wanted() {
     raw_file(&folder).await;
     behind().await;
     let migrated = fermata_store::migrate(&folder.url()).await.unwrap();
-    assert_eq!(migrated.applied.first().unwrap(), "0001 chats");
-    assert_eq!(migrated.to_string(), format!("applied {}", migrated.applied.join(", ")));
+    assert_eq!(migrated.applied, ["0001 init"]);
+    assert_eq!(migrated.to_string(), format!("applied {}", migrated.applied[0]));
     let again = fermata_store::migrate(&folder.url()).await.unwrap();
     assert_eq!(again.applied, [""; 0]);
     assert_eq!(again.to_string(), "the database is up to date; there was nothing to do");
@@ -521,8 +521,32 @@ async fn a_file_is_migrated_once_and_only_when_wanted() {
     database.store.ready().await.unwrap();
     database.close().await;
     assert!(database.store.ready().await.is_err());
-    execute(&folder, "delete from _sqlx_migrations where version = 7").await.unwrap();
+    execute(&folder, "delete from _sqlx_migrations where version = 1").await.unwrap();
     behind().await;
+}
+
+#[tokio::test]
+async fn a_file_from_before_the_first_release_is_refused_and_stays_as_it_is() {
+    let folder = Folder::new();
+    opened(&folder).await.close().await;
+    // Such a file had another first migration, many more, and a floor among those.
+    for statement in
+        ["update _sqlx_migrations set checksum = x'00'", LATER, "update schema_floor set migration = 27"]
+    {
+        execute(&folder, statement).await.unwrap();
+    }
+    let before = std::fs::read(folder.file()).unwrap();
+    for error in [
+        SqlStore::open(&folder.url()).await.err(),
+        fermata_store::migrate(&folder.url()).await.err(),
+        open(&folder.url(), &OpenOptions { migrate: false, ..OpenOptions::default() }).await.err(),
+    ] {
+        let error = error.unwrap();
+        assert!(matches!(error, OpenError::Unreleased { .. }), "{error}");
+        let (path, sentence) = (folder.file().display().to_string(), error.to_string());
+        assert!(sentence.contains(&path) && sentence.contains("move it away"), "{sentence}");
+    }
+    assert_eq!(std::fs::read(folder.file()).unwrap(), before);
 }
 
 /// As one with a list of more than two values does, for each row.

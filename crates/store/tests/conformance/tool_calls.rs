@@ -77,12 +77,12 @@ async fn a_settled_call_stands_there_column_by_column() {
         ("waited_for_approval", "890"),
         ("waited_for_turn", "500"),
         ("ran_for", "7500"),
-        ("decision", "ask"),
-        ("ruled_by", "rule 3"),
-        ("ruling_reason", "careful"),
+        ("policy_decision", "ask"),
+        ("policy_source", "rule 3"),
+        ("policy_reason", "careful"),
         ("approval_id", "q"),
         ("approved", "1"),
-        ("for_always", "1"),
+        ("always", "1"),
         ("decided_by", "bob"),
         ("decided_reason", "fine"),
         ("decided_how", "words"),
@@ -125,8 +125,8 @@ async fn what_has_not_happened_is_null() {
         "waited_for_approval",
         "waited_for_turn",
         "ran_for",
-        "decision",
-        "ruled_by",
+        "policy_decision",
+        "policy_source",
         "approval_id",
         "approved",
         "decided_by",
@@ -199,7 +199,7 @@ async fn the_questions_of_operators_have_an_index() {
         "select state from tool_calls where approval_id = 'q'",
         "select state from tool_calls where chat_id = 'a' and approval_id = 'q'",
         "select state from tool_calls where tool = 't' and created_at > 5 order by created_at desc",
-        "select answer from confirmations where chat_id = 'a' order by position",
+        "select approved from confirmations where chat_id = 'a' order by position",
     ] {
         let mut connection = raw(&folder).await;
         let plan: Vec<(i64, i64, i64, String)> =
@@ -218,5 +218,5 @@ async fn calls_of_all_kinds_fit_the_constraints_of_the_table() {
     let calls = calls_of_all_kinds();
     let (folder, _store) = stored(&calls).await;
     assert_eq!(count(&folder, "tool_calls").await, calls.len() as i64);
-    assert!(count(&folder, "tool_calls where ruled_by = 'rule 12'").await > 0);
+    assert!(count(&folder, "tool_calls where policy_source = 'rule 12'").await > 0);
 }

@@ -1,11 +1,9 @@
-//! How large chats are, and what is stored for an owner, whichever version wrote it.
+//! How large chats are, and what is stored for an owner.
 
 use fermata_engine::store::{AnswerRoute, Change, OwnerUsage, StoreError, Version, WantedUsage, json_bytes};
 use fermata_protocol::{ChatId, Role, UiMessage};
-use fermata_store::SqlStore;
-use sqlx::{AssertSqlSafe, Executor};
 
-use crate::{AnyStore, fixtures::*, sqlite::execute, test_database::TestDatabase};
+use crate::{AnyStore, fixtures::*};
 
 in_every_store! {
     a_chat_knows_how_large_it_is
@@ -135,83 +133,6 @@ async fn nothing_is_counted_beyond_what_is_asked_for(store: AnyStore) {
     let wanted = WantedUsage { chats: Some(2), bytes: false, runs_elsewhere: Some(1) };
     let usage = store.usage(&alice(), &instance("other"), wanted).await.unwrap();
     assert_eq!(usage, OwnerUsage { chats: 2, bytes: 0, runs_elsewhere: 1 });
-}
-
-// === what other versions wrote ===
-
-/// A message as a version wrote it that did not count.
-fn old_message(position: usize, said: &UiMessage) -> String {
-    let body = serde_json::to_string(said).unwrap();
-    format!(
-        "insert into messages (chat_id, position, id, role, heading, body)
-         values ('a', {position}, '{}', 'user', null, '{body}')",
-        said.id
-    )
-}
-
-const OLD_CHAT: &str =
-    "insert into chats (id, fence, owner, profile, created_at, updated_at) values ('a', 1, 'alice', 6, 1, 1)";
-
-#[tokio::test]
-async fn in_a_file_of_an_older_version_chats_are_counted_when_it_is_asked_for() {
-    let folder = Folder::new();
-    SqlStore::open(&folder.url()).await.unwrap().close().await;
-    let said = [user("1", "one"), user("2", "zwölf")];
-    execute(&folder, OLD_CHAT).await.unwrap();
-    execute(&folder, &old_message(0, &said[0])).await.unwrap();
-    let opened = SqlStore::open(&folder.url()).await.unwrap();
-    let store: AnyStore = std::sync::Arc::new(opened.clone());
-    assert_eq!(bytes(&store, &chat("a")).await, json_bytes(&said[0]));
-    assert_eq!(usage(&store, alice()).await, (1, json_bytes(&said[0])));
-    store
-        .commit_next(&chat("b"), Version::NONE, at(0), vec![create(alice()), put(said[1].clone())])
-        .await
-        .unwrap();
-    commit_at(&*store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();
-    assert_eq!(bytes(&store, &chat("a")).await, sum(&said));
-    assert_eq!(usage(&store, alice()).await, (2, sum(&said) + json_bytes(&said[1])));
-    opened.close().await;
-}
-
-#[tokio::test]
-async fn what_an_older_version_writes_beside_this_one_is_counted() {
-    let Some(postgres) = TestDatabase::schema().await else { return };
-    let database = postgres.open().await;
-    let said = [user("1", "one"), user("2", "zwölf"), user("3", "three")];
-    postgres.execute(OLD_CHAT).await.unwrap();
-    // As a chat is that is older than the column.
-    postgres.execute("update chats set bytes = null").await.unwrap();
-    postgres.execute(&old_message(0, &said[0])).await.unwrap();
-    assert_eq!(bytes(&database.store, &chat("a")).await, json_bytes(&said[0]));
-    commit_at(&*database.store, &chat("a"), at(1), vec![put(said[1].clone())]).await.unwrap();
-    assert_eq!(bytes(&database.store, &chat("a")).await, sum(&said[..2]));
-    assert_eq!(usage(&database.store, alice()).await, (1, sum(&said[..2])));
-    postgres.execute(&old_message(2, &said[2])).await.unwrap();
-    assert_eq!(usage(&database.store, alice()).await, (1, sum(&said)));
-    postgres.execute("delete from messages where position > 0").await.unwrap();
-    assert_eq!(usage(&database.store, alice()).await, (1, json_bytes(&said[0])));
-    database.close().await;
-}
-
-#[tokio::test]
-async fn a_message_that_is_being_added_while_its_chat_is_counted_is_counted() {
-    let Some(postgres) = TestDatabase::schema().await else { return };
-    let database = postgres.open().await;
-    let said = [user("1", "one"), user("2", "two")];
-    postgres.execute(OLD_CHAT).await.unwrap();
-    postgres.execute("update chats set bytes = null").await.unwrap();
-    postgres.execute(&old_message(0, &said[0])).await.unwrap();
-    let mut writing = postgres.raw().await;
-    writing.execute("begin; update chats set fence = fence + 1 where id = 'a'").await.unwrap();
-    writing.execute(AssertSqlSafe(old_message(1, &said[1]))).await.unwrap();
-    let store = database.store.clone();
-    let counting = tokio::spawn(async move { usage(&store, alice()).await });
-    let waits = "select count(*) from pg_stat_activity
-         where wait_event_type = 'Lock' and pg_blocking_pids(pid) <> '{}' and query like 'update chats set bytes%'";
-    postgres.until(waits, 1).await;
-    writing.execute("commit").await.unwrap();
-    assert_eq!(counting.await.unwrap(), (1, sum(&said)));
-    database.close().await;
 }
 
 async fn what_an_owners_client_has_shown_is_kept(store: AnyStore) {

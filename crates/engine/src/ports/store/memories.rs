@@ -40,9 +40,8 @@ pub struct Memory {
     pub pinned: bool,
     /// The place where the user has said it, if that is known.
     pub source: Option<MemorySource>,
-    /// The party that has written it last; `None` if that was not noted.
-    #[serde(default)]
-    pub origin: Option<MemoryOrigin>,
+    /// The party that has written it last.
+    pub origin: MemoryOrigin,
     /// The time at which it was saved, or replaced the one that had its slot.
     pub created_at: Timestamp,
     /// The time at which it was last recalled; `None` if it never was.
@@ -460,7 +459,7 @@ impl OwnedMemories {
         if let Some(known) = self.find(&id) {
             return MemoryOutcome::Unchanged(known.clone());
         }
-        let (origin, recalled_at, version) = (Some(origin), None, 0);
+        let (recalled_at, version) = (None, 0);
         let saved =
             Memory { id, kind, text, slot, pinned, source, origin, created_at: at, recalled_at, version };
         if let Some(slot) = &saved.slot {
@@ -517,7 +516,7 @@ impl OwnedMemories {
             self.vacate(slot, id, events);
         }
         after.source = source.or(after.source);
-        after.origin = Some(origin);
+        after.origin = origin;
         after.version += 1;
         self.put(MemoryEvent { before: Some(before), after: Some(after) }, events)
     }

@@ -95,13 +95,13 @@ bound_row! {
         waited_for_approval: Option<i64>,
         waited_for_turn: Option<i64>,
         ran_for: Option<i64>,
-        decision: Option<String>,
-        ruled_by: Option<String>,
-        ruling_reason: Option<Text>,
+        policy_decision: Option<String>,
+        policy_source: Option<String>,
+        policy_reason: Option<Text>,
         approval_id: Option<Text>,
         approval_required: Option<bool>,
         approved: Option<bool>,
-        for_always: Option<bool>,
+        always: Option<bool>,
         decided_by: Option<Text>,
         decided_reason: Option<Text>,
         decided_how: Option<String>,
@@ -119,7 +119,7 @@ bound_row! {
 impl Row {
     pub fn of(call: &Call) -> Result<Self, StoreError> {
         let timing = Timing::of(call.history());
-        let (policy_decision, question, decided) =
+        let (policy, question, decided) =
             (call.policy_decision.as_ref(), call.approval_request.as_ref(), call.approval_decision.as_ref());
         let answered = call.answer.as_ref().is_some_and(|answer| is_answer_of(call.state(), answer));
         let more = More {
@@ -154,15 +154,13 @@ impl Row {
             waited_for_approval: timing.waited_for_approval,
             waited_for_turn: timing.waited_for_turn,
             ran_for: timing.ran_for,
-            decision: policy_decision.map(|policy_decision| name(&policy_decision.decision)).transpose()?,
-            ruled_by: policy_decision.map(|policy_decision| ruled_by(policy_decision.by)).transpose()?,
-            ruling_reason: policy_decision
-                .and_then(|policy_decision| policy_decision.reason.as_deref())
-                .map(Text::from),
+            policy_decision: policy.map(|policy| name(&policy.decision)).transpose()?,
+            policy_source: policy.map(|policy| source_name(policy.by)).transpose()?,
+            policy_reason: policy.and_then(|policy| policy.reason.as_deref()).map(Text::from),
             approval_id: question.map(|question| question.id.as_str().into()),
             approval_required: question.map(|question| question.required),
             approved: decided.map(|decided| decided.approved),
-            for_always: decided.map(|decided| decided.always),
+            always: decided.map(|decided| decided.always),
             decided_by: decided.map(|decided| decided.by.as_str().into()),
             decided_reason: decided.and_then(|decided| decided.reason.as_deref()).map(Text::from),
             decided_how: decided.and_then(|decided| decided.how.as_ref()).map(name).transpose()?,
@@ -189,11 +187,11 @@ impl Row {
         call.input = read_json("a call's input", &self.input)?;
         call.edited =
             self.edited_input.as_deref().map(|input| read_json("an edited input", input)).transpose()?;
-        call.policy_decision = match (&self.decision, &self.ruled_by) {
-            (Some(decision), Some(by)) => Some(PolicyDecision {
+        call.policy_decision = match (&self.policy_decision, &self.policy_source) {
+            (Some(decision), Some(source)) => Some(PolicyDecision {
                 decision: read_name("a decision", decision)?,
-                reason: self.ruling_reason.map(|Text(reason)| reason),
-                by: read_ruled_by(by)?,
+                reason: self.policy_reason.map(|Text(reason)| reason),
+                by: read_source(source)?,
             }),
             (_, _) => None,
         };
@@ -201,7 +199,7 @@ impl Row {
             (Some(Text(id)), Some(required)) => Some(ApprovalRequest { id: ApprovalId::new(id), required }),
             (_, _) => None,
         };
-        call.approval_decision = match (self.decided_by, self.approved, self.for_always) {
+        call.approval_decision = match (self.decided_by, self.approved, self.always) {
             (Some(Text(by)), Some(approved), Some(always)) => {
                 let reason = self.decided_reason.map(|Text(reason)| reason);
                 let how = self.decided_how.as_deref();
@@ -308,8 +306,8 @@ fn outcome(state: &CallState) -> Result<Option<String>, StoreError> {
 }
 
 /// The source of a policy decision, as text that an operator can search for.
-pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
-    match by {
+pub fn source_name(source: DecisionSource) -> Result<String, StoreError> {
+    match source {
         DecisionSource::Rule(index) => Ok(format!("{RULE}{index}")),
         DecisionSource::Default
         | DecisionSource::Auto
@@ -319,19 +317,19 @@ pub fn ruled_by(by: DecisionSource) -> Result<String, StoreError> {
         | DecisionSource::Always
         | DecisionSource::ToolChanged
         | DecisionSource::Retry
-        | DecisionSource::Tool => name(&by),
+        | DecisionSource::Tool => name(&source),
     }
 }
 
-/// The prefix of a rule's position.
+/// The prefix of a rule's number.
 const RULE: &str = "rule ";
 
-fn read_ruled_by(text: &str) -> Result<DecisionSource, StoreError> {
+fn read_source(text: &str) -> Result<DecisionSource, StoreError> {
     match text.strip_prefix(RULE) {
         Some(index) => {
-            index.parse().map(DecisionSource::Rule).map_err(|error| corrupt("a rule's place", error))
+            index.parse().map(DecisionSource::Rule).map_err(|error| corrupt("the number of a rule", error))
         }
-        None => read_name("what made a ruling", text),
+        None => read_name("the source of a decision", text),
     }
 }
 

@@ -22,11 +22,7 @@ pub struct Timing {
 impl Timing {
     pub fn of(history: &[Transition]) -> Self {
         let mut timing = Self {
-            // The history of a call that is older than histories begins later.
-            created_at: history
-                .first()
-                .filter(|made| made.state == StateName::Validating)
-                .map(|made| time(made.at)),
+            created_at: history.first().map(|made| time(made.at)),
             started_at: history
                 .iter()
                 .find(|entered| entered.state == StateName::Executing)
@@ -106,7 +102,7 @@ mod tests {
             (StateName::Error, 22),
         ]);
         assert_eq!((again.waited_for_approval, again.ran_for), (Some(9), Some(12)));
-        assert_eq!((again.created_at, again.started_at), (None, Some(10)));
+        assert_eq!((again.created_at, again.started_at), (Some(0), Some(10)));
     }
 
     #[test]

@@ -3,9 +3,6 @@
 //! A file that was sent as a data URL is kept in `files`, once for each chat. The input and the output of a call that is over are in
 //! `tool_calls`, where they do not change any more. Such a value is cut out of the body, and the column `elsewhere` says where it is. The
 //! size of a message is that of the whole message nevertheless.
-//!
-//! Versions of the server that do not know the column would read such a message without these values. So nothing is cut out while such an
-//! instance is alive, and none can start once something was.
 
 use std::collections::BTreeMap;
 
@@ -24,10 +21,6 @@ use crate::{
 
 /// The size in bytes from which a value is kept elsewhere. A reference to it takes about 100 bytes.
 pub const LEAST_BYTES: usize = 1024;
-
-/// The migration that has added the column.
-const MIGRATION_IN_SQLITE: i64 = 27;
-const MIGRATION_IN_POSTGRES: i64 = 23;
 
 /// A message as its row has it.
 pub struct StoredMessage {
@@ -77,7 +70,7 @@ pub async fn store(
     let body = json(message)?;
     let whole = body.len();
     let (files, calls) = (large_files(message), large_calls(message)?);
-    if (files.is_empty() && calls.is_empty()) || !may_cut_out(connection).await? {
+    if files.is_empty() && calls.is_empty() {
         return Ok(StoredMessage { body, elsewhere: None, bytes_elsewhere: 0 });
     }
     let mut references = Vec::new();
@@ -186,31 +179,6 @@ pub async fn drop_files(connection: &mut Connection<'_>, chat: &ChatId) -> Resul
         .execute()
         .await?;
     Ok(())
-}
-
-/// Returns whether all instances that are alive can read a message of which something is elsewhere. If so, versions that cannot are kept
-/// from starting.
-async fn may_cut_out(connection: &mut Connection<'_>) -> Result<bool, Fault> {
-    let migration = migration(connection);
-    let (others, floor): (i64, i64) = connection
-        .query(
-            "select (select count(*) from instances where coalesce(knows, 0) < $1), migration from schema_floor",
-        )
-        .bind(migration)
-        .fetch_one()
-        .await?;
-    if others > 0 {
-        return Ok(false);
-    }
-    if floor < migration {
-        let raise = "update schema_floor set migration = $1 where migration < $1";
-        connection.query(raise).bind(migration).execute().await?;
-    }
-    Ok(true)
-}
-
-fn migration(connection: &Connection<'_>) -> i64 {
-    connection.choose(MIGRATION_IN_SQLITE, MIGRATION_IN_POSTGRES)
 }
 
 // === reading ===

@@ -1,3 +1,0 @@
--- no-transaction
--- Decisions about an owner's calls are part of what the owner can take along.
-create index concurrently if not exists audit_events_by_owner on audit_events (owner, id);
