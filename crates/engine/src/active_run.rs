@@ -86,8 +86,6 @@ pub(crate) struct ActiveRun {
     earlier: Option<Box<UiMessage>>,
     /// The plan of the run as it was saved last.
     saved_plan: Option<Plan>,
-    /// `false` if the run was saved by an earlier version, which kept the settings in the state.
-    settings_are_saved: bool,
     /// The other messages of the chat, while the model may need them; they are read when they are needed and are not here.
     history: Option<ReadMessages>,
     step: StepWork,
@@ -232,7 +230,6 @@ impl ActiveRun {
             unsaved: Vec::new(),
             earlier: None,
             saved_plan: None,
-            settings_are_saved: true,
             history: None,
             step: StepWork::None,
             pending: PendingCalls::new(),

@@ -113,7 +113,6 @@ pub(crate) struct RunSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_model: Option<String>,
     /// `true` if the run knows what is remembered of its user, and may change it.
-    #[serde(default)]
     pub remembers: bool,
     pub tools: Vec<PostedTool>,
     /// The instructions that the page has posted.
@@ -121,10 +120,8 @@ pub(crate) struct RunSettings {
     pub call_settings: Map<String, Value>,
     pub tool_choice: Option<ToolChoice>,
     /// The use of plans.
-    #[serde(default)]
     pub plan: PlanMode,
     /// `true` if the words of the user ask for a plan.
-    #[serde(default)]
     pub wants_plan: bool,
     /// The call with which the run begins in place of the model, because a person makes it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,8 +132,6 @@ pub(crate) struct RunSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunState {
-    /// Only the major version is saved: the run depends on no more, and earlier versions read no more.
-    #[serde(serialize_with = "major_version")]
     pub profile: Profile,
     pub hold: RunHold,
     pub phase: Phase,
@@ -146,7 +141,6 @@ pub(crate) struct RunState {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub own_steps: u32,
     /// The position of the newest chunk in the log.
-    #[serde(rename = "seq")]
     pub position: Position,
     pub usage: Option<Usage>,
     /// The data chunks that the client asked for.
@@ -167,9 +161,7 @@ pub(crate) struct RunState {
     /// What the run knows of its user, once it has looked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recollection: Option<Arc<Recollection>>,
-    #[serde(rename = "marks")]
     pub checkpoints: Vec<Checkpoint>,
-    #[serde(flatten)]
     pub activity: Activity,
     texts: u32,
 }
@@ -190,8 +182,7 @@ pub(crate) struct EarlierMessage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
-    /// The model streams its answer. The saved value is the one that earlier versions read.
-    #[serde(rename = "speaking")]
+    /// The model streams its answer.
     Streaming,
     /// The run waits for decisions about the step's calls: the gate is closed.
     Deciding,
@@ -205,7 +196,6 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     pub step: u32,
-    #[serde(rename = "seq")]
     pub position: Position,
     /// `true` if the gate was open.
     pub open: bool,
@@ -581,10 +571,6 @@ impl Deciding<'_> {
         self.publish(UiChunk::StartStep);
         self.ask_model();
     }
-}
-
-fn major_version<S: serde::Serializer>(profile: &Profile, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u8(profile.major())
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]

@@ -69,7 +69,6 @@ pub struct ChatBody {
     /// Fermata's own object.
     pub fermata: ClientOptions,
     /// `true` if the post has a `trigger` and no `fermata` object, as the AI SDK's own transports send it. curl lines have no trigger.
-    #[serde(default)]
     pub is_stock: bool,
 }
 
@@ -139,7 +138,6 @@ pub struct ClientOptions {
     /// How long a parked call holds the stream, as written (`30s`).
     pub hold: Option<String>,
     /// Whether the post is only for a chat that the server has, because it does not carry the history that a new one would begin with.
-    #[serde(default)]
     pub exists: bool,
     /// The assistant that answers from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]

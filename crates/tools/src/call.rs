@@ -53,10 +53,10 @@ pub struct Call {
     #[serde(skip_serializing_if = "Presentation::is_empty", default)]
     pub presentation: Presentation,
     /// The policy's decision about the call.
-    #[serde(rename = "ruling", skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub policy_decision: Option<PolicyDecision>,
     /// The approval request that was shown for the call.
-    #[serde(rename = "question", skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approval_request: Option<ApprovalRequest>,
     /// The approval requests that no longer count, because the tool has changed since they were shown.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -65,7 +65,7 @@ pub struct Call {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fingerprint: Option<String>,
     /// The person's decision about the call.
-    #[serde(rename = "decided", skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approval_decision: Option<ApprovalDecision>,
     /// The browser's answer.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -104,7 +104,6 @@ pub struct Call {
     #[serde(flatten)]
     state: CallState,
     since: Timestamp,
-    #[serde(default)]
     history: Vec<Transition>,
 }
 
@@ -144,8 +143,7 @@ pub struct ElicitationRecord {
 /// A person's decision about a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
-    /// The person who decided. Earlier versions did not save the name.
-    #[serde(default = "Owner::anyone")]
+    /// The person who decided.
     pub by: Owner,
     /// True if the call may run.
     pub approved: bool,
@@ -153,7 +151,6 @@ pub struct ApprovalDecision {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
     /// True if the decision covers later calls of the tool in this chat, too.
-    #[serde(default)]
     pub always: bool,
     /// The way in which the decision came.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -429,9 +426,9 @@ mod tests {
             "run_by": "server",
             "input": {"a": 1},
             "edited": {"a": 2},
-            "ruling": {"decision": "ask", "reason": "careful", "by": {"rule": 3}},
-            "question": {"id": "q", "required": true},
-            "decided": {"by": "bob", "approved": true, "reason": "fine", "always": true, "how": "words"},
+            "policy_decision": {"decision": "ask", "reason": "careful", "by": {"rule": 3}},
+            "approval_request": {"id": "q", "required": true},
+            "approval_decision": {"by": "bob", "approved": true, "reason": "fine", "always": true, "how": "words"},
             "answer": {"kind": "output", "output": 1},
             "replies": [{"to": "e", "by": "bob", "action": "accept", "content": {"size": 1}}],
             "resource": {"name": "files"},

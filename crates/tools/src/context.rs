@@ -96,7 +96,6 @@ pub struct Elicitation {
     pub server: Option<String>,
     /// Other running calls of the chat that may have asked, if the MCP server does not say which call did. The question stays open as
     /// long as one of them runs.
-    #[serde(rename = "or_of")]
     pub other_candidates: Vec<ToolCallId>,
 }
 
@@ -312,7 +311,7 @@ mod tests {
             "message": "How big?",
             "requested_schema": {"type": "object"},
             "server": "shop",
-            "or_of": ["b"],
+            "other_candidates": ["b"],
         });
         assert_eq!(json!(elicitation), saved);
         assert_eq!(serde_json::from_value::<Elicitation>(saved).unwrap(), elicitation);

@@ -99,7 +99,6 @@ impl ActiveRun {
         let mut earlier_log = std::mem::replace(&mut self.log, Writer::new(to));
         self.ownership = Ownership::Claimed(open_run);
         self.attempts = 0;
-        self.settings_are_saved = true;
         self.history = None;
         self.saved_plan = None;
         self.timers = Timers::default();

@@ -55,7 +55,6 @@ impl ActiveRun {
             close_unread(services, &mut record, saved).await?;
             return Ok(Resumption::Closed(Box::new(record)));
         }
-        let settings_are_saved = !saved.settings.is_null();
         let (mut restored, log) = match restore(saved) {
             Ok(restored) => restored,
             Err(error) => {
@@ -82,7 +81,6 @@ impl ActiveRun {
         };
         let mut active = Self::new(services.clone(), record, parts, ownership);
         active.attempts = attempts;
-        active.settings_are_saved = settings_are_saved;
         active.read_owner_grants().await;
         let mut effects = active.decide(if gives_up { Event::GivenUp } else { Event::Resumed });
         // A run that is at work is this instance's own from now on. One that waits is only looked at until it has a reader here or is
@@ -117,9 +115,7 @@ pub(crate) fn read_run(saved: RunRecord) -> Result<Run, StoreError> {
 
 /// Returns the run as it was saved, and its log.
 fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
-    // Earlier versions saved the settings in the state.
-    let settings = if saved.settings.is_null() { saved.state.clone() } else { saved.settings };
-    let settings: RunSettings = serde_json::from_value(settings).map_err(corrupt)?;
+    let settings: RunSettings = serde_json::from_value(saved.settings).map_err(corrupt)?;
     let state: RunState = serde_json::from_value(saved.state).map_err(corrupt)?;
     let mut log = read_records(&saved.chunks)?;
     drop_unfinished(&state, &mut log);
@@ -144,7 +140,7 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
     if let Some(last) = Ending::CrashLoop.public() {
         // No reader has seen anything of a new epoch. Each process that recovered the run has begun one, and saved it.
         let last_saved = saved.chunks.last().map_or(0, |(last, _)| *last);
-        let reached = saved.state["seq"].as_u64().unwrap_or(0).max(last_saved);
+        let reached = saved.state["position"].as_u64().unwrap_or(0).max(last_saved);
         let first = Position::from(reached).next_epoch().next().into();
         let chunks = vec![UiChunk::Error { error_text: last }.to_record()];
         changes.push(Change::AppendChunks { run: run.clone(), first, chunks });

@@ -25,10 +25,6 @@ impl ActiveRun {
             ending.is_none() && !self.run.is_unloadable() && !(is_draining && self.run.is_waiting());
         let owner = is_owned.then(|| self.services.lease.instance.clone());
         let mut changes = std::mem::take(&mut self.unsaved);
-        if commit.run && !self.settings_are_saved {
-            let settings = serde_json::to_value(&self.run.settings).map_err(corrupt)?;
-            changes.push(Change::PutSettings { run: self.run.id.clone(), settings });
-        }
         if !commit.earlier.is_empty() {
             changes.extend(self.change_earlier_message(&commit.earlier).await?);
         }
@@ -62,7 +58,6 @@ impl ActiveRun {
         }
 
         if commit.run {
-            self.settings_are_saved = true;
             self.log.note_saved();
             // The run is counted before its readers see anything, because they may post at once.
             if !is_owned {

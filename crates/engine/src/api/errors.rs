@@ -19,13 +19,11 @@ pub enum Unavailable {
     #[error(
         "This chat is owned by another instance, which cannot be reached right now; try again in a moment."
     )]
-    #[serde(rename = "Away")]
     Unreachable,
     #[error(
         "This chat is owned by another instance, and it is not known whether that instance has done this. Look at the chat before you \
          send it again."
     )]
-    #[serde(rename = "Unclear")]
     OutcomeUnknown,
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -250,8 +248,8 @@ mod tests {
         let errors = [
             (SubmitError::Unavailable(Unavailable::ShuttingDown), r#""ShuttingDown""#),
             (SubmitError::Unavailable(Unavailable::Busy), r#""Busy""#),
-            (SubmitError::Unavailable(Unavailable::Unreachable), r#""Away""#),
-            (SubmitError::Unavailable(Unavailable::OutcomeUnknown), r#""Unclear""#),
+            (SubmitError::Unavailable(Unavailable::Unreachable), r#""Unreachable""#),
+            (SubmitError::Unavailable(Unavailable::OutcomeUnknown), r#""OutcomeUnknown""#),
             (SubmitError::from(StoreError::Fenced), r#"{"Store":"Fenced"}"#),
             (SubmitError::NotFound, r#""NotFound""#),
             (SubmitError::TooManyRuns(3), r#"{"TooManyRuns":3}"#),

@@ -70,7 +70,6 @@ pub(crate) trait RemoteRequest:
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
     Submit(Box<Submission>),
-    #[serde(rename = "answer")]
     AnswerRequest(AnswerRequest),
     Resume(Resume),
     Rejoin(Rejoin),
@@ -98,7 +97,6 @@ pub struct Submission {
     /// How long parked calls of this run hold its stream; `None` stands for [`Settings::hold`](crate::settings::Settings::hold).
     pub hold: Option<Duration>,
     /// The address that the post comes from, for the record of decisions; `None` if it is not known.
-    #[serde(default)]
     pub address: Option<IpAddr>,
     /// The groups of the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -127,9 +125,7 @@ impl Submission {
 pub(crate) struct AnswerRequest {
     pub owner: Owner,
     /// The way in which decisions among them came.
-    #[serde(default)]
     pub how: DecisionChannel,
-    #[serde(default)]
     pub address: Option<IpAddr>,
     pub answers: Vec<Answer>,
     /// The inputs and contents among them that were checked against their schemas, each with the index of its answer.
@@ -161,7 +157,6 @@ pub(crate) struct Resume {
 pub(crate) struct Rejoin {
     pub owner: Owner,
     pub run: RunId,
-    #[serde(rename = "place")]
     pub position: Position,
     pub profile: Profile,
 }
@@ -206,7 +201,6 @@ pub(crate) struct TakeOver {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct View {
     pub owner: Owner,
-    #[serde(default)]
     pub detail: Detail,
 }
 
@@ -231,9 +225,7 @@ pub(crate) struct EndGrant {
     pub owner: Owner,
     pub address: Option<IpAddr>,
     pub tool: String,
-    #[serde(default)]
     pub scope: Option<String>,
-    #[serde(default)]
     pub granted_for: Option<GrantedFor>,
 }
 
@@ -263,7 +255,6 @@ pub(crate) struct SaveSummary {
     /// `None` if no summary was written.
     pub written: Option<WrittenSummary>,
     /// `true` if the model has failed to write one.
-    #[serde(default)]
     pub has_failed: bool,
 }
 
@@ -462,7 +453,7 @@ mod tests {
                     checked: Vec::new(),
                 }
                 .into(),
-                r#"{"answer":{"owner":"ada","how":"button","address":null,"answers":[]}}"#,
+                r#"{"answer_request":{"owner":"ada","how":"button","address":null,"answers":[]}}"#,
             ),
             (Stop { owner: owner.clone(), run: None }.into(), r#"{"stop":{"owner":"ada"}}"#),
             (
@@ -477,7 +468,7 @@ mod tests {
                     profile: Profile::V6,
                 }
                 .into(),
-                r#"{"rejoin":{"owner":"ada","run":"r","place":7,"profile":6}}"#,
+                r#"{"rejoin":{"owner":"ada","run":"r","position":7,"profile":6}}"#,
             ),
             (
                 EndGrant { owner, address: None, tool: "t".into(), scope: None, granted_for: None }.into(),

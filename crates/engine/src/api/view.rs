@@ -48,7 +48,7 @@ pub struct ChatView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextUsage>,
     /// The messages of a long chat, which are read page by page.
-    #[serde(default, rename = "unread", skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) outline: Option<Outline>,
 }
 
@@ -108,11 +108,10 @@ impl From<&SummaryRecord> for SummaryView {
 }
 
 /// The part of a chat that a request wants to read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Detail {
-    /// All messages at once, which is what an instance of an earlier version asks for.
-    #[default]
+    /// All messages at once.
     Everything,
     /// All messages of a short chat, and the outline of a long one.
     InPages,
@@ -125,10 +124,8 @@ pub(crate) enum Detail {
 pub(crate) struct Outline {
     pub profile: Profile,
     /// The data chunks that the chat's last post asked for.
-    #[serde(default)]
     pub show: BTreeSet<Show>,
     /// All messages of the chat, in order.
-    #[serde(rename = "outline")]
     pub messages: Vec<MessageOutline>,
     /// The message that an open run is writing.
     pub left_out: Option<MessageId>,

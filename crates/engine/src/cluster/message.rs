@@ -1,7 +1,7 @@
 //! The messages that instances send each other, as JSON.
 //!
 //! Instances of two versions talk to each other while a new one is rolled out: fields are only added, with a default, and a message that
-//! cannot be read counts as lost. The names in the JSON are those of the first version.
+//! cannot be read counts as lost.
 
 use fermata_protocol::{ChatId, Profile, RunId, UiChunk};
 use serde::{Deserialize, Serialize};
@@ -17,51 +17,21 @@ pub(crate) type Number = u64;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
     /// A request to a chat that the receiver owns.
-    #[serde(rename = "ask")]
-    Call {
-        number: Number,
-        from: InstanceId,
-        chat: ChatId,
-        #[serde(rename = "ask")]
-        request: Box<Request>,
-    },
+    Call { number: Number, from: InstanceId, chat: ChatId, request: Box<Request> },
     /// The reply to a call: a result as JSON, or `None` if the receiver of the call does not own the chat.
-    Reply {
-        number: Number,
-        result: Option<Box<RawValue>>,
-        #[serde(rename = "feed")]
-        log: Option<ReplicatedLog>,
-    },
+    Reply { number: Number, result: Option<Box<RawValue>>, log: Option<ReplicatedLog> },
     /// A part of a replicated log. `part` counts the messages of the log from 0.
-    #[serde(rename = "feed")]
-    Chunks {
-        #[serde(rename = "feed")]
-        log: Number,
-        from: InstanceId,
-        part: u64,
-        chunks: Vec<(Position, String)>,
-    },
+    Chunks { log: Number, from: InstanceId, part: u64, chunks: Vec<(Position, String)> },
     /// The end of a replicated log: the last chunks for its readers, or `None` if the run goes on elsewhere.
-    End {
-        #[serde(rename = "feed")]
-        log: Number,
-        from: InstanceId,
-        part: u64,
-        last: Option<Vec<UiChunk>>,
-    },
+    End { log: Number, from: InstanceId, part: u64, last: Option<Vec<UiChunk>> },
     /// A replicated log is no longer read.
-    Unfollow {
-        #[serde(rename = "feed")]
-        log: Number,
-        from: InstanceId,
-    },
+    Unfollow { log: Number, from: InstanceId },
 }
 
 /// A log of a run that is replicated to the receiver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReplicatedLog {
     pub from: InstanceId,
-    #[serde(rename = "feed")]
     pub number: Number,
     pub run: RunId,
     /// `true` if nothing of it has been sent before.
@@ -74,12 +44,9 @@ pub(crate) struct ReaderMessage {
     pub run: RunId,
     pub profile: Profile,
     pub after: Position,
-    #[serde(default)]
     pub reads_answer: bool,
-    #[serde(rename = "prelude")]
     pub prologue: Vec<UiChunk>,
     /// The log that the reader reads; `None` if the prologue is all.
-    #[serde(rename = "feed")]
     pub log: Option<ReplicatedLog>,
 }
 
@@ -112,21 +79,21 @@ mod tests {
                     chat: ChatId::new("c"),
                     request: Box::new(Stop { owner: Owner::new("ada"), run: None }.into()),
                 },
-                r#"{"ask":{"number":1,"from":"a","chat":"c","ask":{"stop":{"owner":"ada"}}}}"#,
+                r#"{"call":{"number":1,"from":"a","chat":"c","request":{"stop":{"owner":"ada"}}}}"#,
             ),
             (
                 Message::Reply { number: 1, result: None, log: Some(replicated) },
-                r#"{"reply":{"number":1,"result":null,"feed":{"from":"a","feed":5,"run":"r","is_new":true}}}"#,
+                r#"{"reply":{"number":1,"result":null,"log":{"from":"a","number":5,"run":"r","is_new":true}}}"#,
             ),
             (
                 Message::Chunks { log, from: a.clone(), part: 0, chunks: vec![(1.into(), "{}".into())] },
-                r#"{"feed":{"feed":5,"from":"a","part":0,"chunks":[[1,"{}"]]}}"#,
+                r#"{"chunks":{"log":5,"from":"a","part":0,"chunks":[[1,"{}"]]}}"#,
             ),
             (
                 Message::End { log, from: a.clone(), part: 1, last: None },
-                r#"{"end":{"feed":5,"from":"a","part":1,"last":null}}"#,
+                r#"{"end":{"log":5,"from":"a","part":1,"last":null}}"#,
             ),
-            (Message::Unfollow { log, from: a }, r#"{"unfollow":{"feed":5,"from":"a"}}"#),
+            (Message::Unfollow { log, from: a }, r#"{"unfollow":{"log":5,"from":"a"}}"#),
         ];
         for (message, json) in messages {
             assert_eq!(String::from_utf8(message.to_bytes()).unwrap(), json);

@@ -12,7 +12,7 @@ use crate::{ports::store::AnswerRoute, settings::Hold};
 
 /// The activity of a run, computed after each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "SavedActivity", into = "SavedActivity")]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Activity {
     /// Something of the run is at work, or the run is over.
     Working,
@@ -20,37 +20,6 @@ pub(crate) enum Activity {
     Waiting { since: Timestamp },
     /// The run continues only when somebody answers, and its readers were detached.
     Detached { since: Timestamp },
-}
-
-/// The activity in the form that every version of the server reads.
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct SavedActivity {
-    parked_since: Option<Timestamp>,
-    #[serde(rename = "letGo")]
-    detached: bool,
-}
-
-// === impl Activity ===
-
-impl From<SavedActivity> for Activity {
-    fn from(saved: SavedActivity) -> Self {
-        match saved.parked_since {
-            None => Self::Working,
-            Some(since) if saved.detached => Self::Detached { since },
-            Some(since) => Self::Waiting { since },
-        }
-    }
-}
-
-impl From<Activity> for SavedActivity {
-    fn from(activity: Activity) -> Self {
-        match activity {
-            Activity::Working => Self { parked_since: None, detached: false },
-            Activity::Waiting { since } => Self { parked_since: Some(since), detached: false },
-            Activity::Detached { since } => Self { parked_since: Some(since), detached: true },
-        }
-    }
 }
 
 // === impl Run ===

@@ -65,10 +65,4 @@ mod tests {
         assert_eq!((recovered.epoch(), recovered.next().epoch()), (1, 1));
         assert_eq!(recovered.next_epoch().epoch(), 2);
     }
-
-    /// Earlier versions added 2^32 when they recovered a run.
-    #[test]
-    fn a_position_of_an_earlier_version_keeps_its_epoch() {
-        assert_eq!(Position::from((2 << 32) + 17).epoch(), 2);
-    }
 }

@@ -92,7 +92,11 @@ async fn other_pages_are_told_that_an_input_is_edited() {
     let saved = world.open_run().unwrap();
     world.answer(decision(&asked, true)).await.unwrap();
     stream.read_to_end().await;
-    assert_eq!(saved.state["marks"].as_array().unwrap().len(), 1, "what is only shown leaves nothing behind");
+    assert_eq!(
+        saved.state["checkpoints"].as_array().unwrap().len(),
+        1,
+        "what is only shown leaves nothing behind"
+    );
     assert!(matches!(edit(true).await, Err(AnswerError::Gone { .. })));
     let nothing = AnswerTarget::Call(ToolCallId::new("nothing"));
     let unknown = world.engine.edit_input(&world.owner, &world.chat, nothing, true).await;

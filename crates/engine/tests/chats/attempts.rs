@@ -123,7 +123,7 @@ async fn a_run_that_makes_progress_between_crashes_is_not_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_settings_of_a_run_are_saved_once_and_read_if_earlier_versions_saved_them_in_the_state() {
+async fn the_settings_of_a_run_are_saved_once_and_read_by_the_process_that_resumes_it() {
     let world = World::new();
     world.script([calls(&[("where", json!({}))])]);
     let tool = json!({"parameters": {"type": "object"}, "description": "y".repeat(30_000)});
@@ -141,17 +141,13 @@ async fn the_settings_of_a_run_are_saved_once_and_read_if_earlier_versions_saved
     let (state, settings) = (run.state.to_string(), run.settings.to_string());
     assert!(state.len() < 2_000 && settings.len() > 130_000, "{} {}", state.len(), settings.len());
 
-    // Earlier versions saved the settings in the state.
-    let mut state = run.settings.clone();
-    state.as_object_mut().unwrap().extend(run.state.as_object().unwrap().clone());
-    world.put_state(run.id, state).await;
     let world = world.restarted();
     assert_eq!(world.pending().await.len(), 1);
     world.script([calls(&[("where", json!({}))]), text("Bern.")]);
     assert_eq!(world.answer(output(&call, json!("Bern"))).await.unwrap(), "success");
     wait_for_recovery().await;
     let again = world.open_run().unwrap();
-    assert!(again.state.to_string().len() < 2_000, "from now on the settings are saved once");
+    assert!(again.state.to_string().len() < 2_000, "the settings are not in the state");
     assert_eq!(again.settings, run.settings);
     let request = world.model.requests.lock().unwrap().last().unwrap().clone();
     assert!(

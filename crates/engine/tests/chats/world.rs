@@ -20,11 +20,11 @@ use fermata_engine::{
     memories::MemoryLimits,
     model::{ModelError, ModelEvent, ModelRequest},
     peer_transport::InMemoryTransport,
-    store::{Change, ChatStore, InMemoryStore, RunRecord},
+    store::{ChatStore, InMemoryStore, RunRecord},
 };
 use fermata_protocol::{
-    Always, Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, JsonText, Profile, RunId,
-    ToolCallId, UiMessage,
+    Always, Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, FinishReason, JsonText, Profile, ToolCallId,
+    UiMessage,
 };
 use fermata_tools::{
     CallContext, CallDetails, Capacity, Confirm, Decision, DecisionChannel, Elicitation, ErrorType, Owner,
@@ -34,7 +34,6 @@ use futures::{
     FutureExt, StreamExt,
     stream::{self, BoxStream},
 };
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -534,33 +533,6 @@ impl World {
     /// Returns the chat's open run as it is saved.
     pub fn open_run(&self) -> Option<RunRecord> {
         self.store.store.chat(&self.chat).now_or_never().unwrap().unwrap().unwrap().open_run
-    }
-
-    /// Saves a run as earlier versions did, which kept its settings in the state.
-    pub async fn put_state(&self, run: RunId, state: Value) {
-        let store = &self.store.store;
-        let version = store.chat(&self.chat).await.unwrap().unwrap().head.version;
-        let settings = Change::PutSettings { run: run.clone(), settings: Value::Null };
-        let save = Change::SaveRun {
-            run,
-            state,
-            expires: None,
-            waiting: true,
-            detached: true,
-            questions: 0,
-            owner: None,
-            attempts: 0,
-        };
-        store
-            .commit(
-                &self.chat,
-                version,
-                fermata_engine::store::Version(u64::MAX >> 1),
-                Timestamp::UNIX_EPOCH,
-                [settings, save].into(),
-            )
-            .await
-            .unwrap();
     }
 
     pub async fn messages(&self) -> Vec<UiMessage> {

@@ -37,8 +37,7 @@ pub enum CallState {
     },
     /// The call failed.
     Error {
-        /// The type of the failure. Earlier versions did not save it.
-        #[serde(default = "internal")]
+        /// The type of the failure.
         error_type: ErrorType,
         /// A description of the failure for the model and the person.
         error_text: String,
@@ -146,10 +145,6 @@ pub enum Cancelled {
     NotFirst,
     /// The user has chosen another tool, which the step has to call.
     NotChosen,
-}
-
-fn internal() -> ErrorType {
-    ErrorType::Internal
 }
 
 // === impl CallState ===

@@ -204,15 +204,15 @@ fn a_run_whose_call_runs_again_after_a_crash_is_not_detached() {
 }
 
 #[test]
-fn the_state_of_a_run_is_saved_in_the_form_of_earlier_versions() {
+fn the_state_of_a_run_keeps_the_form_in_which_it_is_saved() {
     for (phase, activity) in [
-        ("speaking", r#""parkedSince":null,"letGo":false"#),
-        ("deciding", r#""parkedSince":"1970-01-01T00:00:00Z","letGo":false"#),
-        ("working", r#""parkedSince":"1970-01-01T00:00:00Z","letGo":true"#),
-        ("over", r#""parkedSince":null,"letGo":false"#),
+        ("streaming", r#""working""#),
+        ("deciding", r#"{"waiting":{"since":"1970-01-01T00:00:00Z"}}"#),
+        ("working", r#"{"detached":{"since":"1970-01-01T00:00:00Z"}}"#),
+        ("over", r#""working""#),
     ] {
         let saved = format!(
-            r#"{{"profile":6,"hold":{{"for":{{"secs":60,"nanos":0}}}},"phase":"{phase}","step":1,"seq":5,"usage":null,"marks":[{{"step":1,"seq":5,"open":false}}],{activity},"texts":0}}"#
+            r#"{{"profile":6,"hold":{{"for":{{"secs":60,"nanos":0}}}},"phase":"{phase}","step":1,"position":5,"usage":null,"checkpoints":[{{"step":1,"position":5,"open":false}}],"activity":{activity},"texts":0}}"#
         );
         let state: RunState = serde_json::from_str(&saved).unwrap();
         assert_eq!(serde_json::to_string(&state).unwrap(), saved);
