@@ -89,9 +89,6 @@ pub(crate) struct SummaryJob {
 pub(crate) struct Fit {
     /// The number of messages, from the first of the chat, that are left out.
     pub left_out: usize,
-    /// The last of them; `None` if nothing is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub up_to: Option<MessageId>,
     /// The summary that stands for the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Box<Covered>>,
@@ -117,7 +114,6 @@ pub(crate) struct Measured {
     pub tokens: u64,
     pub estimated: u64,
     /// The number of messages for which a summary stood in it.
-    #[serde(default)]
     pub summarized: usize,
 }
 
@@ -325,19 +321,10 @@ impl Default for Unremembered {
 // === impl Fit ===
 
 impl Fit {
-    /// Returns whether these messages, before which there are `first` others, can be sent in this way. They cannot if an earlier version
-    /// of the server, which leaves nothing out, has removed messages meanwhile.
-    pub fn holds_for(&self, first: usize, messages: &[UiMessage]) -> bool {
-        let Some(last) = self.left_out.checked_sub(1) else { return true };
-        let last = last.checked_sub(first).and_then(|last| messages.get(last));
-        last.is_some_and(|message| Some(&message.id) == self.up_to.as_ref())
-    }
-
     /// Has a summary stand for the messages that it covers.
     pub fn use_summary(&mut self, covered: Box<Covered>) {
         if covered.messages > self.left_out {
             self.left_out = covered.messages;
-            self.up_to = Some(covered.up_to.clone());
             self.instructions.clone_from(&covered.instructions);
         }
         self.summary = Some(covered);
@@ -388,8 +375,7 @@ impl Fit {
                 instructions.extend(message.parts.iter().filter_map(UiPart::as_text).map(str::to_owned));
             }
         }
-        let up_to = history.from(begin - 1).first().map(|message| message.id.clone());
-        Self { left_out: begin, up_to, instructions, ..self.clone() }.tidied(history)
+        Self { left_out: begin, instructions, ..self.clone() }.tidied(history)
     }
 }
 

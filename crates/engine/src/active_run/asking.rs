@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     context::{
-        Fit, Fitted, Goal, History, ModelContext, Window,
+        Fit, Fitted, Goal, History, Window,
         summary::{SummaryPlan, WrittenSummary},
     },
     model::{ModelContent, ModelError, ModelMessage, ModelRequest},
@@ -33,16 +33,6 @@ pub(super) struct ReadMessages {
     /// The number of messages before these.
     pub first: usize,
     pub messages: Vec<UiMessage>,
-}
-
-// === impl ReadMessages ===
-
-impl ReadMessages {
-    async fn from(services: &Services, chat: &ChatId, first: usize) -> Result<Self, StoreError> {
-        let read = || services.store.messages_at(chat, first..usize::MAX, Files::ByName);
-        let messages = services.patiently(Patience::Run, read).await?;
-        Ok(Self { first, messages })
-    }
 }
 
 // === impl ActiveRun ===
@@ -211,11 +201,7 @@ impl ActiveRun {
 
     /// Returns the request, with the history fitted to a goal if there is one.
     async fn fitted(&mut self, goal: Option<Goal>) -> Result<Fitted, StoreError> {
-        let mut read = self.read_messages().await?;
-        if !self.record.context.fit.holds_for(read.first, &read.messages) {
-            self.record.context = ModelContext::default();
-            read = ReadMessages::from(&self.services, &self.record.chat, 0).await?;
-        }
+        let read = self.read_messages().await?;
         let own = self.run.message_so_far();
         // If the readers were sent away in between, the record has an older state of the run's message.
         let messages = read.messages.iter().filter(|message| message.id != own.id).chain([&own]).collect();
@@ -236,9 +222,11 @@ impl ActiveRun {
         if let Some(read) = self.history.take() {
             return Ok(read);
         }
-        // The last message that is left out tells whether the others are those that were left out.
-        let first = self.record.context.fit.left_out.saturating_sub(1);
-        ReadMessages::from(&self.services, &self.record.chat, first).await
+        let first = self.record.context.fit.left_out;
+        let store = &self.services.store;
+        let read = || store.messages_at(&self.record.chat, first..usize::MAX, Files::ByName);
+        let messages = self.services.patiently(Patience::Run, read).await?;
+        Ok(ReadMessages { first, messages })
     }
 
     /// Saves what is left out, before anything is sent, so that every later request begins as this one does.

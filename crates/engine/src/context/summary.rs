@@ -60,7 +60,6 @@ pub(crate) struct Covered {
     #[serde(deserialize_with = "read_summary")]
     pub summary: Summary,
     /// The texts of those messages that are instructions.
-    #[serde(default)]
     pub instructions: Vec<String>,
     /// The plan that was not finished when the summary was written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +86,6 @@ pub(crate) struct SummaryPlan {
     /// What the summary has to mind, in the words of the user.
     pub wishes: Option<String>,
     /// The memories that are changed by what the messages say; `None` if none are.
-    #[serde(default)]
     pub memory: Option<MemoryPlan>,
 }
 
@@ -111,7 +109,6 @@ pub(crate) struct WrittenSummary {
     /// `true` if there are more messages to be covered than fitted into one question.
     pub has_more: bool,
     /// The changes of the owner's memories.
-    #[serde(default)]
     pub memories: Vec<MemoryChange>,
 }
 

@@ -119,9 +119,6 @@ fn the_oldest_turns_are_left_out_when_clearing_is_not_enough_and_instructions_st
     }));
     let fitted = fitted(&ModelContext::default(), &messages, Goal::Within(3500));
     assert_eq!(fitted.fit.left_out, 7, "the oldest user message that fits");
-    assert_eq!(fitted.fit.up_to, Some(MessageId::new("m5")));
-    assert!(fitted.fit.holds_for(0, &messages) && fitted.fit.holds_for(6, &messages[6..]));
-    assert!(!fitted.fit.holds_for(0, &messages[..5]) && !fitted.fit.holds_for(6, &messages[7..]));
     assert_eq!(fitted.fit.instructions, ["Be kind."]);
     assert!(fitted.estimated <= Some(3500));
     assert_eq!(fitted.request.messages[0], ModelMessage::System("Be kind.".into()));
@@ -184,10 +181,10 @@ fn a_summary_stands_for_what_it_covers_and_what_was_left_out_before_stays_so() {
     let mut context = ModelContext { next: Some(covered(4)), ..ModelContext::default() };
     assert_eq!(context.summarized(), 4);
     context.use_next();
-    assert_eq!((context.fit.left_out, context.fit.up_to.clone()), (4, Some(MessageId::new("m3"))));
+    assert_eq!(context.fit.left_out, 4);
     assert_eq!((context.fit.instructions.clone(), context.next.clone()), (vec!["Be kind.".to_owned()], None));
 
-    let cut = Fit { left_out: 6, up_to: Some(MessageId::new("m5")), ..Fit::default() };
+    let cut = Fit { left_out: 6, ..Fit::default() };
     let mut context = ModelContext { fit: cut.clone(), next: Some(covered(4)), ..ModelContext::default() };
     context.use_next();
     assert_eq!(context.fit, Fit { summary: Some(covered(4)), ..cut });
@@ -218,7 +215,6 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
     let context = ModelContext {
         fit: Fit {
             left_out: 3,
-            up_to: Some(MessageId::new("m2")),
             summary: Some(covered(2)),
             instructions: vec!["ü".into()],
             cleared: [ToolCallId::new("c")].into_iter().collect(),
@@ -237,7 +233,6 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
         json!({
             "fit": {
                 "leftOut": 3,
-                "upTo": "m2",
                 "summary": covered_json(2),
                 "instructions": ["ü"],
                 "cleared": ["c"],

@@ -84,9 +84,6 @@ pub async fn preview(
     }
     let toolbox = of_run.server_tools(&policies).with_saved_tools(&of_run.tools);
     let mut context = ModelContext::read(&record.context);
-    if !context.fit.holds_for(0, &messages) {
-        context = ModelContext::default();
-    }
     if run.is_none() {
         context.use_next();
     }

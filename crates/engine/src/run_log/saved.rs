@@ -1,8 +1,6 @@
 //! The form in which chunks are saved: consecutive deltas of one text are saved as one chunk, with their lengths.
 //!
-//! A joined delta has the position of its last delta, and those before it have the positions before that. A version of the server that does
-//! not know `lengths` reads it as one delta at that position, and sends nobody a part of the text twice. It would not know that of the deltas
-//! of an input, which are saved one by one.
+//! A joined delta has the position of its last delta, and those before it have the positions before that. A delta by itself has no lengths.
 
 use fermata_protocol::UiChunk;
 use serde::{Deserialize, Serialize};

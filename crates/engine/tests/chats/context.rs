@@ -2,12 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
-use fermata_engine::{
-    model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, Usage},
-    store::{Change, ChatStore},
-};
+use fermata_engine::model::{ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, Usage};
 use fermata_protocol::FinishReason;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::world::{ModelStep, StreamReader, World, calls, text};
@@ -195,29 +191,6 @@ async fn outputs_of_old_calls_are_cleared_in_the_middle_of_a_run() {
         })
         .collect();
     assert_eq!(cleared, [0, 0, 0, 0, 1], "the outputs of the newest three steps stay");
-}
-
-#[tokio::test(start_paused = true)]
-async fn messages_that_an_earlier_version_has_removed_take_the_history_back() {
-    let world = World::new();
-    world.script([too_long(), text("It fits."), text("ok")]);
-    world.post(history(8, 400)).await.read_to_end().await;
-    let version = world.store.store.chat(&world.chat).await.unwrap().unwrap().head.version;
-    let changes = vec![Change::TruncateMessages { keep: 2 }];
-    world
-        .store
-        .store
-        .commit(
-            &world.chat,
-            version,
-            fermata_engine::store::Version(u64::MAX >> 1),
-            Timestamp::UNIX_EPOCH,
-            changes.into(),
-        )
-        .await
-        .unwrap();
-    says(&world, "go on").await;
-    assert_eq!(users(&requests(&world).pop().unwrap()), ["turn 0 x", "go on"]);
 }
 
 #[tokio::test(start_paused = true)]
