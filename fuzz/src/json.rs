@@ -64,7 +64,7 @@ pub fn schemas(data: &[u8]) {
     let tool = PostedTool { name: "t".into(), description: None, input_schema: schema.clone() };
     let checker = Checker::new();
     let _ = Toolbox::default().with_browser_tools(std::slice::from_ref(&tool), LIMITS);
-    // A tool that was saved by an earlier build was looked at by nobody.
+    // The schemas of tools that were saved with a run are not looked at again.
     let toolbox = Toolbox::default().with_saved_tools(&[tool]);
     let Some(found) = toolbox.find("t") else { return };
     for check in [found.check_of(input.clone()), Check::of_elicitation(schema, input)] {

@@ -156,7 +156,7 @@ impl Assembler {
     /// Stores the decision about an approval request in the call's part. If the message has no such request, nothing changes.
     ///
     /// This is for decisions that are not in the log as [`UiChunk::ToolApprovalResponse`]: clients before version 7 are not sent
-    /// that chunk, and logs that an earlier build began do not have it.
+    /// that chunk.
     pub fn decide(&mut self, approval: &ApprovalId, approved: bool, reason: Option<&str>) {
         let Some(part) = self.tool_of_approval(approval).and_then(|index| self.tool_mut(index)) else {
             return;

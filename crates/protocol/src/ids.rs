@@ -76,17 +76,9 @@ impl ChatId {
     /// Returns [`InvalidId`] if the id is empty, is longer than 128 characters, has a character that is not allowed, or
     /// cannot be used in a path.
     pub fn parse(id: &str) -> Result<Self, InvalidId> {
-        if UNREACHABLE.contains(&id) { Err(InvalidId) } else { Self::parse_listed(id) }
-    }
-
-    /// Checks the id of a chat that comes from a list. Unlike [`ChatId::parse`], it accepts ids that cannot be used in a
-    /// path, because earlier builds created such chats and lists still contain them.
-    ///
-    /// # Errors
-    /// Returns [`InvalidId`] if the id is empty, is longer than 128 characters, or has a character that is not allowed.
-    pub fn parse_listed(id: &str) -> Result<Self, InvalidId> {
         let is_valid = (1..=128).contains(&id.len())
-            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte));
+            && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte))
+            && !UNREACHABLE.contains(&id);
         if is_valid { Ok(Self::new(id)) } else { Err(InvalidId) }
     }
 }

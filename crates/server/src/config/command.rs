@@ -241,5 +241,5 @@ fn owner(text: &str) -> Result<Owner, std::convert::Infallible> {
 }
 
 fn chat_id(text: &str) -> Result<ChatId, String> {
-    ChatId::parse_listed(text).map_err(|error| error.to_string())
+    ChatId::parse(text).map_err(|error| error.to_string())
 }
