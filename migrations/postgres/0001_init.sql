@@ -358,7 +358,7 @@ create table owner_grants (
     primary key (owner, tool, scope)
 );
 
--- The audit. It outlives chats, so no column refers to another table. docs/audit.md lists the events.
+-- The audit. It outlives chats, so no column refers to another table. docs/guide/audit.md lists the events.
 -- decided_by, address, how: the person, the address of the request, and the way of the decision; null for a rule, or if not known.
 -- owner, chat_id, tool: empty if the event is about none.
 -- rule: as tool_calls.policy_source.
