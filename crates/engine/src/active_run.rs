@@ -1,6 +1,6 @@
 //! A run with everything that is at work for it: the model, the tools, the calls that wait, the log.
 //!
-//! The run decides; this performs what it has decided, in the order of [`Effects`](crate::run::Effects). Nothing that cannot be saved is done: on a
+//! The run decides; this performs its effects, in the order of [`Effects`](crate::run::Effects). Nothing that cannot be saved is done: on a
 //! store error the caller drops the active run and leaves the chat as it was saved last.
 //!
 //! Dropping it ends all of its work: the request to the model, the wait of the readers, the requests for locks; tools are cancelled.
@@ -52,10 +52,10 @@ use crate::{
 pub(crate) use performing::context as run_context;
 pub(crate) use resuming::{Resumption, is_detached, read_run, works_by_itself};
 
-/// The interval in which an answer is saved while the model speaks. If the process is killed, people lose no more than this of what they
-/// have read.
+/// The interval between saves of an answer while the model speaks. If the process is killed, people lose at most this much of the
+/// answer.
 const SAVE_ANSWER_AFTER: Duration = Duration::from_secs(2);
-/// The time after which a run that was resumed is taken to do the process no harm.
+/// A resumed run counts as harmless to the process after this time.
 const HARMLESS_AFTER: Duration = Duration::from_secs(5);
 
 /// A run at work, and its chat.
@@ -76,11 +76,11 @@ pub(crate) struct ActiveRun {
     attempts: u32,
     /// From this time on, an end of this process is no sign that the run has ended it.
     harmless_from: Instant,
-    /// The reason for which something could not be done after it was saved.
+    /// The reason why something could not be done after it was saved.
     failure: Option<StoreError>,
     /// `false` while the run has decided something that has to be saved and is not.
     is_saved: bool,
-    /// Changes to the chat that a request has made; they are saved with what follows from the request.
+    /// Changes to the chat that a request has made; they are saved with the consequences of the request.
     unsaved: Vec<Change>,
     /// The message that the run goes on from, as it was saved last, if it was needed before.
     earlier: Option<Box<UiMessage>>,
@@ -103,7 +103,7 @@ pub(crate) struct ActiveRun {
     timers: Timers,
     /// Goes off at the next deadline, or at an earlier time.
     alarm: Pin<Box<Sleep>>,
-    /// The time at which a deadline may have passed, as [`ActiveRun::keep_deadlines`] has left it.
+    /// The earliest time when a deadline may have passed, as [`ActiveRun::keep_deadlines`] has left it.
     deadline: Instant,
     spans: CallSpans,
 }
@@ -141,7 +141,7 @@ enum StepWork {
     Request,
     /// The request to the model waits for its turn.
     Queue(oneshot::Receiver<Slot>),
-    /// What is known of the user is looked for, before the model is asked for the first time.
+    /// The knowledge of the user is looked for, before the model is asked for the first time.
     Recollection(BoxFuture<'static, Recollection>),
     Model(ModelStream),
     /// A summary is written of what falls out of the request.
@@ -175,7 +175,7 @@ pub(crate) enum Happening {
         received: Vec<ModelEvent>,
         failure: Option<ModelError>,
     },
-    /// The run has decided something that follows from what the model has said, and that has to be saved.
+    /// The run has decided something because of the model's output, and it has to be saved.
     Heard(Box<Effects>),
     /// The model has spoken for a while, and its words are to be saved.
     Spoken,
@@ -191,7 +191,7 @@ pub(crate) enum Happening {
     RequestAdmitted(Slot),
     /// A deadline may have passed.
     Deadline,
-    /// A wait has ended without what it was for.
+    /// A wait has ended without a result.
     Nothing,
 }
 
@@ -311,7 +311,7 @@ impl ActiveRun {
         }
     }
 
-    /// Waits for something to happen to the run that its actor has to see to. What the model says meanwhile is shown at once, unless it has
+    /// Waits for something to happen to the run that its actor has to handle. Meanwhile the model's output is shown at once, unless it has
     /// to be saved. Cancel safe.
     pub async fn next(&mut self) -> Happening {
         if let Some(error) = self.failure.take() {
@@ -341,12 +341,12 @@ impl ActiveRun {
                 }
                 Some(_) => {}
             }
-            // The actor has its turn, too, if the model never pauses.
+            // The actor gets its turn even if the model never pauses.
             tokio::task::coop::consume_budget().await;
         }
     }
 
-    /// Has the run decide what follows from something that has happened.
+    /// Has the run decide about something that has happened.
     pub async fn handle(&mut self, happening: Happening) -> Result<(), StoreError> {
         let event = match happening {
             Happening::Failed(error) => return Err(error),
@@ -411,7 +411,7 @@ impl ActiveRun {
         }
     }
 
-    /// Has the run decide what follows from what the model has said, and performs it if nothing of it has to be waited for.
+    /// Has the run decide about the model's output, and performs the effects if none of them has to be waited for.
     fn hear_model(
         &mut self,
         mut received: Vec<ModelEvent>,
@@ -458,7 +458,7 @@ impl ActiveRun {
     }
 
     /// Ends the work on the run because the server ends, and saves the words of the model so far. Returns `true` if another instance may go on
-    /// with the run at once. Where a call runs, none may before this process has ended: its tool may take a while to end.
+    /// with the run at once. While a call runs, none may before this process has ended: its tool may take a while to end.
     pub async fn shut_down(&mut self) -> Result<bool, StoreError> {
         let tally = &self.services.shutdown.tally;
         if self.run.is_waiting() {
@@ -480,7 +480,7 @@ impl ActiveRun {
         self.log.leave(interrupted());
     }
 
-    /// Drops the run from memory; its readers look for it again. Returns what the store may have forgotten of it.
+    /// Drops the run from memory; its readers look for it again. Returns the part of it that the store may have forgotten.
     pub fn unload(mut self) -> RememberedRun {
         self.log.end_moved();
         self.run.remembered()
@@ -520,7 +520,7 @@ impl StepWork {
         match self {
             Self::None => std::future::pending().await,
             Self::Request => {
-                // Readers are sent what was published just now before the request is made, which takes longer.
+                // Readers are sent the chunks that were published just now before the request is made, which takes longer.
                 tokio::task::yield_now().await;
                 Happening::Request
             }

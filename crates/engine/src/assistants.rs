@@ -1,4 +1,4 @@
-//! Assistants: what an operator tells the model, with the models and the tools that go with it.
+//! Assistants: an operator's instructions, with the models and the tools that belong to them.
 //!
 //! This module does not know which assistant a chat talks to, nor how a model is reached.
 
@@ -30,7 +30,7 @@ pub struct Assistants {
     pub others: BTreeMap<String, Assistant>,
     /// The model that writes the summaries of chats; `None` for the model of each chat.
     pub summary_model: Option<ModelChoice>,
-    /// Decides for which messages a plan is made first.
+    /// Decides which messages need a plan first.
     pub plan_triggers: PlanTriggers,
 }
 
@@ -49,7 +49,7 @@ pub struct Assistant {
     pub other_models: Vec<ModelChoice>,
     /// The tools that it may call, besides those of the browser.
     pub tools: ToolSelection,
-    /// `true` if it knows what is remembered of the user, and may change it.
+    /// `true` if it knows the memories of the user, and may change them.
     pub remembers: bool,
     /// `true` if it may ask the user with `ask_user`.
     pub asks_user: bool,
@@ -61,7 +61,7 @@ pub struct Assistant {
     pub audience: Option<Audience>,
 }
 
-/// The people who may talk to an assistant: those whose name or one of whose groups matches a pattern.
+/// The people who may talk to an assistant: those with a matching name or group.
 #[derive(Clone, Debug, Default)]
 pub struct Audience {
     /// The patterns of names.
@@ -76,7 +76,7 @@ pub enum NoSuchAssistant {
     /// Every assistant is for everybody, so the name is a mistake.
     #[error("{0}")]
     Unknown(String),
-    /// Some assistants are for some people only. Whether this is one of them stays unsaid.
+    /// Some assistants are for some people only. The error does not reveal whether this is one.
     #[error("{0}")]
     UnknownOrHidden(String),
 }
@@ -84,11 +84,11 @@ pub enum NoSuchAssistant {
 /// A model as one of the models of an assistant.
 #[derive(Clone)]
 pub struct ModelChoice {
-    /// The name by which a post chooses it.
+    /// The name that a post chooses it with.
     pub name: String,
     /// The model.
     pub model: Arc<dyn Model>,
-    /// The settings of its calls, by the AI SDK's names. What a post asks for goes before them.
+    /// The settings of its calls, by the AI SDK's names. The settings of a post override them.
     pub settings: Map<String, Value>,
     /// The number of tokens that the model can take, as far as it is known.
     pub context: Option<NonZeroU32>,
@@ -114,7 +114,7 @@ pub enum ClientSystem {
 /// The server's and the MCP servers' tools that an assistant may call.
 #[derive(Clone, Debug, Default)]
 pub struct ToolSelection {
-    /// Patterns, one of which a tool's name has to match; `None` for all tools.
+    /// Patterns. A tool's name has to match one of them. `None` for all tools.
     pub names: Option<Vec<Pattern>>,
     /// The names of tools that it does not have in any case.
     pub without: BTreeSet<String>,
@@ -231,7 +231,7 @@ impl ModelChoice {
         }
     }
 
-    /// Returns the size of what the model can take, as far as it is known. `compact_at` is the share of it above which a history is fitted.
+    /// Returns the size of the model's window, as far as it is known. `compact_at` is the share of it above which a history is fitted.
     pub(crate) fn window(&self, compact_at: f64) -> Option<Window> {
         Some(Window::new(self.context?, compact_at))
     }

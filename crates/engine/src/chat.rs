@@ -4,7 +4,7 @@
 //! while something happens in the chat. It does not know where requests come from: if another instance owns the chat, the request is given
 //! back with that instance's id.
 //!
-//! Nothing that cannot be saved is done. While the store is away, what has to be saved is tried again and again, and the run's readers go
+//! Nothing that cannot be saved is done. While the store is away, the commit is retried for a time, and the run's readers go
 //! on. If the store stays away for longer than that, the actor drops everything and leaves the chat as it was saved last, for the next
 //! actor to resume.
 //!
@@ -69,13 +69,13 @@ enum ChatState {
     Active(Box<ActiveRun>),
 }
 
-/// The way in which an actor ended.
+/// The way an actor ended.
 pub(crate) enum End {
     /// Nothing is left to do in the chat.
     Passivated,
     /// It failed, and the chat has to be resumed as soon as that is possible.
     Retry,
-    /// It failed because of what the chat holds, so there is no use in resuming it soon.
+    /// It failed because of the chat's contents, so there is no use in resuming it soon.
     BackOff,
     /// The server ends while the model speaks.
     Cut(Box<CutOff>),
@@ -148,7 +148,7 @@ impl ChatActor {
                 if self.checking.is_empty() && self.mailbox.remove_if_empty() {
                     return Ok(End::Passivated);
                 }
-                // Nothing keeps other instances from beginning a run, so what was read may be out of date.
+                // Nothing keeps other instances from beginning a run, so the state that was read may be out of date.
                 self.state = ChatState::Unread;
             }
             let shutdown = &services.shutdown;
@@ -300,8 +300,8 @@ impl ChatActor {
         Ok(())
     }
 
-    /// Returns whether the actor can go on after a request that has failed as the store did. It cannot if what it knows of the chat is not
-    /// what was saved.
+    /// Returns whether the actor can go on after a request that has failed as the store did. It cannot if its knowledge of the chat is not
+    /// the saved state.
     fn after_request(&self, failure: Option<StoreError>) -> Result<(), StoreError> {
         match (failure, &self.state) {
             (None, _) => Ok(()),
@@ -345,8 +345,8 @@ impl ChatActor {
     }
 
     /// Forgets everything that is in memory, because the store holds something else. Only the owner of an open run changes its chat: if the
-    /// run is still this instance's, the database has lost what was saved last. The run's readers may have been sent that, so their streams
-    /// end and say so, although the run goes on.
+    /// run is still this instance's, the database has lost what was saved last. The run's readers may have been sent that, so their
+    /// streams end with an error, although the run goes on.
     async fn unload_changed(&mut self) {
         if let ChatState::Active(active) = &mut self.state
             && let Ok(Some(saved)) = self.services.store.owner_of(&self.mailbox.chat).await
@@ -370,7 +370,7 @@ impl ChatActor {
                 return Ok(End::Cut(Box::new(CutOff { owner: record.head.owner, log })));
             }
             Ok(false) => {}
-            // The run goes on from what was saved before.
+            // The run goes on from the state that was saved before.
             Err(error) => {
                 tracing::warn!(chat = %self.mailbox.chat, %error, "the run could not be saved once more")
             }

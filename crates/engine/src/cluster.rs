@@ -143,8 +143,8 @@ impl Cluster {
         }
     }
 
-    /// Waits for the next heartbeat, or for as long as one should take. Then drops what is no longer wanted of replicated logs, which has
-    /// to happen also while the store does not answer.
+    /// Waits for the next heartbeat, or as long as one should take. Then drops what is no longer wanted of replicated logs, which has
+    /// to happen even while the store does not answer.
     pub async fn follow_heartbeat(self: &Arc<Self>) {
         for (from, log) in self.logs.remove_idle() {
             self.services.shutdown.tasks.spawn(self.clone().unfollow(from, log));

@@ -1,13 +1,13 @@
 //! Consent in words: a message such as "yes" decides about the calls that wait for a person.
 //!
-//! This module knows words only. Whether a message may decide anything is for the plan of the post (`post.rs`).
+//! This module knows words only. The plan of the post decides whether a message counts (`post.rs`).
 //!
 //! Invariant: a message decides only if it is nothing but one of the words. Everything that could ask, doubt or quote makes it an ordinary
 //! message.
 
 use unicode_normalization::UnicodeNormalization;
 
-/// The words with which a person decides about all calls that wait for approval.
+/// The words that decide about all calls that wait for approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsentWords {
     confirm: Vec<String>,

@@ -1,7 +1,7 @@
 //! The part of a chat that its model is sent.
 //!
-//! A chat may outgrow its model. Then the history is fitted, from cheap to dear and no further than it has to be: first the outputs of old
-//! calls are told as one line each, then the oldest turns are left out, and a summary stands for them if one can be had. Everything stays
+//! A chat may outgrow its model. Then the history is fitted, cheapest step first and no further than it has to be. First the outputs of old
+//! calls become one line each, then the oldest turns are left out, and a summary stands for them if there is one. Everything stays
 //! in the record.
 //!
 //! This module decides without I/O. Invariants: a turn is left out as a whole, so calls keep their results; the last user message and
@@ -29,9 +29,9 @@ use crate::{
 const RECENT_STEPS: usize = 3;
 /// An output of at most this many bytes is never cleared, because a line about it would be no shorter.
 const SHORT_OUTPUT: usize = 500;
-/// The time for which no summary is tried after several were not written.
+/// The time without further attempts after several summaries were not written.
 const SUMMARY_PAUSE: Duration = Duration::from_secs(300);
-/// The number of messages of a chat that are listed at most as those of which nothing is remembered.
+/// The limit on messages of a chat that are listed as excluded from memory.
 const MAX_UNREMEMBERED: usize = 1_000;
 
 /// The state of a chat's history, as it is saved: the part that the model is sent, and the size that the provider has counted.
@@ -42,7 +42,7 @@ pub(crate) struct ModelContext {
     /// The provider's own number for the last request, if the size of the model's window is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<Measured>,
-    /// A summary that was written while a run was open, with which the next run begins.
+    /// A summary that was written while a run was open; the next run begins with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Box<Covered>>,
     /// The summary that is being written beside the runs.
@@ -57,12 +57,12 @@ pub(crate) struct ModelContext {
     /// The time before which no summary is tried that nobody asks for, because several were not written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused_until: Option<Timestamp>,
-    /// The messages of which the user wants nothing to be remembered.
+    /// The messages that the user excludes from memory.
     #[serde(skip_serializing_if = "Unremembered::is_nothing")]
     pub unremembered: Unremembered,
 }
 
-/// The part of a chat of which the user wants nothing to be remembered.
+/// The part of a chat that the user excludes from memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Unremembered {
@@ -79,7 +79,7 @@ pub(crate) struct SummaryJob {
     pub id: String,
     /// The number of messages that it covers at most.
     pub most: usize,
-    /// The time after which it counts as abandoned.
+    /// The time when it counts as abandoned.
     pub until: Timestamp,
 }
 
@@ -95,12 +95,12 @@ pub(crate) struct Fit {
     /// The texts of those among them that are instructions.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
-    /// The calls whose outputs are told as cleared.
+    /// The calls whose outputs are shown to the model as cleared.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub cleared: BTreeSet<ToolCallId>,
 }
 
-/// The size of what a model can take.
+/// The size of a model's window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub tokens: u64,
@@ -113,7 +113,7 @@ pub(crate) struct Window {
 pub(crate) struct Measured {
     pub tokens: u64,
     pub estimated: u64,
-    /// The number of messages for which a summary stood in it.
+    /// The number of messages that a summary replaced in it.
     pub summarized: usize,
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct History<'a> {
     pub messages: Vec<&'a UiMessage>,
 }
 
-/// The reason for which a history is fitted.
+/// The reason why a history is fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// The request has at most this many tokens.
@@ -146,7 +146,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Returns what a client is told of a request of so many tokens.
+/// Returns the description of a request of so many tokens for a client.
 pub(crate) fn context_usage(input_tokens: u64, window: Option<Window>) -> ContextUsage {
     ContextUsage {
         input_tokens,
@@ -173,7 +173,7 @@ impl Window {
 // === impl ModelContext ===
 
 impl ModelContext {
-    /// Reads what was saved. A value that cannot be read counts as nothing, because the history can be fitted anew.
+    /// Reads the saved value. A value that cannot be read counts as nothing, because the history can be fitted again.
     pub fn read(saved: &Value) -> Self {
         Self::deserialize(saved).unwrap_or_default()
     }
@@ -330,7 +330,7 @@ impl Fit {
         self.summary = Some(covered);
     }
 
-    /// Returns the fit without what it says of calls that are not sent any more.
+    /// Returns the fit without the calls that are not sent any more.
     fn tidied(&self, history: &History<'_>) -> Self {
         let mut fit = self.clone();
         if !fit.cleared.is_empty() {
@@ -366,7 +366,7 @@ impl Fit {
         Self { cleared, ..self.clone() }
     }
 
-    /// Returns the fit that leaves out what comes before a message.
+    /// Returns the fit that leaves out everything before a message.
     fn beginning(&self, history: &History<'_>, begin: usize) -> Self {
         let mut instructions = self.instructions.clone();
         let left_out = begin - self.left_out;
@@ -393,7 +393,7 @@ impl<'a> History<'a> {
         parts.filter_map(UiPart::as_tool).map(|part| &part.tool_call_id).collect()
     }
 
-    /// Returns the positions of the user messages after this one, at which the history may begin.
+    /// Returns the positions after this one where the history may begin: those of user messages.
     fn turns_after(&self, begin: usize) -> Vec<usize> {
         let messages = self.messages.iter().enumerate().map(|(index, message)| (self.first + index, message));
         let users = messages.filter(|(at, message)| *at > begin && message.role == Role::User);

@@ -22,13 +22,13 @@ use tokio::time::Instant;
 
 use crate::ports::store::{ClockMark, InstanceId, Joined};
 
-/// The difference between the source and the monotonic clock up to which the source is not doubted.
+/// The largest difference between the source and the monotonic clock that raises no doubt about the source.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
-/// The difference between this machine's clock and the database's up to which the machine's is taken for right.
+/// The largest difference between this machine's clock and the database's that leaves the machine's trusted.
 const MACHINE_TOLERANCE: SignedDuration = SignedDuration::from_secs(30);
-/// The time for which a server may have been off without its clock being doubted when it starts.
+/// The longest time that a server may have been off without its clock being doubted when it starts.
 const BELIEVED_DOWNTIME: SignedDuration = SignedDuration::from_hours(24);
-/// The time for which a source that has leapt ahead has to go on before it is believed.
+/// The time that a source that has leapt ahead has to go on before it is believed.
 const DOUBT_PERIOD: SignedDuration = SignedDuration::from_hours(1);
 
 /// The clock of this machine, which may be wrong.
@@ -49,7 +49,7 @@ pub(crate) struct DeploymentClock {
 /// The state of the clock at one moment.
 #[derive(Clone, Copy)]
 struct ClockState {
-    /// The moment at which `now` and `reached` were right.
+    /// The moment when `now` and `reached` were right.
     as_of: Instant,
     now: Timestamp,
     reached: Timestamp,
@@ -89,7 +89,7 @@ impl DeploymentClock {
         later(now, as_of.elapsed())
     }
 
-    /// Returns a time that has certainly come; it decides what is old or expired.
+    /// Returns a time that has certainly come; it decides about age and expiry.
     pub fn reached(&self) -> Timestamp {
         let ClockState { reached, as_of, .. } = *self.lock();
         later(reached, as_of.elapsed())

@@ -42,7 +42,7 @@ use crate::{
     settings::Settings,
 };
 
-/// The number of batches in which a shutdown moves streams, and the time between two of them.
+/// A shutdown moves streams in this many batches, with this time between two of them.
 const MOVES: usize = 20;
 const MOVE_EVERY: Duration = Duration::from_millis(100);
 /// The number of streams that are moved at once, even if there are few.
@@ -76,7 +76,7 @@ pub struct EngineParts {
     pub resolver: Arc<dyn Resolver>,
     /// The memories of users, which tools and pages may use as well.
     pub memories: MemoryService,
-    /// The slots of requests to models, whatever for. The memories have the same.
+    /// The slots of requests to models, for any purpose. The memories have the same.
     pub model_requests: Capacity,
     /// The settings, which are fixed while the engine runs.
     pub settings: Settings,
@@ -334,7 +334,7 @@ impl Engine {
         self.router.call(chat, request::CorrectSummary { owner: owner.clone(), summary }).await
     }
 
-    /// Writes a summary of a chat now, and returns when it is saved. `wishes` say what it has to mind.
+    /// Writes a summary of a chat now, and returns when it is saved. `wishes` are the user's instructions.
     ///
     /// # Errors
     /// Returns an error if a run is open, nothing is to be summarized, the chat's assistant is not for this user, or the model gives no
@@ -388,7 +388,7 @@ impl Engine {
     }
 
     /// Lists the tools of the server and of MCP servers that an assistant may call, or the assistant `default` if none is named. `policy`
-    /// is the decision about a call of which no rule looks at the input.
+    /// is the decision about a call if no rule looks at its input.
     pub fn tools(&self, owner: &Owner, assistant: Option<&str>) -> Vec<ToolSpec> {
         let policies = self.services.policies.current();
         let mut tools = Vec::new();
@@ -431,7 +431,7 @@ impl Engine {
         Ok(self.services.store.ready().await?)
     }
 
-    /// Returns what is wrong although requests can be served, as sentences for the operator.
+    /// Returns the faults that do not keep requests from being served, as sentences for the operator.
     pub fn warnings(&self) -> Vec<String> {
         self.services.clock.machine_error().into_iter().collect()
     }

@@ -1,6 +1,6 @@
 //! The engine runs chats: it calls models, runs tools, waits for answers and keeps the log that readers follow.
 //!
-//! [`Engine`] is its interface. Inside, a run makes every decision without I/O, the chat's actor performs what the run has decided, and
+//! [`Engine`] is its interface. Inside, a run makes every decision without I/O, the chat's actor performs the run's decisions, and
 //! every reader follows the run's log. Models and databases are reached through the ports [`Model`] and [`Store`].
 
 mod active_run;

@@ -35,18 +35,18 @@ use embedding::{Asker, Embedding};
 pub(crate) use notes::element_text;
 pub use notes::{MemoryNote, Recollection, split_note};
 
-/// The tool with which a model saves a memory.
+/// The tool that saves a memory.
 pub const REMEMBER: &str = "remember";
-/// The tool with which a model looks for memories.
+/// The tool that looks for memories.
 pub const RECALL: &str = "recall";
-/// The tool with which a model deletes a memory.
+/// The tool that deletes a memory.
 pub const FORGET: &str = "forget";
 /// The tools of memory. An assistant has all of them or none.
 pub const TOOLS: [&str; 3] = [REMEMBER, RECALL, FORGET];
 
 /// The length of the name of a slot at most, in characters.
 const SLOT_CHARACTERS: usize = 64;
-/// The time for which a change of a memory can be undone.
+/// A change of a memory can be undone for this time.
 pub(crate) const UNDO: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The limits on memories.
@@ -100,7 +100,7 @@ pub struct MemoryPage {
     pub next: Option<String>,
 }
 
-/// What a call of a memory tool has done, which is its output.
+/// The result of a call of a memory tool, which is its output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemoryToolOutput {
@@ -114,7 +114,7 @@ pub enum MemoryToolOutput {
     Forgotten(MemoryNote),
 }
 
-/// The reason for which a memory is not saved or changed.
+/// The reason why a memory is not saved or changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum MemoryError {
@@ -164,7 +164,7 @@ impl MemoryService {
         Self(Arc::new(Parts { store, clock, ids, embedding, limits, unembedded: Notify::new() }))
     }
 
-    /// Replaces the embedding model. The memories are embedded anew, in the background, and found by their words meanwhile.
+    /// Replaces the embedding model. The memories are embedded again in the background, and found by their words meanwhile.
     pub fn set_embedder(&self, embedder: Option<Arc<dyn Embedder>>) {
         self.0.embedding.set_model(embedder);
         self.note_unembedded();

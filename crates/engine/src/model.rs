@@ -36,7 +36,7 @@ pub trait Model: Send + Sync {
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError>;
 }
 
-/// A request for one step: the conversation so far, in which every call is paired with its result.
+/// A request for one step: the conversation so far. Every call in it is paired with its result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelRequest {
     /// The conversation. Every call in it has exactly one result, right after the message that made it.
@@ -47,7 +47,7 @@ pub struct ModelRequest {
     pub tool_choice: Option<fermata_protocol::ToolChoice>,
     /// Settings by the AI SDK's names (`temperature`, `maxOutputTokens`, …), as the client sent them.
     pub settings: Map<String, Value>,
-    /// The failures after which the request is worth repeating are those with [`ErrorStrategy::Retry`](fermata_tools::ErrorStrategy::Retry).
+    /// A request is worth repeating after failures with [`ErrorStrategy::Retry`](fermata_tools::ErrorStrategy::Retry).
     pub error_policy: ErrorPolicy,
 }
 
@@ -120,7 +120,7 @@ pub struct ModelTool {
     pub input_schema: InputSchema,
 }
 
-/// One event of the stream in which a model answers.
+/// One event of a model's answer stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
     /// The provider reports that it is still at work. This is no part of the answer.
@@ -266,7 +266,7 @@ impl ModelError {
         }
     }
 
-    /// Returns the text for somebody who may see what the provider said: the text for the client, and the cause.
+    /// Returns the text for somebody who may see the provider's error: the text for the client, and the cause.
     pub fn for_developer(&self) -> String {
         match self {
             Self::Auth(cause)

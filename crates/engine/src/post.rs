@@ -20,14 +20,14 @@ use crate::{
 pub(crate) enum Plan {
     /// A new run starts after the messages that are kept, followed by those that are added.
     Run { keep: Keep, add: Vec<UiMessage> },
-    /// The message answers what the open run waits for, and a run goes on from there in a new message.
+    /// The message answers the calls or questions of the open run, and a run goes on from there in a new message.
     Reply { reply: Reply, said: UiMessage },
     /// The assistant message goes on if the post answers a pending call of it. Otherwise the client has an older state of the chat, or there
     /// is nothing to do.
     Continue(PostedMessage),
 }
 
-/// A message as the answer to what the open run waits for.
+/// A message as the answer that the open run waits for.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Reply {
     /// It decides about the calls that its sender was shown, which are all that wait for a decision.
@@ -45,7 +45,7 @@ pub(crate) enum Keep {
     First(usize),
 }
 
-/// The messages of a chat on which the plan for a post depends. A long chat is not read for it.
+/// The messages of a chat that the plan for a post depends on. A long chat is not read for it.
 #[derive(Default)]
 pub(crate) struct KnownMessages {
     /// Those that the post names, with their positions.
@@ -230,7 +230,7 @@ fn plan_user_message(
     Ok(NewMessage::Said(user_message(posted, None, ids)))
 }
 
-/// Returns what a new message answers, if the open run waits for it.
+/// Returns the calls or questions that a new message answers, if the open run waits for it.
 ///
 /// # Errors
 /// If the message would decide, and its sender was shown other approvals than those that wait now.
@@ -258,7 +258,7 @@ fn reply_in(
     Ok(Some(Reply::Answer(texts.join("\n"))))
 }
 
-/// Returns the approvals that the sender of a post was shown, if the post says so: it names them, or the last message of the assistant in its
+/// Returns the approvals that the sender of a post was shown, if the post tells: it names them, or the last message of the assistant in its
 /// history shows them.
 fn shown_approvals(body: &ChatBody) -> Option<Vec<ShownApproval>> {
     if let Some(decides) = &body.fermata.decides {

@@ -1,7 +1,7 @@
 //! The request to the model, made from the record.
 //!
 //! Invariants: every call in the request has exactly one result, right after the message that made it; ids of calls are unique and short;
-//! names and inputs have a form that providers accept. Whatever a record holds, the next step can be requested.
+//! names and inputs have a form that providers accept. The next step can be requested for any record.
 
 use std::collections::HashSet;
 
@@ -44,15 +44,15 @@ pub(crate) struct PromptContext<'a> {
     pub step_instructions: Option<String>,
     /// The settings of the call, by the AI SDK's names.
     pub call_settings: Map<String, Value>,
-    /// The rules, which say what follows failures.
+    /// The rules, which decide the consequences of failures.
     pub rules: &'a Rules,
-    /// The open run, which knows what has failed in it.
+    /// The open run, which knows its failures.
     pub run: Option<&'a Run>,
     /// The limit on the text of one output, in bytes.
     pub output_limit: usize,
     /// Decides which files the model gets by URL.
     pub file_urls: &'a FileUrls,
-    /// What is known of the user.
+    /// The knowledge of the user.
     pub recollection: Option<&'a Recollection>,
     /// The part of the history that is sent. The messages that it leaves out are not handed in.
     pub fit: &'a Fit,
@@ -272,7 +272,7 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         ToolState::OutputError { error_text, .. } => {
             let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.rules));
             let mut text = error_text.clone();
-            // What a person has cancelled says so itself.
+            // The output of a call that a person has cancelled already tells the model.
             if let Some(run) = context.run.filter(|run| run.has_failed(&part.tool_call_id)) {
                 text = run.with_last_report(&part.tool_call_id, text);
             }

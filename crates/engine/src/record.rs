@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub context: ModelContext,
     /// The grants of the chat, and those of its owner as of the last step that was begun.
     pub grants: Grants,
-    /// The lease epoch in which the chat was read or last verified.
+    /// The lease epoch when the chat was read or last verified.
     lease_epoch: u64,
 }
 
@@ -65,7 +65,7 @@ impl Record {
         Some(Change::Choose { assistant, model })
     }
 
-    /// Notes what a post has chosen, and that these messages are of it. Returns the changes to save.
+    /// Notes the choices of a post, and that these messages are of it. Returns the changes to save.
     pub fn note_post(
         &mut self,
         options: &ClientOptions,
@@ -93,7 +93,7 @@ impl Record {
         Some(Change::PutShow { show: show.clone() })
     }
 
-    /// Notes that only this many messages stay. If what was left out goes beyond them, the last summary that still holds counts again.
+    /// Notes that only this many messages stay. If the omitted part goes beyond them, the last summary that still holds counts again.
     /// Returns the change to save, if there is any.
     pub async fn truncate_context(
         &mut self,
@@ -121,7 +121,7 @@ impl Record {
         Some(MemoryPlan { owner: self.head.owner.clone(), unremembered: unremembered.clone() })
     }
 
-    /// Returns the changes that save a summary, and what was learned of the user when it was written.
+    /// Returns the changes that save a summary, and the facts about the user that were found with it.
     pub fn put_summary(&self, services: &Services, written: &WrittenSummary, now: Timestamp) -> Vec<Change> {
         let mut changes = vec![Change::PutSummary(Box::new(written.record(now)))];
         if !written.memories.is_empty() {

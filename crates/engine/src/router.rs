@@ -1,7 +1,7 @@
 //! Brings each request to the instance that owns its chat.
 //!
 //! The question "here or elsewhere?" is asked here and nowhere else: a chat actor handles a request or gives it back with the owner's id,
-//! and the router calls that instance. Retries, and readers that look for their run again, live here, too.
+//! and the router calls that instance. Retries live here, and so do readers that look for their run again.
 
 mod locator;
 mod recovery;
@@ -76,7 +76,7 @@ struct Attempts {
     may_be_done: bool,
 }
 
-/// A reply in the form in which instances send it to each other.
+/// A reply in the form that instances send to each other.
 pub(crate) trait RemoteReply: Sized {
     type Wire: Serialize + DeserializeOwned;
 
@@ -159,7 +159,7 @@ impl Router {
         }
     }
 
-    /// Reads what was saved, because the chat's actor cannot be asked for this reason. If only the actor can do what is asked, the reason is
+    /// Reads the saved state, because the chat's actor cannot be asked for this reason. If only the actor can serve it, the reason is
     /// returned.
     async fn read_saved<R: RemoteRequest + Handle>(
         &self,
@@ -239,7 +239,7 @@ impl Router {
     ) -> Result<Delivered<R>, R::Error> {
         let (message, reply) = ActorMessage::request(request);
         self.send(chat, message);
-        // A request that finds no room is replied to, too.
+        // A request that finds no room also gets a reply.
         match reply.await {
             Ok(delivered) => Ok(delivered),
             Err(_) if self.services.shutdown.draining.is_reached() => {

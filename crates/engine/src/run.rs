@@ -89,9 +89,9 @@ pub(crate) struct Run {
     elicited: Vec<Elicited>,
     /// The number of times that pages have said that an input is edited, or no longer.
     edits: u32,
-    /// The newest `data-plan`. It is never saved, because clients may be told again.
+    /// The newest `data-plan`. It is never saved, because clients may receive it again.
     shown_plan: Option<Plan>,
-    /// The newest `data-run`. It is never saved, because clients may be told again.
+    /// The newest `data-run`. It is never saved, because clients may receive it again.
     shown_status: Option<RunStatus>,
     /// The step that the model is making. It is never saved, because the step is asked for again if the process ends.
     open_step: streaming::OpenStep,
@@ -112,7 +112,7 @@ pub(crate) struct RunSettings {
     /// The model that the chat has chosen among those of the assistant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_model: Option<String>,
-    /// `true` if the run knows what is remembered of its user, and may change it.
+    /// `true` if the run knows the memories of its user, and may change them.
     pub remembers: bool,
     pub tools: Vec<PostedTool>,
     /// The instructions that the page has posted.
@@ -123,7 +123,7 @@ pub(crate) struct RunSettings {
     pub plan: PlanMode,
     /// `true` if the words of the user ask for a plan.
     pub wants_plan: bool,
-    /// The call with which the run begins in place of the model, because a person makes it again.
+    /// A person makes this call again. The run begins with it in place of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<RetriedCall>,
 }
@@ -137,7 +137,7 @@ pub(crate) struct RunState {
     pub phase: Phase,
     /// The number of steps.
     pub step: u32,
-    /// The number of those steps for which the model was not asked, because the run made the calls itself in place of failed ones.
+    /// The number of those steps without a request to the model, because the run made the calls itself in place of failed ones.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub own_steps: u32,
     /// The position of the newest chunk in the log.
@@ -146,7 +146,7 @@ pub(crate) struct RunState {
     /// The data chunks that the client asked for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub show: BTreeSet<Show>,
-    /// `true` if the model was told to call the tool that the user has chosen, because its first answer did not.
+    /// `true` if the model got a reminder to call the tool that the user has chosen, because its first answer did not.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_reminded: bool,
     /// The message that the run goes on from, if the user has decided about its calls in words.
@@ -158,7 +158,7 @@ pub(crate) struct RunState {
     /// The outcome of the last call that got one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<LastOutcome>,
-    /// What the run knows of its user, once it has looked for it.
+    /// The run's knowledge of its user, once it has looked for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recollection: Option<Arc<Recollection>>,
     pub checkpoints: Vec<Checkpoint>,
@@ -192,7 +192,7 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// A position in the log at which the run waited: a client that posts the message again has seen nothing that comes after it.
+/// A position in the log where the run waited: a client that posts the message again has seen nothing that comes after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     pub step: u32,
@@ -221,16 +221,16 @@ pub(crate) struct SavedRun {
     pub log: Vec<(Position, UiChunk)>,
 }
 
-/// The facts on which the decisions of a run depend.
+/// The facts that the decisions of a run depend on.
 #[derive(Clone)]
 pub(crate) struct Context<'a> {
     pub now: Timestamp,
     pub ids: &'a dyn Ids,
     pub toolbox: &'a Toolbox,
     pub rules: &'a Rules,
-    /// The policy that is in force by now, which may be newer than the step's: what it denies does not run.
+    /// The policy that is in force by now, which may be newer than the step's: a call that it denies does not run.
     pub newest: Arc<dyn Policy>,
-    /// The owner of the chat. Whoever answers decides in the owner's name.
+    /// The owner of the chat. An answer counts as a decision of the owner.
     pub owner: &'a Owner,
     pub limits: &'a Limits,
     pub expire: Duration,
@@ -240,11 +240,11 @@ pub(crate) struct Context<'a> {
     pub other_bytes: usize,
     /// `true` if clients are shown why a model failed.
     pub shows_model_errors: bool,
-    /// The size of what the model can take, as far as it is known.
+    /// The size of the model's window, as far as it is known.
     pub window: Option<Window>,
 }
 
-/// A run that decides what follows from an event.
+/// A run that decides about an event.
 struct Deciding<'a> {
     run: &'a mut Run,
     context: &'a Context<'a>,
@@ -391,12 +391,12 @@ impl Run {
         self.is_detached() && !self.is_pinned()
     }
 
-    /// Returns the time at which the first call or question that waits for an answer expires.
+    /// Returns the time when the first call or question that waits for an answer expires.
     pub fn expires(&self) -> Option<Timestamp> {
         self.expiry().into_iter().chain(self.first_question_ends()).min()
     }
 
-    /// Returns the time at which the run ends if nobody answers.
+    /// Returns the time when the run ends if nobody answers.
     pub fn expiry(&self) -> Option<Timestamp> {
         let calls = self.calls.iter().filter(|call| call.awaits_answer());
         let questions = self.elicitations().filter(|asked| asked.expiry_ends == ExpiryEnds::Run);
@@ -408,7 +408,7 @@ impl Run {
         self.all_calls().filter(|call| call.awaits_answer())
     }
 
-    /// Returns which tools the next step may or must call. What the user has chosen is forced in the first step only, or the run would never
+    /// Returns which tools the next step may or must call. The user's choice is forced in the first step only, or the run would never
     /// end, and in the last step there is none.
     pub fn tool_choice(&self, limits: &Limits) -> Option<ToolChoice> {
         if self.is_last_step(limits) {
@@ -458,7 +458,7 @@ impl Run {
         self.state.step > 1 && self.is_last_step(limits)
     }
 
-    /// Returns what the model is told about the step besides its instructions.
+    /// Returns the notes for the model about the step, which follow its instructions.
     pub fn step_instructions(&self, limits: &Limits) -> Option<String> {
         if self.is_limited(limits) {
             return Some(

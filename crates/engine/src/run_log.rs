@@ -2,9 +2,9 @@
 //!
 //! One [`Writer`] appends, and any number of [`Reader`]s follow. A chunk is encoded once, when it is appended; readers share its bytes and own
 //! no more than a position. A reader that is slow or gone delays nothing. Only one thing about the meaning of chunks matters here: a
-//! `reset-step` takes back what the model has said in its step before. Readers who have seen nothing of that are shown neither.
+//! `reset-step` takes back the model's output in its step before. Readers who have seen nothing of that are shown neither.
 //!
-//! Invariants: a log has one writer. It ends exactly once, also when the writer is dropped in a panic. A reader ends when its log does, unless
+//! Invariants: a log has one writer. It ends exactly once, even if the writer panics. A reader ends when its log does, unless
 //! the run continues in another log: then the reader continues there.
 
 pub(crate) mod position;
@@ -49,7 +49,7 @@ struct Entries {
     ending: Option<LogEnd>,
 }
 
-/// A point at which all readers were detached. The log continues for later readers.
+/// A point where all readers were detached. The log continues for later readers.
 #[derive(Debug)]
 struct Detachment {
     /// The number of entries that the detached readers are sent.
@@ -136,7 +136,7 @@ impl Writer {
         }
     }
 
-    /// Shows what is staged and wakes the readers once.
+    /// Shows the staged chunks and wakes the readers once.
     pub fn publish(&mut self) {
         if self.staged.is_empty() {
             return;
@@ -153,7 +153,7 @@ impl Writer {
 
     /// Notes that everything so far is saved.
     pub fn note_saved(&mut self) {
-        // What it has grown to is given back, too: the run may wait for long now.
+        // The grown capacity is also freed: the run may wait for long now.
         self.unsaved = Vec::new();
     }
 
@@ -171,12 +171,12 @@ impl Writer {
         self.end_as(LogEnd::Closed(last.into()));
     }
 
-    /// Ends the log; its readers look for the log in which the run continues.
+    /// Ends the log; its readers look for the log that continues the run.
     pub fn end_moved(&mut self) {
         self.end_as(LogEnd::Moved);
     }
 
-    /// Ends the log because it cannot be followed any further, and says so to its readers.
+    /// Ends the log because it cannot be followed any further. Its readers get an error.
     pub fn end_lost(&mut self) {
         self.end(vec![reader::lost()]);
     }
@@ -309,7 +309,7 @@ fn reads_answer(read: &[Entry], position: Position) -> bool {
         || read[begin..].iter().any(|entry| entry.role == Role::Answer)
 }
 
-/// Returns the index of the last entry that takes back what was said in the step that begins at an index.
+/// Returns the index of the last entry that takes back the output of the step that begins at an index.
 fn last_reset(entries: &[Entry], step: usize) -> Option<usize> {
     let later = &entries[step + 1..];
     let end = later.iter().position(|entry| entry.role == Role::StepBegins).unwrap_or(later.len());

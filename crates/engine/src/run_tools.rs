@@ -16,7 +16,7 @@ use self::{
     questions::AskUser,
 };
 
-/// The tools, in the order in which the system message speaks of them.
+/// The tools, in the order of their blocks in the system message.
 pub(crate) const ALL: [&dyn RunTool; 3] = [&MakePlan, &UpdatePlan, &AskUser];
 
 /// A tool of the run itself.
@@ -26,7 +26,7 @@ pub(crate) trait RunTool: Sync {
     /// Returns the description of the tool; `None` if the run does not have it.
     fn spec(&self, offer: &Offer<'_>) -> Option<ToolSpec>;
 
-    /// Returns the block of the system message for runs in which the model is offered the tool.
+    /// Returns the block of the system message for runs that offer the tool.
     fn instructions(&self) -> Option<&'static str> {
         None
     }
@@ -82,7 +82,7 @@ pub(crate) fn find(name: &str) -> Option<&'static dyn RunTool> {
     ALL.into_iter().find(|tool| tool.name() == name)
 }
 
-/// Returns the tool of a call, if it is one of the run itself. Where the run does not have it, a tool of the server may have its name.
+/// Returns the tool of a call, if it is one of the run itself. If the run does not have it, a tool of the server may have its name.
 pub(crate) fn of_call(call: &Call, toolbox: &Toolbox) -> Option<&'static dyn RunTool> {
     if call.run_by != Some(RunBy::Server) || toolbox.find(&call.tool).is_some_and(|found| !found.is_of_run())
     {

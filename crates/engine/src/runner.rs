@@ -31,7 +31,7 @@
 //! # }
 //! ```
 //!
-//! Invariants: every call in a request to the model is paired with a result, whatever the program pushed; no call runs while another one
+//! Invariants: every call in a request to the model has a result, even one that the program left open; no call runs while another one
 //! of its step waits for a decision; no call runs twice, even if a future of the runner is dropped and requested again; the failure of a
 //! tool is a result, and the failure of a model is an error; tools end when the runner is dropped.
 
@@ -88,7 +88,7 @@ pub enum StopReason {
     MaxIterations,
     /// The answer was cut off, by a content filter or otherwise, and its calls did not run.
     CutOff,
-    /// A tool failed in a way for which [`fermata_tools::ErrorStrategy::FailRun`] is set.
+    /// A tool failed, and [`fermata_tools::ErrorStrategy::FailRun`] is set for such a failure.
     ToolFailed,
 }
 
@@ -97,7 +97,7 @@ pub enum StopReason {
 pub struct Outcome {
     /// The last step.
     pub step: Step,
-    /// The whole conversation, in which every call is paired with its result.
+    /// The whole conversation. Every call in it is paired with its result.
     pub messages: Vec<ModelMessage>,
     /// The tokens of all steps, if the provider counted them.
     pub usage: Usage,
@@ -148,7 +148,7 @@ impl Runner {
     /// stopped.
     ///
     /// The future may be dropped. Running tools continue, and the next call of this method waits for them; a model that was not
-    /// done is asked anew, which counts as an iteration.
+    /// done is asked again, which counts as an iteration.
     ///
     /// # Errors
     /// Returns an error if the model failed. Calling this method again asks the model again.

@@ -54,7 +54,7 @@ pub(crate) struct Services {
     pub running_calls: Capacity,
     /// The slots of requests that models are answering, for runs, summaries and embeddings.
     pub model_requests: Capacity,
-    /// The time for which runs hold their readers.
+    /// The hold times of runs.
     pub holds: Holds,
     /// The number of open runs per user.
     pub open_runs: OpenRuns,
@@ -62,7 +62,7 @@ pub(crate) struct Services {
     pub checker: Arc<Checker>,
     /// This process's right to own chats.
     pub lease: Lease,
-    /// The chats of which a summary is to be written.
+    /// The chats that need a summary.
     pub due_summaries: DueSummaries,
     /// The memories of users.
     pub memories: MemoryService,

@@ -13,17 +13,17 @@ use crate::model::file_urls::FileUrls;
 /// The settings of an engine.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The time for which a run whose calls all wait keeps its readers, unless its request sets another.
+    /// The hold of a run whose calls all wait, unless its request sets another.
     pub hold: Hold,
-    /// The time after which a call that waits for an answer is settled as expired.
+    /// A call that waits for an answer is settled as expired after this time.
     pub expire: Duration,
     /// The profile of requests that do not name one.
     pub client: Profile,
-    /// The time for which runs that are at work may go on when the server shuts down; those that wait end at once.
+    /// The time that runs at work get when the server shuts down; those that wait end at once.
     pub drain: Duration,
-    /// The time for which chats are kept in which nothing happens; `None` keeps them for ever.
+    /// The retention of idle chats; `None` keeps them for ever.
     pub keep: Option<Duration>,
-    /// The time for which decisions about calls are kept on record; `None` keeps them for ever.
+    /// The retention of decisions about calls; `None` keeps them for ever.
     pub audit_keep: Option<Duration>,
     /// If `true`, this instance sends its heartbeats from a thread of its own if others share the store. Without the thread, the instance's
     /// lease may expire when the threads of the program's runtime are busy for long. `false` is for programs whose time is not the
@@ -38,13 +38,13 @@ pub struct Settings {
     pub compact_at: f64,
     /// The number of messages at the end of a chat that are not summarized before the model's window fills up.
     pub keep_recent: usize,
-    /// The number of earlier messages without a summary from which on one is written.
+    /// A summary is written once there are this many earlier messages without one.
     pub summary_every: usize,
     /// The limits of the engine.
     pub limits: Limits,
 }
 
-/// The time for which a run whose calls all wait keeps its readers.
+/// The time that a run whose calls all wait keeps its readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hold {
     /// [`Hold::AUTO`] for clients that know Fermata, and for curl. Stock pages are held for [`Hold::TRIAL`] until one of their owner's has shown
@@ -55,7 +55,7 @@ pub enum Hold {
     For(Duration),
 }
 
-/// How long a run that waits keeps its readers.
+/// The time that a run that waits keeps its readers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunHold {
@@ -115,24 +115,24 @@ pub struct Limits {
     pub bytes_per_owner: Option<usize>,
     /// Bytes of text of one output that a model gets; the middle of a longer one is left out, and a note says how much that was.
     pub model_output_bytes: usize,
-    /// The time for which a model may be silent.
+    /// The longest silence of a model.
     pub model_timeout: Duration,
     /// The time that a model may take for one step, even if it is never silent.
     pub model_call_timeout: Duration,
-    /// The time for which a call of a server's tool may run, unless the tool or the rules set another.
+    /// The time limit of a call of a server's tool, unless the tool or the rules set another.
     pub tool_timeout: Duration,
-    /// The time for which a call may wait for its resource.
+    /// The longest wait of a call for its resource.
     pub lock_timeout: Duration,
-    /// The time for which a question of a tool may wait for its answer while the tool's call keeps other calls from a resource.
+    /// The longest wait of a tool's question for its answer while the tool's call keeps other calls from a resource.
     pub elicit_timeout: Duration,
 }
 
 // === impl Hold ===
 
 impl Hold {
-    /// How long [`Hold::Auto`] holds the streams of clients that follow the same stream after an answer.
+    /// The time that [`Hold::Auto`] holds the streams of clients that follow the same stream after an answer.
     pub const AUTO: Duration = Duration::from_secs(5 * 60);
-    /// How long [`Hold::Auto`] holds the streams of stock pages until one has shown how it answers.
+    /// The time that [`Hold::Auto`] holds the streams of stock pages until one has shown how it answers.
     pub const TRIAL: Duration = Duration::from_secs(15);
 }
 

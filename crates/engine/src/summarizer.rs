@@ -36,14 +36,14 @@ const MAX_OVERFLOWS: u32 = 3;
 /// The length of an answer at most, in bytes.
 const ANSWER_BYTES: usize = 64_000;
 
-/// The reason for which no summary was written.
+/// The reason why no summary was written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     #[error("no turn ends before the messages that are to be kept")]
     NothingToCover,
     #[error("{0}")]
     Model(#[from] ModelError),
-    #[error("the model gave no summary, also when it was asked again")]
+    #[error("the model gave no summary, even when it was asked again")]
     NoSummary,
     #[error("the model took longer than {} s", TIMEOUT.as_secs())]
     Timeout,
@@ -51,7 +51,7 @@ pub(crate) enum WriteError {
     Store(#[from] StoreError),
 }
 
-/// Writes a summary. The caller holds a slot for requests to models, of which there is never more than one at a time.
+/// Writes a summary. The caller holds a slot for requests to models; this function makes one request at a time.
 pub(crate) async fn write(
     services: Arc<Services>,
     chat: ChatId,
@@ -152,7 +152,7 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
             text = String::new();
             if !remembered.is_empty() {
                 let request = prepared(memory_question(&remembered, known, most_tokens));
-                // Without an answer nothing is remembered, and the summary is what it is.
+                // Without an answer nothing is remembered, and the summary stays as it is.
                 text = text_of(choice, request).instrument(span(choice, "memory")).await.unwrap_or_default();
             }
         }

@@ -150,7 +150,7 @@ impl ErrorStrategy {
             }
             (ErrorType::InvalidFormat, Self::Retry | Self::GoOn) => None,
             (ErrorType::Internal, Self::Retry | Self::GoOn) => {
-                Some("If you cannot mend the call, go on without it.")
+                Some("If you cannot fix the call, go on without it.")
             }
             (
                 ErrorType::Network | ErrorType::Timeout | ErrorType::InvalidFormat | ErrorType::Internal,

@@ -73,7 +73,7 @@ impl ActiveRun {
         None
     }
 
-    /// Returns what a message of the user could answer.
+    /// Returns the calls and questions that a message of the user could answer.
     pub fn waiting(&self) -> WaitingRun {
         self.run.waiting(&self.context())
     }

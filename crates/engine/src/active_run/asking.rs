@@ -38,7 +38,7 @@ pub(super) struct ReadMessages {
 // === impl ActiveRun ===
 
 impl ActiveRun {
-    /// Asks the model for the step. Before the first one, the run recollects what is known of the user.
+    /// Asks the model for the step. Before the first one, the run recalls the knowledge of the user.
     pub(super) async fn ask_model(&mut self) -> Result<(), StoreError> {
         self.use_policies(self.services.policies.current());
         self.read_owner_grants().await;
@@ -155,7 +155,7 @@ impl ActiveRun {
         compaction.tokens_after = Some(self.record.context.tokens_of(&fitted.request));
         let effects = self.decide(Event::Compacts(compaction));
         self.perform(effects).await?;
-        // The summary may be longer than what it stands for.
+        // The summary may be longer than the messages that it stands for.
         let goal = self.window().map(|window| Goal::Within(window.compact_at));
         let fitted = self.fitted(goal).await?;
         if fitted.fit != self.record.context.fit {
@@ -193,7 +193,7 @@ impl ActiveRun {
         Ok(true)
     }
 
-    /// Returns the size of what the model can take, as far as it is known.
+    /// Returns the size of the model's window, as far as it is known.
     pub(super) fn window(&self) -> Option<Window> {
         let (_, choice) = self.run.settings.answering(&self.policies);
         choice.window(self.services.settings.compact_at)
@@ -229,7 +229,7 @@ impl ActiveRun {
         Ok(ReadMessages { first, messages })
     }
 
-    /// Saves what is left out, before anything is sent, so that every later request begins as this one does.
+    /// Saves which parts are left out, before anything is sent, so that every later request begins as this one does.
     async fn save_fit(&mut self, fit: Fit) -> Result<(), StoreError> {
         self.record.context.fit = fit;
         let change = self.record.context.saved();

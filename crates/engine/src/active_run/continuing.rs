@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl ActiveRun {
-    /// Takes a message of the user as the answer to what the run waits for, and goes on in a new message. The readers of the message so far
+    /// Takes a message of the user as the answer that the run waits for, and goes on in a new message. The readers of the message so far
     /// are sent away as if the run had been superseded.
     pub async fn continue_after(
         &mut self,
@@ -115,7 +115,7 @@ impl ActiveRun {
         Ok(following)
     }
 
-    /// Applies what has happened to the calls of the earlier message. Returns the change to save; `None` if the message is gone.
+    /// Applies the changes to the calls of the earlier message. Returns the change to save; `None` if the message is gone.
     pub(super) async fn change_earlier_message(
         &mut self,
         chunks: &[UiChunk],

@@ -53,11 +53,11 @@ pub(super) enum Answer {
 // === impl ModelStream ===
 
 impl ModelStream {
-    /// Waits for what the model says next. Cancel safe.
+    /// Waits for the model's next output. Cancel safe.
     pub async fn next(&mut self) -> Happening {
         let answer = &mut self.answer;
         let spoken = poll_fn(|context| answer.poll_next(context));
-        // Entering the span costs a tenth of what is done for a delta, so the model is in it only until its answer has begun.
+        // Entering the span costs a tenth of the work for a delta, so the model is in it only until its answer has begun.
         let (received, failure) =
             if self.has_begun { spoken.await } else { spoken.instrument(self.span.clone()).await };
         self.last_event_at = Instant::now();

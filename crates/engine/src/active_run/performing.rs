@@ -1,4 +1,4 @@
-//! Performing what a run has decided.
+//! Performing the effects of a run's decisions.
 
 use fermata_protocol::ToolCallId;
 use fermata_tools::{CallContext, Checking, ElicitationReply, ResourceKey, SlotRequest, Toolbox, Wait};
@@ -15,13 +15,13 @@ use crate::{
 };
 
 impl ActiveRun {
-    /// Has the run decide what follows from an event, and performs it.
+    /// Has the run decide about an event, and performs the effects.
     pub async fn apply(&mut self, event: Event) -> Result<(), StoreError> {
         let effects = self.decide(event);
         self.perform(effects).await
     }
 
-    /// Has the run decide what follows from an event. Checks and locks that it asks for and that are there at once are its next events,
+    /// Has the run decide about an event. Checks and locks that it asks for and that are there at once are its next events,
     /// so that everything that follows is saved in one commit.
     pub(super) fn decide(&mut self, event: Event) -> Effects {
         let window = self.window();
@@ -121,10 +121,10 @@ impl ActiveRun {
         admission
     }
 
-    /// Performs what the run has decided, in the order of [`Effects`]. What comes before the commit is done when this is called.
+    /// Performs the run's decisions, in the order of [`Effects`]. The effects before the commit are done when this is called.
     ///
     /// # Errors
-    /// If this fails, nothing was done. What goes wrong after the commit is an event of its own ([`Happening::Failed`]), because a request
+    /// If this fails, nothing was done. A failure after the commit is an event of its own ([`Happening::Failed`]), because a request
     /// that has led to the commit has succeeded.
     pub(super) async fn perform(&mut self, effects: Effects) -> Result<(), StoreError> {
         match self.perform_at_once(effects) {
@@ -133,7 +133,7 @@ impl ActiveRun {
         }
     }
 
-    /// Performs what the run has decided if nothing of it has to be waited for, as with most deltas of a model. Otherwise returns it, for
+    /// Performs the run's decisions if none of them has to be waited for, as with most deltas of a model. Otherwise returns it, for
     /// [`Self::perform_saved`].
     pub(super) fn perform_at_once(&mut self, effects: Effects) -> Option<Box<Effects>> {
         self.log.stage(&effects.after.publish);
@@ -144,7 +144,7 @@ impl ActiveRun {
         None
     }
 
-    /// Saves what the run has decided, and performs it. Its chunks are staged.
+    /// Saves the run's decisions, and performs them. Its chunks are staged.
     pub(super) async fn perform_saved(&mut self, effects: Box<Effects>) -> Result<(), StoreError> {
         if !effects.commit.is_empty() || !self.unsaved.is_empty() {
             Box::pin(self.save(&effects.commit, effects.after.next.ending())).await?;
@@ -161,9 +161,9 @@ impl ActiveRun {
         Ok(())
     }
 
-    /// Performs what comes after the commit, in this order: what waits, what runs, and only then what is shown.
+    /// Performs the effects after the commit, in this order: calls that wait, calls that run, and only then the chunks for readers.
     fn perform_after_commit(&mut self, after: AfterCommit) {
-        // The last two are for whoever has applied the event (`handle_tool`).
+        // The last two are for the caller that applied the event (`handle_tool`).
         let AfterCommit { cancel, execute, publish: _, replies, next, may_retry: _, elicited: _ } = after;
         for call in &cancel {
             self.tools.cancel(call);
@@ -310,7 +310,7 @@ impl ActiveRun {
     }
 }
 
-/// Returns what a run may look at now.
+/// Returns the context for the run's decisions now.
 pub(crate) fn context<'a>(
     services: &'a Services,
     policies: &'a PolicySnapshot,

@@ -39,7 +39,7 @@ impl ActiveRun {
         let works = works_by_itself(&saved, services.clock.reached());
         let attempts = if works { attempts_before.saturating_add(1) } else { attempts_before };
         if works {
-            // Before anything of the run is looked at: whatever it does to this process, the next one knows of the attempt.
+            // Before anything of the run is looked at: even if it kills this process, the next one knows of the attempt.
             let owner = Some(services.lease.instance.clone());
             record
                 .commit(
@@ -125,7 +125,7 @@ fn restore(saved: RunRecord) -> Result<(Run, Writer), StoreError> {
 }
 
 /// Ends a run that has ended each process which tried to end it in good order: by its rows alone. Readers that look for it find the
-/// `error` behind what was saved of its log.
+/// `error` behind the saved part of its log.
 async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord) -> Result<(), StoreError> {
     let (run, now) = (saved.id, services.clock.now());
     tracing::error!(chat = %record.chat, %run, "the run is given up unread: no process that tried to end it survived");
@@ -165,7 +165,7 @@ async fn close_unread(services: &Services, record: &mut Record, saved: RunRecord
     record.commit(services, Patience::Request, changes).await
 }
 
-/// Settles the calls of a message that are open in it: as their rows say, or as cancelled if they are open there, too.
+/// Settles the calls of a message that are open in it: as their rows say, or as cancelled if their rows are open as well.
 fn settle_open_calls(mut message: UiMessage, calls: &[Call]) -> UiMessage {
     let ended = CallState::Cancelled { cancelled: Cancelled::RunEnded };
     let mut told = Vec::new();

@@ -51,7 +51,7 @@ pub(super) struct RunningTools {
     tasks: TaskTracker,
     /// Created with the first of them: most runs that wait have none, and there may be a hundred thousand runs.
     channel: Option<Channel>,
-    /// The tokens with which single calls are cancelled.
+    /// The tokens that cancel single calls.
     calls: HashMap<ToolCallId, CancellationToken>,
     /// The calls that wait for the answer to a question.
     questions: HashMap<ElicitationId, oneshot::Sender<ElicitationReply>>,
@@ -93,7 +93,7 @@ impl RunningTools {
         Self { tasks, channel: None, calls: HashMap::new(), questions: HashMap::new() }
     }
 
-    /// Adds to a call's context what the run's tools have in common.
+    /// Adds the things that the run's tools share to a call's context.
     pub fn host(&mut self, context: CallContext) -> CallContext {
         let channel = self.channel.get_or_insert_with(Channel::new);
         let cancelled = channel.cancelled.child_token();
@@ -170,7 +170,7 @@ impl RunningTools {
                     }
                     event
                 }
-                // The host holds a sender for as long as the channel lives.
+                // The host holds a sender while the channel lives.
                 None => std::future::pending().await,
             },
             () = reports => {

@@ -1,4 +1,4 @@
-//! Saving what a run has decided: one commit with everything that has to survive before anything is done or shown.
+//! Saving a run's decisions: one commit with everything that has to survive before anything is done or shown.
 
 use fermata_protocol::GrantedFor;
 use fermata_tools::MemoryWrites;
@@ -119,7 +119,7 @@ impl ActiveRun {
         Ok(())
     }
 
-    /// Saves the run in the middle of a step, with what readers have been shown of it.
+    /// Saves the run in the middle of a step, with the part of it that readers have been shown.
     pub(super) async fn save_answer(
         &mut self,
         patience: Patience,
@@ -149,7 +149,7 @@ impl ActiveRun {
         self.perform(Effects { commit, ..Effects::default() }).await
     }
 
-    /// Returns the changes that a commit makes to what is saved of the run.
+    /// Returns the changes of a commit to the saved run.
     fn changes(
         &self,
         commit: &Commit,

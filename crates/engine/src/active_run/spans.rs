@@ -71,7 +71,7 @@ pub(super) fn model_span(model: &str, run: &Run) -> Span {
     )
 }
 
-/// Counts the outcome of a call, and the time for which it ran.
+/// Counts the outcome of a call and its duration.
 fn count_outcome(call: &Call) {
     // Labels are kept for ever and shown to operators, and pages and models can make up any number of names. So the tools of pages share
     // one label, and unknown tools another.

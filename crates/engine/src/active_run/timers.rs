@@ -22,19 +22,19 @@ use crate::{
     run::{Ending, Event, detach_chunks},
 };
 
-/// The time after which a run without a deadline is looked at again.
+/// A run without a deadline is looked at again after this time.
 pub(super) const FURTHEST: Duration = Duration::from_secs(24 * 3600);
 
 /// The deadlines of a run.
 #[derive(Default)]
 pub(super) struct Timers {
-    /// The end of the hold, at which the run's readers are detached.
+    /// The end of the hold, when the run's readers are detached.
     pub hold: Timer,
     /// The end of the first question that keeps other calls from a resource.
     pub question: Timer,
-    /// The end of the time for which calls wait for tools that are missing.
+    /// The time when calls stop waiting for missing tools.
     pub tools: Timer,
-    /// The end of the time for which an input is believed to be edited.
+    /// The time when an input no longer counts as being edited.
     pub editing: Timer,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Timer(Option<(Timestamp, Instant)>);
 // === impl ActiveRun ===
 
 impl ActiveRun {
-    /// Ends what has passed its deadline: waiting calls, the hold, the model's answer. A run that is resumed comes here, too, before anybody
+    /// Ends everything past its deadline: waiting calls, the hold, the model's answer. A resumed run also comes here, before anybody
     /// reads it.
     pub async fn keep_deadlines(&mut self) -> Result<(), StoreError> {
         // This runs for each delta, and hardly ever is a deadline over.
@@ -107,7 +107,7 @@ impl ActiveRun {
         Ok(true)
     }
 
-    /// Returns the time at which the model times out, because it was silent or has answered for too long.
+    /// Returns the time when the model times out, because it was silent or has answered for too long.
     fn model_deadline(&self) -> Option<Instant> {
         let limits = &self.services.settings.limits;
         let stream = self.step.model()?;
@@ -120,7 +120,7 @@ impl ActiveRun {
         (self.attempts > 0).then_some(self.harmless_from)
     }
 
-    /// Returns the time at which a deadline may have passed.
+    /// Returns the earliest time when a deadline may have passed.
     fn next_deadline(&mut self) -> Instant {
         self.set_timers();
         let Timers { hold, question, tools, editing } = &self.timers;
@@ -163,7 +163,7 @@ impl Timer {
     }
 }
 
-/// Returns the moment of the monotonic clock at which `time` comes if it is `now` at present, or a moment in a year if that is earlier,
+/// Converts `time` to a moment of the monotonic clock, given that it is `now`. A moment more than a year ahead becomes one in a year,
 /// because the monotonic clock may not reach further.
 fn instant_of(time: Timestamp, now: Timestamp) -> Instant {
     let left = Duration::try_from(time.duration_since(now)).unwrap_or(Duration::ZERO);

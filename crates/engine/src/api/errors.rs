@@ -1,4 +1,4 @@
-//! The reasons for which a request to a chat is refused, as sentences for the client.
+//! The reasons why a request to a chat is refused, as sentences for the client.
 //!
 //! Instances send these errors to each other, so their serialized form is part of the peer protocol.
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{assistants::NoSuchAssistant, ports::store::StoreError};
 
-/// The reasons for which any request to a chat may fail, whatever it asks for.
+/// The reasons why any request to a chat may fail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum Unavailable {
@@ -29,7 +29,7 @@ pub enum Unavailable {
     Store(#[from] StoreError),
 }
 
-/// The reasons for which a post starts nothing.
+/// The reasons why a post starts nothing.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum SubmitError {
@@ -80,7 +80,7 @@ pub enum SubmitError {
     Unavailable(#[from] Unavailable),
 }
 
-/// The reasons for which an answer is refused. If one answer of a batch is refused, none is accepted.
+/// The reasons why an answer is refused. If one answer of a batch is refused, none is accepted.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum AnswerError {
@@ -109,7 +109,7 @@ pub enum AnswerError {
     Unavailable(#[from] Unavailable),
 }
 
-/// The reasons for which a chat cannot be read or changed.
+/// The reasons why a chat cannot be read or changed.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum ReadError {
@@ -120,7 +120,7 @@ pub enum ReadError {
     Unavailable(#[from] Unavailable),
 }
 
-/// The reasons for which a call is not cancelled or made again.
+/// The reasons why a call is not cancelled or made again.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum CallError {
@@ -133,7 +133,7 @@ pub enum CallError {
     Unavailable(#[from] Unavailable),
 }
 
-/// The reasons for which a chat's summary is not written or changed.
+/// The reasons why a chat's summary is not written or changed.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
 pub enum SummaryError {
@@ -204,8 +204,8 @@ pub(crate) trait RequestError: From<Unavailable> + From<StoreError> {
     /// Returns the store's error, if that is what made the chat unavailable.
     fn store(&self) -> Option<&StoreError>;
 
-    /// Returns the error of a request of which an earlier attempt may have been made: what says that nothing was done, or comes from what
-    /// that attempt has done, says that it is not known instead.
+    /// Returns the error of a request that an earlier attempt may have made. An error that says that nothing was done, or that follows from
+    /// the earlier attempt, becomes one that says that the outcome is not known.
     fn after_unknown_attempt(self) -> Self;
 }
 

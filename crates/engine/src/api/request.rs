@@ -1,4 +1,4 @@
-//! The requests to a chat, and the one form in which instances send them to each other.
+//! The requests to a chat, and the one form that instances send to each other.
 //!
 //! A request is handled by the chat's actor at the instance that owns the chat. [`Request`] is the wire form: fields are only ever added,
 //! with a default, because instances of two versions talk to each other while a new one is rolled out.
@@ -22,7 +22,7 @@ use crate::{
     run_log::{Reader, position::Position},
 };
 
-/// The time after which what was saved is read instead of asking the owner of a chat.
+/// After this time without a reply from the owner of a chat, the saved state is read.
 const SAVED_AFTER: Duration = Duration::from_millis(300);
 
 /// A request to the actor of a chat.
@@ -33,11 +33,11 @@ pub(crate) trait ChatRequest: Send + Sync + 'static {
     /// Returns the user who makes the request.
     fn owner(&self) -> &Owner;
 
-    /// Returns the reply to a user to whom the chat does not belong.
+    /// Returns the reply to a user who does not own the chat.
     fn denied() -> Result<Self::Reply, Self::Error>;
 }
 
-/// A request that may be made from another instance, too.
+/// A request that another instance may also make.
 pub(crate) trait RemoteRequest:
     ChatRequest<Error: Serialize + DeserializeOwned> + Clone + Into<Request>
 {
@@ -94,7 +94,7 @@ pub struct Submission {
     pub owner: Owner,
     /// The body of the post.
     pub body: ChatBody,
-    /// How long parked calls of this run hold its stream; `None` stands for [`Settings::hold`](crate::settings::Settings::hold).
+    /// The time that parked calls of this run hold its stream; `None` stands for [`Settings::hold`](crate::settings::Settings::hold).
     pub hold: Option<Duration>,
     /// The address that the post comes from, for the record of decisions; `None` if it is not known.
     pub address: Option<IpAddr>,
@@ -120,11 +120,11 @@ impl Submission {
     }
 }
 
-/// Answers to pending calls, of which all are accepted or none.
+/// Answers to pending calls. Either all are accepted or none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AnswerRequest {
     pub owner: Owner,
-    /// The way in which decisions among them came.
+    /// The way that decisions among them came.
     pub how: DecisionChannel,
     pub address: Option<IpAddr>,
     pub answers: Vec<Answer>,
@@ -165,7 +165,7 @@ pub(crate) struct Rejoin {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Stop {
     pub owner: Owner,
-    /// The run that was open; `None` for whichever is.
+    /// The run that was open; `None` for any open run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub run: Option<RunId>,
 }
@@ -208,7 +208,7 @@ pub(crate) struct View {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Delete {
     pub owner: Owner,
-    /// The time at which the chat was made; `None` for whichever has the id.
+    /// The time when the chat was made; `None` for any chat with the id.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub created_at: Option<Timestamp>,
 }
@@ -237,7 +237,7 @@ pub(crate) struct PlanSummary {
     pub asked: Option<Asked>,
 }
 
-/// What a user says who asks for a summary.
+/// The wishes of a user who asks for a summary.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Asked {
     pub wishes: Option<String>,

@@ -68,11 +68,11 @@ pub enum Pending {
         question: Elicitation,
         /// The party that asks.
         asks: Asks,
-        /// The failure that the question is about, if Fermata asks what follows it.
+        /// The failure that the question is about, if Fermata asks about its consequence.
         failure: Option<AskedFailure>,
-        /// The time at which the question was put.
+        /// The time when the question was put.
         since: Timestamp,
-        /// The time at which the run ends as expired.
+        /// The time when the run ends as expired.
         expires: Timestamp,
     },
 }
@@ -86,11 +86,11 @@ pub struct SummaryView {
     pub up_to: MessageId,
     /// The number of messages that it covers, from the first of the chat.
     pub messages: usize,
-    /// The reason for which it was written: `every`, `size`, `overflow` or `asked`.
+    /// The reason why it was written: `every`, `size`, `overflow` or `asked`.
     pub reason: String,
     /// The name of the model that has written it.
     pub model: String,
-    /// The time at which it was written.
+    /// The time when it was written.
     pub created_at: Timestamp,
 }
 
@@ -129,7 +129,7 @@ pub(crate) struct Outline {
     pub messages: Vec<MessageOutline>,
     /// The message that an open run is writing.
     pub left_out: Option<MessageId>,
-    /// A message of which the chat actor has a newer state than the store.
+    /// A message whose state in the chat actor is newer than in the store.
     pub newer: Option<UiMessage>,
 }
 

@@ -1,4 +1,4 @@
-//! The settings of a model call: an operator's defaults, what a post asks for, and the limits on both.
+//! The settings of a model call: an operator's defaults, the wishes of a post, and the limits on both.
 //!
 //! This module knows the names of API fields, not how a request is written. Invariants: a post sets no field of the request to the model
 //! API that neither [`PASSED`] nor the operator names; an option of the operator is never replaced; no spelling gets around a limit.
@@ -210,13 +210,13 @@ fn limit_options(options: &mut Map<String, Value>, limits: &Map<String, Value>, 
     });
 }
 
-/// Returns whether what an option of this name has inside is about reasoning.
+/// Returns whether the contents of an option of this name are about reasoning.
 fn has_reasoning_name(option: &str) -> bool {
     let name = plain(option);
     name.contains("reasoning") || name.contains("thinking")
 }
 
-/// Returns the quantity of an option, whatever way its name is written.
+/// Returns the quantity of an option, with any spelling of its name.
 fn quantity(option: &str) -> Option<Quantity> {
     Some(match plain(option).as_str() {
         "maxtokens"

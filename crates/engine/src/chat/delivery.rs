@@ -29,7 +29,7 @@ pub(crate) enum ActorMessage {
     ShutDown,
 }
 
-/// A request and the sender of its reply, of whatever type they are.
+/// A request of any type and the sender of its reply.
 #[async_trait]
 pub(crate) trait Deliver: Send {
     /// Handles the request and sends the reply. If the chat has been changed by another instance, that is returned and nothing is sent,
@@ -69,7 +69,7 @@ pub(crate) trait Handle: ChatRequest {
     /// Handles the request. The chat does not exist, or belongs to the user who makes the request.
     fn handle(&self, actor: &mut ChatActor) -> impl Future<Output = Result<Self::Reply, Self::Error>> + Send;
 
-    /// Reads what was saved, because the owner of the chat cannot be asked. Returns `None` if only the owner can do what is asked.
+    /// Reads the saved state, because the owner of the chat cannot be asked. Returns `None` if only the owner can serve the request.
     fn read_saved(
         &self,
         _: &Services,

@@ -1,6 +1,6 @@
 //! The mailboxes of the chat actors in this process, by chat.
 //!
-//! A chat in which nothing happens has no actor and costs a row in the database.
+//! An idle chat has no actor and costs a row in the database.
 //!
 //! Invariant: a chat never has two actors. A message is put into a mailbox, and an actor leaves, under the lock of the chat's entry; so
 //! a message either reaches the actor or finds none and starts the next.
@@ -20,7 +20,7 @@ use fermata_tools::Owner;
 use futures::task::AtomicWaker;
 
 /// The number of messages that may wait for one actor: a thousand readers that all come back at once, after a restart, find room. If there
-/// are more, the actor is stuck or the chat is flooded. Each message that waits holds what was posted with it, which the server bounds.
+/// are more, the actor is stuck or the chat is flooded. Each message that waits holds its posted body, which the server bounds.
 const CAPACITY: usize = 2048;
 
 /// The mailboxes of all chats that have an actor.
@@ -31,7 +31,7 @@ pub(crate) struct Mailboxes<M> {
 /// A chat that has an actor.
 struct ActorEntry<M> {
     messages: Arc<Queue<M>>,
-    /// The user to whom the chat belongs, once the actor has read it.
+    /// The owner of the chat, once the actor has read it.
     owner: Option<Owner>,
 }
 
@@ -56,7 +56,7 @@ struct QueueState<M> {
     is_closed: bool,
 }
 
-/// A message for which the mailbox has no room.
+/// A message that finds the mailbox full.
 pub(crate) struct Full<M>(pub M);
 
 // === impl Mailboxes ===
@@ -137,7 +137,7 @@ impl<M> Mailbox<M> {
         .await
     }
 
-    /// Notes the user to whom the chat belongs, as the actor has read it.
+    /// Notes the owner of the chat, as the actor has read it.
     pub fn note_owner(&self, owner: Option<Owner>) {
         if let Some(mut entry) = self.mailboxes.by_chat.get_mut(&self.chat) {
             entry.owner = owner;
@@ -161,7 +161,7 @@ impl<M> Drop for Mailbox<M> {
     fn drop(&mut self) {
         self.messages.close();
         let left = std::mem::take(&mut self.messages.lock().waiting);
-        // Whoever has sent them is told so without the lock.
+        // Their senders get an error, without the lock.
         drop(left);
     }
 }

@@ -148,7 +148,7 @@ impl ChatActor {
         Ok(outline.iter().take(kept).map(|message| message.bytes).sum())
     }
 
-    /// Reads the messages on which the plan for a post depends.
+    /// Reads the messages that the plan for a post depends on.
     async fn known_messages(&mut self, body: &ChatBody) -> Result<KnownMessages, StoreError> {
         let (store, chat) = (&self.services.store, &self.mailbox.chat);
         let mut known = KnownMessages::default();
@@ -402,7 +402,7 @@ impl ChatActor {
 }
 
 /// A file that no model takes, or that it would not be handed, is refused while its sender is there to read why. Older messages of an imported history
-/// are taken as they are; the model is told where their files are.
+/// are taken as they are; a line of text tells the model where their files are.
 async fn check_files(posted: Option<&UiMessage>, services: &Services) -> Result<(), SubmitError> {
     let file_urls = &services.settings.file_urls;
     let parts = posted.into_iter().flat_map(|message| message.parts.iter().enumerate());

@@ -19,7 +19,7 @@ use crate::{
     ports::store::{AuditEntry, Change, SummaryRecord},
 };
 
-/// The time after which a summary that is being written counts as abandoned. It is longer than writing one may take.
+/// A summary that is being written counts as abandoned after this time. It is longer than writing one may take.
 const CLAIMED: Duration = Duration::from_secs(120);
 
 impl Handle for PlanSummary {

@@ -22,9 +22,9 @@ use crate::{
     ports::{peer_transport::TransportError, store::InstanceId},
 };
 
-/// The interval in which a caller looks whether the other instance is still alive.
+/// A caller checks at this interval that the other instance is still alive.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// The time after which a message or its reply counts as lost. A post is not sent again for this alone.
+/// A message or its reply counts as lost after this time. A post is not sent again for this alone.
 const LOST_AFTER: Duration = Duration::from_secs(3);
 
 /// The calls of this instance that wait for a reply.
@@ -34,12 +34,12 @@ pub(super) struct RemoteCalls {
     next: AtomicU64,
 }
 
-/// The reason for which a call has no reply.
+/// The reason why a call has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// The instance is gone or does not own the chat: another one does, or will.
     NotOwner,
-    /// The instance may have done what it was asked, and is gone, or its reply was lost.
+    /// The instance may have served the request, and is gone, or its reply was lost.
     OutcomeUnknown,
     /// No instance can be reached.
     Unreachable,

@@ -1,6 +1,6 @@
 //! Replication of run logs to the instances whose readers follow them.
 //!
-//! A log is replicated once to an instance, however many readers it has there, and only for as long as it has any. Its replica is read like
+//! A log is replicated once to an instance, however many readers it has there, and only while it has any. Its replica is read like
 //! any other log. A replica that may lack something ends as moved, so that its readers look for their run again.
 
 use std::{
@@ -27,9 +27,9 @@ use crate::{
     run_log::{LogEnd, Reader, RunLog, Start, Writer, position::Position},
 };
 
-/// The interval in which an idle log sends an empty part, which reveals that the last message was lost.
+/// An idle log sends an empty part at this interval, which reveals that the last message was lost.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// The number of checks in a row after which a replica without readers is dropped.
+/// A replica that had no readers at this many checks in a row is dropped.
 const MAX_IDLE_CHECKS: u32 = 3;
 
 /// The replicated logs of this instance, in both directions.
@@ -69,7 +69,7 @@ pub(super) enum Part {
 // === outgoing ===
 
 impl OutgoingReply<'_> {
-    /// Returns a reader of a run in the form in which a reply carries it; its log is replicated after the reply.
+    /// Returns a reader of a run in the form that a reply carries; its log is replicated after the reply.
     pub fn export_reader(&mut self, following: Following) -> ReaderMessage {
         let (profile, Start { after, reads_answer, prologue }) = following.reader.start();
         if let Some((log, detachments)) = following.reader.log() {
@@ -90,7 +90,7 @@ impl Replication {
         to: &InstanceId,
     ) -> (ReplicatedLog, Option<impl Future<Output = ()> + use<>>) {
         let logs = &cluster.logs;
-        // The address identifies the log for as long as the future holds it.
+        // The address identifies the log while the future holds it.
         let key = (Arc::as_ptr(log) as usize, detachments, to.clone());
         let mut outgoing = lock(&logs.outgoing);
         let known = outgoing.get(&key).map(|known| known.number);
@@ -115,7 +115,7 @@ impl Replication {
                 () = send_log(&cluster, &log, detachments, &key.2, number) => {}
             }
             let mut outgoing = lock(&cluster.logs.outgoing);
-            // The log may have begun to be replicated anew meanwhile.
+            // Replication of the log may have begun again meanwhile.
             if outgoing.get(&key).is_some_and(|known| known.number == number) {
                 outgoing.remove(&key);
             }
@@ -226,7 +226,7 @@ impl Replication {
         }
     }
 
-    /// Sends the readers of replicas to look for their runs, if `is_gone` says so of the writer.
+    /// Sends the readers of replicas to look for their runs if `is_gone` is true of the writer.
     pub fn lose(&self, is_gone: impl Fn(&InstanceId) -> bool) {
         lock(&self.replicas).retain(|(from, _), replica| {
             let is_kept = !is_gone(from);

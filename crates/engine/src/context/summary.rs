@@ -1,6 +1,6 @@
-//! Summaries of the first messages of a chat: how a model is asked for one, how its answer is read, and how another model is told it.
+//! Summaries of the first messages of a chat: the request to a model, the reading of its answer, and the text for another model.
 //!
-//! This module does no I/O. Invariants: what a message or a summary says is data, so it stands in a prompt as JSON on one line, which no
+//! This module does no I/O. Invariants: the text of a message or a summary is data, so it stands in a prompt as JSON on one line, which no
 //! text in it can leave; a name once noted stays, even if the model forgets it; the length of a summary has a limit.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +74,7 @@ pub(crate) struct Covered {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SummaryPlan {
     pub reason: SummaryReason,
-    /// The summary so far, after which the new one goes on.
+    /// The summary so far, which the new one continues.
     pub previous: Option<Box<Covered>>,
     /// The number of messages that the new one covers at most.
     pub most: usize,
@@ -83,18 +83,18 @@ pub(crate) struct SummaryPlan {
     /// The names of the assistant and of the model that the chat has chosen.
     pub assistant: Option<String>,
     pub model: Option<String>,
-    /// What the summary has to mind, in the words of the user.
+    /// The user's instructions for the summary.
     pub wishes: Option<String>,
-    /// The memories that are changed by what the messages say; `None` if none are.
+    /// The memories that the messages change; `None` if there are none.
     pub memory: Option<MemoryPlan>,
 }
 
-/// Whose memories are changed, and by which messages.
+/// The owner of the memories that are changed, and the messages that change them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemoryPlan {
     pub owner: Owner,
-    /// The messages of which the user wants nothing to be remembered.
+    /// The messages that the user excludes from memory.
     pub unremembered: BTreeSet<MessageId>,
 }
 
@@ -266,7 +266,7 @@ pub fn is_summary_request(request: &ModelRequest) -> bool {
     )
 }
 
-/// Returns what a model is told of a message; `None` if there is nothing.
+/// Returns the text that stands for a message in a prompt; `None` if there is none.
 fn excerpt(message: &UiMessage) -> Option<Value> {
     let text: String = message.parts.iter().filter_map(UiPart::as_text).collect();
     let mut calls = Vec::new();
@@ -319,7 +319,7 @@ fn clipped(text: &str, most: usize) -> String {
 
 // === reading an answer ===
 
-/// Reads a model's answer; `None` if it has no summary. What the summary so far has noted by name is kept.
+/// Reads a model's answer; `None` if it has no summary. Names that the summary so far has noted are kept.
 pub(crate) fn read_answer(answer: &str, previous: Option<&Covered>) -> Option<Summary> {
     let json = answer.get(answer.find('{')?..=answer.rfind('}')?)?;
     let answer: Value = serde_json::from_str(json).ok()?;
@@ -334,7 +334,7 @@ pub(crate) fn read_answer(answer: &str, previous: Option<&Covered>) -> Option<Su
     Some(bounded(summary))
 }
 
-/// Reads a summary from JSON of which parts may be missing or of another type; `None` if nothing of it is known.
+/// Reads a summary from JSON whose parts may be missing or of another type; `None` if nothing of it is known.
 fn lenient(value: &Value) -> Option<Summary> {
     let fields = value.as_object()?;
     let text = |value: &Value| {
@@ -373,7 +373,7 @@ fn read_summary<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Sum
     Ok(lenient(&value).unwrap_or_default())
 }
 
-/// Returns the summary without what is over the limit: first the tools, then the oldest of each list, and names only at last.
+/// Returns the summary cut to the limit: first the tools go, then the oldest of each list, and names only at last.
 pub(crate) fn bounded(mut summary: Summary) -> Summary {
     while json!(summary).to_string().len() > MAX_BYTES {
         let Summary { goal, decisions, done, todo, facts, entities, open_questions, tools_used } =

@@ -252,7 +252,7 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
     }
 }
 
-/// A chat of turns, with calls whose outputs have some sizes, and some of which have failed.
+/// A chat of turns, with calls whose outputs have some sizes. Some of the calls have failed.
 fn chat() -> impl Strategy<Value = Vec<UiMessage>> {
     let bytes = prop_oneof![0..10_usize, 400..3000_usize];
     let turn = (prop::collection::vec((bytes, any::<bool>()), 1..4), 0..2000_usize);

@@ -39,7 +39,7 @@ pub struct Preview {
     pub assistant: String,
     /// The name of the model.
     pub model: String,
-    /// `true` if it is the next request of an open run. Otherwise it has nothing of what the next post brings along: the message, the
+    /// `true` if it is the next request of an open run. Otherwise it has nothing of the next post: the message, the
     /// page's instructions and the page's tools.
     pub is_of_open_run: bool,
     /// The request.

@@ -1,4 +1,4 @@
-//! The series with which the metrics of the engine begin.
+//! The initial series of the engine's metrics.
 //!
 //! A series that appears with its first event hides that event from a rate. So each series whose labels are known begins at zero.
 

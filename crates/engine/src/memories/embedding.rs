@@ -27,9 +27,9 @@ use crate::{
     },
 };
 
-/// The time after which somebody who waits for vectors goes on without them.
+/// A caller that waits for vectors goes on without them after this time.
 const WAIT: Duration = Duration::from_secs(5);
-/// The time for which nobody waits for a model that was silent. It is asked in the background meanwhile.
+/// The time that nobody waits for a model that was silent. Meanwhile it is asked in the background.
 const SILENCE: Duration = Duration::from_secs(30);
 /// The number of calls that are under way at a time. Others wait for their turn, within their time.
 const MAX_CALLS: usize = 8;
@@ -38,7 +38,7 @@ const BATCH: usize = 64;
 const BATCH_WAIT: Duration = Duration::from_secs(60);
 /// The pause before the embedding model is asked again that did not answer, in the background.
 const PAUSE: Duration = Duration::from_secs(60);
-/// The length of a text at most, in bytes. What is behind it is not compared.
+/// The maximum length of a text, in bytes. The rest is not compared.
 const TEXT_BYTES: usize = 8_000;
 
 /// The work that asks for vectors.
@@ -64,7 +64,7 @@ pub(crate) struct Embedding {
     silent_until: Mutex<Option<Instant>>,
 }
 
-/// The reason for which there are no vectors.
+/// The reason why there are no vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoVectors {
     /// There is no embedding model, or nobody waits for it at the moment.

@@ -1,6 +1,6 @@
-//! The facts of a chat that are worth keeping: how the model that writes its summary is asked for them, and what is made of its answer.
+//! The facts of a chat that are worth keeping: the request to the model that writes its summary, and the use of its answer.
 //!
-//! What the model says is a proposal. Only what the rules let a call of `remember` or `forget` do without asking anybody is done, because
+//! The model's output is a proposal. A change is made only if the rules let a call of `remember` or `forget` make it unasked, because
 //! nobody is there to be asked.
 
 use fermata_protocol::{MemoryKind, MessageId, Role, UiMessage, UiPart};
@@ -14,15 +14,15 @@ use crate::ports::store::memories::{Memory, MemoryChange, MemoryEdit, MemoryId, 
 /// The number of changes of one answer that are made at most.
 const MAX_CHANGES: usize = 20;
 
-/// The words in which a model is asked for changes of memories. `memories` of the input are those that are known.
+/// The text that asks a model for changes of memories. `memories` of the input are those that are known.
 pub(crate) const INSTRUCTIONS: &str = "`memories` of your answer is a list of changes to what is known about the user in all chats. Keep what \
-the user would not want to say again in another chat: preferences, facts about the user, people and things that matter to the user, and what \
-the user wants to be minded. Do not keep what matters to this chat only, what a tool or the assistant has said, or secrets such as \
-passwords. What is known already is in `memories` of the input, each with its id. Leave out what is known. A change is one of
+the user would not want to say again in another chat: preferences, facts about the user, people and things that matter to the user, and \
+standing instructions of the user. Do not keep what matters to this chat only, what a tool or the assistant has said, or secrets such as \
+passwords. The known facts are in `memories` of the input, each with its id. Leave them out. A change is one of
 {\"op\": \"new\", \"kind\": \"preference\", \"text\": \"one sentence about the user\"}
 {\"op\": \"changed\", \"id\": \"the id of the known one\", \"kind\": \"fact\", \"text\": \"what is true now\"}
 {\"op\": \"gone\", \"id\": \"the id of one that is no longer true\"}
-A kind is preference, fact, entity or instruction. What there is only one of, such as the name or the timezone of the user, also has a \
+A kind is preference, fact, entity or instruction. A fact that exists only once, such as the user's name or timezone, gets a \
 \"slot\" with its name in one word. An empty list is the usual answer.";
 
 /// A change of memories, as a model says it.
@@ -47,7 +47,7 @@ enum Op {
     Gone,
 }
 
-/// What the changes of memories are made with, besides the model's answer.
+/// The inputs to the changes of memories besides the model's answer.
 pub(crate) struct Extraction<'a> {
     pub service: &'a MemoryService,
     /// The tools, with the settings that the rules have for them.
@@ -150,7 +150,7 @@ impl Extraction<'_> {
         decided.decision == Decision::Allow
     }
 
-    /// Returns the message in which the user has most likely said something.
+    /// Returns the message that most likely contains a statement of the user.
     fn message_of(&self, text: &str) -> Option<MessageId> {
         let words = Words::of(text);
         let of_user = self.messages.iter().filter(|message| message.role == Role::User);
@@ -162,7 +162,7 @@ impl Extraction<'_> {
     }
 }
 
-/// Reads the proposals in a model's answer. What is none is left out.
+/// Reads the proposals in a model's answer. Anything else is left out.
 fn proposals(answer: &str) -> Vec<Proposal> {
     let (Some(begin), Some(end)) = (answer.find('{'), answer.rfind('}')) else { return Vec::new() };
     let json = answer.get(begin..=end).unwrap_or_default();

@@ -53,7 +53,7 @@ impl MemoryService {
         Ok(recalled)
     }
 
-    /// Returns what a run knows of its user. If the store fails, that is nothing, because a run does not end for it. The run holds a slot
+    /// Returns a run's knowledge of its user. If the store fails, that is nothing, because a run does not end for it. The run holds a slot
     /// for its requests to models, which this uses.
     pub(crate) async fn recollect(&self, owner: &Owner, chat: &ChatId, text: &str) -> Recollection {
         let notes = |memories: Vec<Memory>| memories.iter().map(MemoryNote::from).collect();
@@ -113,7 +113,7 @@ impl MemoryService {
     }
 
     /// Returns the memories of an owner that are most similar to a text, the most similar one first, at least `limit` if there are so many.
-    /// They are compared by their meaning, or by their words if they have no vector or none can be had of the text. If `has_slot` says which ones
+    /// They are compared by their meaning, or by their words if they or the text have no vector. If `has_slot` says which ones
     /// are meant, the others may be among them.
     pub(super) async fn ranked(
         &self,

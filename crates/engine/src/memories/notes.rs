@@ -1,6 +1,6 @@
-//! What a run knows of its user, and how its model is told.
+//! A run's knowledge of its user, and its form in the prompt.
 //!
-//! A memory is data: it stands in a prompt as JSON on one line, in an element that no text in it can end, after words that say so.
+//! A memory is data: it stands in a prompt as JSON on one line, in an element that no text in it can end. The words before it say this.
 
 use fermata_protocol::MemoryKind;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::ports::store::memories::{Memory, MemoryId};
 
-/// What a run knows of its user. It is recalled once and saved with the run, so that each of its steps sends the same.
+/// A run's knowledge of its user. It is recalled once and saved with the run, so that each of its steps sends the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Recollection {
@@ -20,7 +20,7 @@ pub struct Recollection {
     pub recalled: Vec<MemoryNote>,
 }
 
-/// A memory as a model and a page are told of it.
+/// A memory in the form for a model and a page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryNote {
     /// The memory's id.

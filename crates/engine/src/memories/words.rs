@@ -1,4 +1,4 @@
-//! How similar two texts are by their words, for when no vectors can be had.
+//! The similarity of two texts by their words, for when there are no vectors.
 //!
 //! Words are compared without case, accents and English plurals. Chinese, Japanese and Korean have no spaces between words, so pairs of
 //! characters stand for words there. Words that say nothing, such as "the", do not count.
@@ -9,7 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::model::tokens::is_wide;
 
-/// English words that say nothing about what a text is about.
+/// English words that say nothing about the subject of a text.
 const EMPTY_WORDS: &str = "a about all also am an and any are as at be because been but by can could did do does for from get had has have he \
 her him his how i if in into is it its just let like me more my no not now of on only or our out please remember s she should so some \
 such tell than that the their them then there these they this to too u us use user very want was we were what when where which while who \

@@ -56,7 +56,7 @@ pub fn tool_content(output: &Value, limit: usize) -> Vec<ModelContent> {
     limited(content, limit)
 }
 
-/// Returns what the model is told of a call that failed.
+/// Returns the text for the model about a call that failed.
 pub(crate) fn failure_text(error_text: &str, hint: Option<&str>) -> String {
     match hint {
         Some(hint) => format!("Error: {error_text}\n{hint}"),
@@ -108,7 +108,7 @@ fn mcp_result(output: &Value) -> Option<Vec<ModelContent>> {
     Some(if has_failed { as_failure(content) } else { content })
 }
 
-/// Returns whether a block is for the model, too. One whose annotations name an audience without it is for the person alone.
+/// Returns whether a block is also for the model. One whose annotations name an audience without it is for the person alone.
 fn is_for_model(block: &Value) -> bool {
     let audience = block["annotations"]["audience"].as_array();
     audience.is_none_or(|roles| roles.is_empty() || roles.iter().any(|role| role == "assistant"))
@@ -261,7 +261,7 @@ fn text_file(name: Option<&str>, text: &str) -> ModelContent {
     }
 }
 
-/// Removes blank texts. If nothing is left, the content says so.
+/// Removes blank texts. If nothing is left, a text stands for the empty content.
 fn non_empty(mut content: Vec<ModelContent>) -> Vec<ModelContent> {
     content.retain(|piece| !is_blank(piece));
     if content.is_empty() {

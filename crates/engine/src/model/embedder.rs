@@ -1,4 +1,4 @@
-//! The port to models that make vectors of texts, by which texts of similar meaning are found.
+//! The port to models that make vectors of texts. The vectors find texts of similar meaning.
 
 use async_trait::async_trait;
 

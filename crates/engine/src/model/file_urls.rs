@@ -32,7 +32,7 @@ pub enum FileUrls {
     Hosts(Vec<String>),
 }
 
-/// The reason for which a URL is not passed on.
+/// The reason why a URL is not passed on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FileUrlRefusal {
     /// The text is not a URL.
@@ -135,7 +135,7 @@ impl FileUrls {
         }
     }
 
-    /// Returns the hint for a sender whose file is refused: what the sender can do, and what the operator can do.
+    /// Returns the hint for a sender whose file is refused: the possible steps of the sender and of the operator.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::Data => "Send it as a data URL: this server takes no others (file_urls = \"data\").",

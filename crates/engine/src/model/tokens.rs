@@ -1,4 +1,4 @@
-//! Estimates of tokens, for what no provider has counted.
+//! Estimates of tokens, for texts that no provider has counted.
 //!
 //! There is no tokenizer here: each model has its own, and where a number counts, the provider's own is used. An estimate depends on
 //! nothing but its input, so all instances agree on it.
@@ -59,7 +59,7 @@ fn of_content(content: &[ModelContent]) -> u64 {
     pieces.sum()
 }
 
-/// Returns whether a character is one of those of which each is about a token: Hangul, kana, and the ideographs of Chinese.
+/// Returns whether a character is about one token by itself, as Hangul, kana and Chinese ideographs are.
 pub(crate) fn is_wide(c: char) -> bool {
     matches!(c, '\u{1100}'..='\u{11ff}' | '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{f900}'..='\u{faff}' | '\u{ff00}'..='\u{ffef}' | '\u{20000}'..='\u{3ffff}')
 }

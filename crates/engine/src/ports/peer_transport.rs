@@ -1,9 +1,9 @@
 //! The port through which instances that share a store send each other messages.
 //!
-//! Each instance has one mailbox, which only that instance reads. Messages leave a mailbox in the order in which they were put in, each at
+//! Each instance has one mailbox, which only that instance reads. Messages leave a mailbox in the order of their arrival, each at
 //! most once. Their content is opaque here.
 //!
-//! A message may be lost, together with its mailbox or after it was received. Nothing depends on its arrival: what was promised is in the
+//! A message may be lost, together with its mailbox or after it was received. Nothing depends on its arrival: every promise is in the
 //! store, and callers and readers can do without a message that does not come.
 
 pub mod in_memory;

@@ -1,7 +1,7 @@
 //! Looking names up, for connections that may lead to public addresses only.
 //!
 //! A name that looks public may lead to any address: `10.0.0.5.nip.io` leads to 10.0.0.5. So names are looked up before a URL is handed
-//! to a model, and when a tool connects. The number of lookups under way and the time of each are limited, because whoever names a host
+//! to a model, and when a tool connects. The number of lookups under way and the time of each are limited: a sender who names a host
 //! also chooses how long its name server takes.
 
 use std::{

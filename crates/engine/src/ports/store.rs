@@ -1,11 +1,11 @@
 //! The port to everything that survives the process.
 //!
-//! [`ChatStore`] keeps chats, [`Memories`] keeps what is known of users across chats, [`Membership`] knows which instances are alive, and
+//! [`ChatStore`] keeps chats, [`Memories`] keeps the knowledge of users across chats, [`Membership`] knows which instances are alive, and
 //! [`LockStore`] keeps the locks that they share. One database usually does all of it, which is a [`Store`].
 //!
 //! Several instances may share a store. The [`Version`] of each chat keeps two of them from writing to it: every commit has to know the
 //! version and draws a new one, so an instance that read a chat before another one changed it can no longer write to it, however much time
-//! has passed. An open run also names the instance that owns it, and the other instances leave the run alone for as long as its owner is
+//! has passed. An open run also names the instance that owns it, and the other instances leave the run alone while its owner is
 //! alive.
 
 mod audit;

@@ -18,7 +18,7 @@ use crate::{
     run_log::{Reader, StreamLocator, position::Position},
 };
 
-/// The time for which a reader looks for its run.
+/// The time limit for a reader that looks for its run.
 const REJOIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause before it looks again.
 const REJOIN_INTERVAL: Duration = Duration::from_secs(1);

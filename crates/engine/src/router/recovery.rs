@@ -1,4 +1,4 @@
-//! Resuming runs that have no owner, and forgetting what is old.
+//! Resuming runs that have no owner, and deleting old data.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,23 +17,23 @@ use crate::{
     services::Services,
 };
 
-/// The interval in which runs without an owner are looked for.
+/// The interval between searches for runs without an owner.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// The number of chats with a call whose time is over that are woken at a time.
 const MAX_DUE: usize = 100;
 /// The number of chats that are resumed at a time because their run was at work: each may ask the model at once.
 const MAX_ORPHANS: usize = 50;
-/// The number of other instances up to which more chats are looked for, so that instances need not wake the same ones.
+/// Up to this number of other instances, more chats are looked for, so that instances need not wake the same ones.
 const MAX_SHARES: usize = 7;
-/// The time for which a chat that cannot be resumed is left alone.
+/// A chat that cannot be resumed is left alone for this time.
 const BACK_OFF: Duration = Duration::from_secs(60);
-/// The interval in which the time that has been reached is saved. More often would wake the disk of an idle server for nothing.
+/// The interval between saves of the time that has been reached. A shorter one would wake the disk of an idle server for nothing.
 const NOTE_TIME_INTERVAL: Duration = Duration::from_secs(600);
-/// The interval in which old rows are deleted.
+/// The interval between deletions of old rows.
 const FORGET_INTERVAL: Duration = Duration::from_secs(60);
 /// The number of rows that are deleted at a time, so that no request waits for long.
 const FORGET_BATCH: usize = 100;
-/// The time for which the log of a run that is over is kept, because its readers may still look for it.
+/// The log of a run that is over is kept for this time, because its readers may still look for it.
 const KEEP_LOGS: Duration = Duration::from_secs(120);
 
 /// The chats whose actor has failed in this process.
@@ -46,7 +46,7 @@ pub(super) struct Recovery {
     backed_off: Mutex<BTreeMap<ChatId, Instant>>,
 }
 
-/// Notes how a chat actor ended, also if it panicked.
+/// Notes how a chat actor ended, even if it panicked.
 pub(super) struct OnEnd {
     pub router: Arc<Router>,
     pub chat: ChatId,
@@ -86,7 +86,7 @@ impl Recovery {
 
 impl Router {
     /// Resumes runs that have no owner, if they were at work or the time of a call is over, has summaries written that are due, and forgets
-    /// what is old. Goes on until it is dropped.
+    /// old data. Goes on until it is dropped.
     pub async fn sweep(self: Arc<Self>) {
         let mut forgot_at = Instant::now();
         let mut noted = None;
@@ -152,7 +152,7 @@ impl Router {
                 tracing::info!(%instance, runs, "runs that were at work at an instance that has ended are resumed here");
             }
         }
-        // These are woken even if they have an actor, because it may be about to fail, too.
+        // These are woken even if they have an actor, because it may also be about to fail.
         chats.extend(std::mem::take(&mut *self.recovery.requeued()));
         for chat in chats {
             // The messages that fill a mailbox need not touch the run, so the chat is woken again with the next sweep.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::Router;
 use crate::{api::request::RemoteRequest, ports::store::AuditEntry};
 
-/// The time in which further requests of a user to a chat are not noted.
+/// Further requests of a user to a chat are not noted for this time.
 const INTERVAL: Duration = Duration::from_secs(60);
 /// The number of rows in that time at most.
 const MOST: usize = 1_000;

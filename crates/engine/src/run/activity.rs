@@ -25,7 +25,7 @@ pub(crate) enum Activity {
 // === impl Run ===
 
 impl Run {
-    /// Notes the current position of the log as one from which a client that answers can continue to read.
+    /// Notes the current position of the log as one where a client that answers can continue to read.
     fn note_checkpoint(&mut self, is_waiting: bool) {
         let checkpoint = Checkpoint {
             step: self.state.step,
@@ -35,7 +35,7 @@ impl Run {
         let is_known = if is_waiting {
             self.state.checkpoints.last() == Some(&checkpoint)
         } else {
-            // A page may answer its own call by posting, whatever else of the step is at work. One checkpoint is enough for that.
+            // A page may answer its own call by posting, even while other calls of the step are at work. One checkpoint is enough for that.
             !self.step_calls().iter().any(|call| call.awaits_answer())
                 || self
                     .state
@@ -53,7 +53,7 @@ impl Run {
         matches!(self.state.activity, Activity::Detached { .. })
     }
 
-    /// Returns the time at which the readers are detached if nobody answers; `None` while something is at work.
+    /// Returns the time when the readers are detached if nobody answers; `None` while something is at work.
     pub fn hold_ends(&self) -> Option<Timestamp> {
         match self.state.activity {
             Activity::Waiting { since } => Some(later(since, self.state.hold.duration())),
@@ -61,7 +61,7 @@ impl Run {
         }
     }
 
-    /// Notes that a client continues to read with a version, a hold and wishes of its own. The hold begins anew.
+    /// Notes that a client continues to read with a version, a hold and wishes of its own. The hold begins again.
     pub(super) fn on_followed(
         &mut self,
         profile: Profile,
@@ -121,7 +121,7 @@ impl Deciding<'_> {
     pub(super) fn on_hold_ended(&mut self) {
         if self.run.state.phase == Phase::Deciding && self.run.state.profile.major() > 5 {
             // A call that the gate withholds is neither asked about nor settled, and would keep a stock client from ever posting again. So an
-            // approval of it is requested, too, although the gate does not wait for the answer.
+            // approval is also requested for it, although the gate does not wait for the answer.
             for index in self.run.step_indexes() {
                 let call = self.run.call(index);
                 if matches!(call.state(), CallState::Scheduled { .. }) && call.approval_request.is_none() {

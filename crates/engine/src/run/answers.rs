@@ -1,4 +1,4 @@
-//! Answers that were validated, and what they change: outcomes, decisions, edits, and what a person allows for good.
+//! Answers that were validated, and their changes: outcomes, decisions, edits, and permissions for good.
 
 use fermata_protocol::{AnswerKind, ApprovalId, JsonText, UiChunk};
 use fermata_tools::{
@@ -38,7 +38,7 @@ impl Deciding<'_> {
                 }
             }
         }
-        // A closed gate shows what was denied when it opens.
+        // A closed gate shows denied calls when it opens.
         if was_open {
             for index in denied {
                 self.show_denial_by_person(index);

@@ -1,4 +1,4 @@
-//! `data-call`: the state of each call, and what the call waits for, so that a page does not have to guess.
+//! `data-call`: the state of each call and the reason of its wait, so that a page does not have to guess.
 //!
 //! Only clients that ask for it are sent this ([`Show::Call`]). The chunk is transient: it is not a part of the message.
 
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{Deciding, Phase, Run, is_at_work, later};
 use crate::services::Rules;
 
-/// The time for which a page is believed that a person edits an input. It says so again meanwhile, if the person still does; a browser lets a
+/// An input counts as edited for this time after a page reports it. The page repeats the report while the person edits; a browser lets a
 /// tab in the background do that once a minute.
 const EDITING_LASTS: Duration = Duration::from_secs(90);
 
@@ -75,7 +75,7 @@ pub(crate) struct CallStatus {
     trouble: Trouble,
 }
 
-/// The failure of a call, and the reaction to it; or the failure to which the call is the reaction.
+/// The failure of a call, and the reaction to it; or the failure that the call reacts to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Trouble {
@@ -136,7 +136,7 @@ impl ShownCall {
 // === impl Run ===
 
 impl Run {
-    /// Returns what has gone wrong with a call, or with the call in whose place it was made.
+    /// Returns the failure of a call, or of the call that it replaces.
     pub(super) fn trouble(&self, call: &Call, rules: &Rules) -> Trouble {
         let (fallback_of, retry_of) = (call.fallback_of.clone(), call.retry_of.clone());
         let mut trouble = Trouble { fallback_of, retry_of, ..Trouble::default() };
@@ -196,7 +196,7 @@ impl Run {
         holder.map(|holder| holder.id.clone())
     }
 
-    /// Returns the time at which a person is no longer believed to edit the first of the inputs.
+    /// Returns the time when the first of the inputs no longer counts as edited.
     pub fn editing_ends(&self) -> Option<Timestamp> {
         let open = self.step_calls().iter().filter(|call| call.awaits_approval());
         open.filter_map(|call| call.edited_until).min()
@@ -222,7 +222,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Tells the client of the step's calls whose states have changed, if it has asked for that. Nothing follows `finish`.
+    /// Sends the client the step's calls whose states have changed, if it has asked for that. Nothing follows `finish`.
     pub(super) fn show_calls(&mut self) {
         if !self.run.state.show.contains(&Show::Call) || self.run.state.phase == Phase::Over {
             return;

@@ -18,7 +18,7 @@ impl Run {
         self.expiry().is_some_and(|expires| expires <= now)
     }
 
-    /// Returns whether the message has any content. A step in which the model sent nothing is none.
+    /// Returns whether the message has any content. A step without output of the model is none.
     pub fn has_content(&self) -> bool {
         self.snapshot().parts.iter().any(|part| *part != UiPart::StepStart)
     }
@@ -37,7 +37,7 @@ impl Deciding<'_> {
         self.close(ending);
     }
 
-    /// Ends the run, whatever it is doing.
+    /// Ends the run in any state.
     pub(super) fn end_run(&mut self, ending: Ending) {
         if self.run.state.phase == Phase::Over {
             return;

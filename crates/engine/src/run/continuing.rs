@@ -1,7 +1,7 @@
 //! A run that goes on from the calls of an earlier message, because a message of the user has decided about them, or has answered a question
 //! of the assistant.
 //!
-//! The message of the user comes between, so what follows is a new message. The run that makes it takes over the calls of the earlier run, its
+//! The message of the user comes between, so a new message follows. The run that makes it takes over the calls of the earlier run, its
 //! questions, its plan, its tools and its counters. The outcomes of these calls belong to the earlier message, which nobody reads as a stream
 //! any more. A question that still waits is asked again in the new message.
 
@@ -80,7 +80,7 @@ impl WaitingRun {
 // === impl Run ===
 
 impl Run {
-    /// Returns what a message of the user could answer.
+    /// Returns the calls and questions that a message of the user could answer.
     pub fn waiting(&self, context: &Context<'_>) -> WaitingRun {
         let mut waiting = WaitingRun {
             takes_words: self.can_be_decided_in_words(context),
@@ -139,7 +139,7 @@ impl Run {
     }
 
     /// Returns a message of the user as the answer to all questions of the assistant that wait. The first question that it fits gets it as its
-    /// answer; the model is told the message with the others.
+    /// answer; the model receives the message with the others.
     pub fn replies(&self, message: &str, by: Decider) -> ValidAnswers {
         let mut elicitations = Vec::new();
         let mut is_used = false;
@@ -200,7 +200,7 @@ impl Run {
         self.state.earlier.as_ref().is_none_or(|earlier| earlier.step < call.step)
     }
 
-    /// Returns what the model is told of what the user has said to the run.
+    /// Returns the text for the model about the user's messages to the run.
     pub fn told_of_consent(&self) -> Option<&'static str> {
         let earlier = self.state.earlier.as_ref()?;
         Some(match earlier.said {
@@ -234,7 +234,7 @@ impl Deciding<'_> {
         self.effects.after.next = Next::Close(Ending::Superseded);
     }
 
-    /// Begins the message in which the run goes on, with the answers of the user, and asks the questions again that still wait.
+    /// Begins the message that continues the run, with the answers of the user, and asks the questions again that still wait.
     pub(super) fn on_continued(&mut self, answers: ValidAnswers) {
         let message_id = Some(self.run.message.clone());
         self.publish(UiChunk::Start { message_id, message_metadata: None });

@@ -1,4 +1,4 @@
-//! The effects of an event on the rest of the program, in the order in which they are performed.
+//! The effects of an event on the rest of the program, in the order they are performed.
 
 use std::collections::BTreeSet;
 
@@ -46,13 +46,13 @@ pub(crate) struct Commit {
     pub grants: Vec<(usize, Grant)>,
     /// The decisions that the audit log keeps.
     pub audit: Vec<AuditEvent>,
-    /// What happens to calls of the earlier message that the run goes on from. No reader of the run's own message is shown this.
+    /// Changes of calls in the earlier message that the run continues. No reader of the run's own message is shown this.
     pub earlier: Vec<UiChunk>,
-    /// How the page that reads has shown that it answers.
+    /// The route of answers that the reading page has shown.
     pub answer_route: Option<AnswerRoute>,
     /// `true` if the commit saves work that would otherwise be repeated after a crash.
     pub is_progress: bool,
-    /// `true` if a person, the model or a tool has done something for which lists show the chat as changed.
+    /// `true` if a person, the model or a tool has done something that makes lists show the chat as changed.
     pub is_news: bool,
 }
 
@@ -63,8 +63,8 @@ pub(crate) struct AfterCommit {
     pub cancel: Vec<ToolCallId>,
     /// Calls that run from now on, in the model's order.
     pub execute: Vec<ToolCallId>,
-    /// The chunks that readers are shown, with their positions in the log. Every one of them is an entry of the log, so whoever reads from
-    /// an earlier position is sent it again, also one that is [`transient`](fermata_protocol::DataChunk::transient).
+    /// The chunks that readers are shown, with their positions in the log. Each is an entry of the log, so a reader that starts from
+    /// an earlier position receives it again, even a [`transient`](fermata_protocol::DataChunk::transient) one.
     pub publish: Vec<(Position, UiChunk)>,
     /// The replies to tools that have asked the user something.
     pub replies: Vec<(ElicitationId, ElicitationReply)>,

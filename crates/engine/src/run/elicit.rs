@@ -60,7 +60,7 @@ pub(crate) enum QuestionSource {
     Tool,
     /// The model, with a tool of the run. The run waits for the reply, so the question outlives the process.
     AskUser,
-    /// The run, about the failure of a call. The question outlives the process, too.
+    /// The run, about the failure of a call. This question also outlives the process.
     Failure,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum ElicitState {
 }
 
 impl Run {
-    /// Returns the time at which the first question ends whose call blocks a resource.
+    /// Returns the earliest end of a question whose call blocks a resource.
     pub fn first_question_ends(&self) -> Option<Timestamp> {
         let ending = self.elicitations().filter(|elicited| elicited.expiry_ends == ExpiryEnds::Question);
         ending.map(|elicited| elicited.expires).min()
@@ -221,7 +221,7 @@ impl Deciding<'_> {
         self.show_own_question(index);
     }
 
-    /// Asks a person what follows the failure of a call. Returns `false` if nobody is asked.
+    /// Asks a person about the failure of a call. Returns `false` if nobody is asked.
     pub(super) fn ask_about_failure(&mut self, index: usize, error: &ToolError) -> bool {
         let call = self.run.call(index);
         let strategy = self.context.rules.errors_of(&call.tool).of(error.error_type);
@@ -302,7 +302,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Does what a person has chosen after the failure of a call.
+    /// Carries out a person's choice after the failure of a call.
     fn on_choice(&mut self, index: usize, choice: FailureChoice) {
         let Some(AskedFailure { error_type, text }) = self.run.call(index).asked_about.clone() else {
             return;

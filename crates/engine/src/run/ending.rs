@@ -1,11 +1,11 @@
-//! The ways in which a run ends, and the last chunks of its readers.
+//! The ways a run ends, and the last chunks of its readers.
 
 use fermata_protocol::{FinishReason, UiChunk};
 use fermata_tools::ErrorType;
 
 use crate::model::ModelError;
 
-/// The way in which a run ended.
+/// The way a run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Ending {
     /// The model completed its answer, or the answer was cut off; the reason says which.
@@ -16,7 +16,7 @@ pub(crate) enum Ending {
     Superseded,
     /// Nobody answered in time.
     Expired,
-    /// The run reached its limit of steps. In the last one the model could only say what is done and what is left.
+    /// The run reached its limit of steps. In the last one the model could only report the finished and the open work.
     StepLimit,
     /// The model did not call the tool that the user has chosen.
     ToolNotCalled {

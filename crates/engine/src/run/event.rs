@@ -29,7 +29,7 @@ pub(crate) enum Event {
     Resumed,
     /// No process that resumed the run made progress with it.
     GivenUp,
-    /// The run has looked for what is known of its user.
+    /// The run has recalled the memories of its user.
     Recollected(Arc<Recollection>),
     /// The model has sent these events.
     Model(Vec<ModelEvent>),
@@ -101,7 +101,7 @@ enum Author {
 // === impl Run ===
 
 impl Run {
-    /// Decides what follows from an event.
+    /// Decides about an event.
     pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
         let before = self.state.clone();
         let author = event.author();
@@ -116,7 +116,7 @@ impl Run {
             let position = before.position.plus(effects.after.publish.len());
             let mut unchanged = RunState { position, ..before };
             if self.state.recollection.as_ref().is_some_and(|recollection| recollection.is_empty()) {
-                // If nothing is known of the user, that is saved with the step, of which nothing is left if it is cut off.
+                // If nothing is known of the user, that is saved with the step. Nothing is left of a step that is cut off.
                 unchanged.recollection.clone_from(&self.state.recollection);
             }
             effects.commit.run = !effects.commit.calls.is_empty()
@@ -203,7 +203,7 @@ impl Deciding<'_> {
             Event::Model(events) => {
                 for event in events {
                     self.on_model_event(event);
-                    // Of a whole answer that comes at once, each stage is shown, too.
+                    // Each stage is shown even if the whole answer comes at once.
                     self.show_run();
                 }
             }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{run_tools, step::collector::InvalidArguments};
 
-/// The size in bytes up to which a tool's schema comes with an approval request. `GET /api/tools` has longer ones.
+/// The largest schema of a tool that comes with an approval request, in bytes. `GET /api/tools` has longer ones.
 const LONGEST_SHOWN_SCHEMA: usize = 16_000;
 
 /// The text that is added to the reason of a denial if the call has run before.
@@ -27,13 +27,13 @@ const RAN_BEFORE: &str = "The call had begun to run before that, and may have ha
 pub(crate) enum Overruled {
     /// The newest rules deny it.
     Denied(PolicyDecision),
-    /// Its tool has changed since the decision, and nobody was shown what it is now.
+    /// Its tool has changed since the decision, and nobody was shown its new form.
     ToolChanged,
 }
 
 impl Run {
     /// Returns the decision about a call: first the policy and the tool itself count, then what the run's tools have returned, then what a person has allowed
-    /// for always. Nothing outvotes a denial. A grant does not answer a question because of `chain`, nor one that a rule asks, unless the
+    /// for always. Nothing overrides a denial. A grant does not answer a question because of `chain`, nor one that a rule asks, unless the
     /// rule says otherwise.
     fn policy_decision(
         &self,
@@ -358,7 +358,7 @@ impl Deciding<'_> {
         self.call_mut(index).approval_request = Some(ApprovalRequest { id: id.clone(), required });
         let call = self.run.call(index);
         let mut descriptor = json!(ShownCall::of(call));
-        // A page can draw a form from it in which a person edits the input.
+        // A page can draw a form from it, so that a person can edit the input.
         if let Some(found) = self.context.toolbox.find(&call.tool)
             && found.spec().input_schema.text().len() <= LONGEST_SHOWN_SCHEMA
         {
@@ -379,7 +379,7 @@ impl Deciding<'_> {
 
     pub(super) fn open_gate(&mut self) {
         self.run.state.phase = Phase::Working;
-        // The hold begins anew for the calls behind the gate.
+        // The hold begins again for the calls behind the gate.
         self.run.state.activity = Activity::Working;
         for index in self.run.step_indexes() {
             self.show_denial_by_person(index);

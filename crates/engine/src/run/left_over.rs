@@ -17,7 +17,7 @@ pub(super) struct LeftOver {
     chunks: Vec<UiChunk>,
 }
 
-/// Removes from the log of a run that another process has left whatever nobody will finish: calls that the model had begun to make in the
+/// Removes unfinished work from the log of a run that another process has left: calls that the model had begun to make in the
 /// step, and a compaction that was under way.
 pub(crate) fn drop_unfinished(state: &RunState, log: &mut Vec<(Position, UiChunk)>) {
     if state.phase != Phase::Streaming {

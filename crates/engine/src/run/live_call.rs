@@ -1,4 +1,4 @@
-//! A call of a run, with what is known of it while a process has the run in memory.
+//! A call of a run, with the state that only the process has while the run is in memory.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::call_status::CallStatus;
 use crate::run_log::position::Position;
 
-/// A call, and what is not saved of it.
+/// A call, and its state that is not saved.
 #[derive(Clone, Debug)]
 pub(crate) struct LiveCall {
     pub call: Call,

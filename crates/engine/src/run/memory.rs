@@ -1,4 +1,4 @@
-//! What a run knows of its user, and what its calls have changed of that, as a client is shown it.
+//! A run's knowledge of its user and the changes by its calls, in the form for clients.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ struct ChangedMemories {
 // === impl Run ===
 
 impl Run {
-    /// Returns what the model has read from outside before this step of the turn, in the order of the calls. A run that a person's retry began
+    /// Returns the outside sources read before this step of the turn, in the order of the calls. A run that a person's retry began
     /// goes on in a turn whose earlier calls it does not know, so it counts as having read.
     pub fn outside_sources(&self, step: u32) -> Vec<String> {
         let retried = self.settings.retries.as_ref().map(|retried| retried.tool.clone());
@@ -36,7 +36,7 @@ impl Run {
         sources
     }
 
-    /// Returns the decision to ask a person before a call changes what is remembered; `None` if nobody is asked.
+    /// Returns the decision to ask a person before a call changes memories; `None` if nobody is asked.
     pub(super) fn memory_write_asks(&self, call: &Call, context: &Context<'_>) -> Option<PolicyDecision> {
         if !writes_memory(call) || context.rules.policy.approval() != ApprovalMode::Default {
             return None;
@@ -73,7 +73,7 @@ impl Run {
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Asks the model for the first step, with what is known of the user.
+    /// Asks the model for the first step, with the knowledge of the user.
     pub(super) fn on_recollected(&mut self, recollection: Arc<Recollection>) {
         if self.run.state.phase != Phase::Streaming {
             return;
@@ -86,7 +86,7 @@ impl Deciding<'_> {
         self.effects.after.next = Next::AskModel;
     }
 
-    /// Tells the client what a call has changed of what is remembered, if it has.
+    /// Tells the client which memories a call has changed, if any.
     pub(super) fn note_memory_output(&mut self, index: usize) {
         if memory_output(self.run.call(index)).is_some() {
             self.show_memory();
@@ -107,12 +107,12 @@ impl Deciding<'_> {
     }
 }
 
-/// Returns whether a call changes what is remembered.
+/// Returns whether a call changes memories.
 fn writes_memory(call: &Call) -> bool {
     call.run_by == Some(RunBy::Server) && [REMEMBER, FORGET].contains(&call.tool.as_str())
 }
 
-/// Returns what a call has changed of what is remembered; `None` if it has changed nothing.
+/// Returns the changes of a call to the memories; `None` if it has changed nothing.
 fn memory_output(call: &Call) -> Option<MemoryToolOutput> {
     match call.state() {
         CallState::Success { output } if writes_memory(call) => serde_json::from_value(output.clone()).ok(),

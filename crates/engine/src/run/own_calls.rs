@@ -13,7 +13,7 @@ use super::{
 };
 use crate::step::collector::InvalidArguments;
 
-/// The call with which a run begins, because a person makes a failed one again.
+/// The first call of a run that repeats a failed one for a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RetriedCall {
@@ -62,7 +62,7 @@ impl Deciding<'_> {
             self.effects.after.next = Next::AskModel;
             return;
         };
-        // The run exists from now on, also if the check takes its time.
+        // The run exists from now on, even if the check takes a while.
         self.effects.commit.run = true;
         self.check_own_call(OwnCall { id, tool, input, cause: OwnCallCause::RetryOf(of) });
         if self.effects.before.checks.is_empty() {

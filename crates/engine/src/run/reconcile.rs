@@ -1,8 +1,8 @@
-//! The position from which a client that posts a message again continues to read.
+//! The position where a client that posts a message again continues to read.
 //!
 //! A stock client shows the message as it was when its stream ended. It must not be sent the text and inputs that it has again, and it must
 //! be sent the outcomes that it lacks. The unit is the step: the calls that the client shows in its last step determine the checkpoint of the
-//! log from which it continues.
+//! log where it continues.
 
 use fermata_protocol::{FinishReason, ToolPart, ToolState, UiChunk, UiMessage, UiPart, outcome, replay};
 use serde_json::json;
@@ -64,7 +64,7 @@ impl Run {
             .find(|checkpoint| !before_the_gate || !checkpoint.open)
             .or_else(|| checkpoints().next_back())?;
         let message = self.snapshot();
-        // It says why calls have no output, also of those whose outcomes precede the checkpoint.
+        // It says why calls have no output, including those whose outcomes precede the checkpoint.
         let message_metadata = message.metadata.clone();
         let mut prologue = vec![UiChunk::Start { message_id: Some(self.message.clone()), message_metadata }];
         prologue.extend(settled_questions(&message, shown));
@@ -84,7 +84,7 @@ impl Run {
         Some(Reconciliation { prologue, after: checkpoint.position })
     }
 
-    /// Returns the position at which the call of this part was asked about again, if the part shows that.
+    /// Returns the position of the repeated question about the call of this part, if the part shows that.
     fn shows_new_question(&self, part: &ToolPart) -> Option<Position> {
         let call = self.calls.iter().find(|call| call.id == part.tool_call_id)?;
         let (shown, newest) = (part.approval.as_ref()?, call.approval_request.as_ref()?);

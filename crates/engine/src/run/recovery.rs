@@ -1,6 +1,6 @@
 //! Recovery: a run whose process ended is resumed by another one, or given up.
 //!
-//! Whatever was not saved is lost, but readers may have seen it. So the positions that it had in the log are never used again.
+//! Unsaved chunks are lost, but readers may have seen them. So the positions that they had in the log are never used again.
 
 use fermata_protocol::RunId;
 use fermata_tools::{Call, CallState, Wait, Work};
@@ -40,7 +40,7 @@ impl Run {
         }
     }
 
-    /// Notes what the store has forgotten of the run, before it is resumed: calls that had begun may have had their effect, and no
+    /// Notes the part of the run that the store has forgotten, before it is resumed: calls that had begun may have had their effect, and no
     /// position names another chunk than readers have seen.
     pub fn note_remembered(&mut self, remembered: &RememberedRun, now: Timestamp) {
         if remembered.id != self.id {
@@ -124,7 +124,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Ends a run with which no process has made progress.
+    /// Ends a run because no process has made progress with it.
     pub(super) fn give_up(&mut self) {
         self.skip_lost_positions();
         self.withdraw_orphans();

@@ -1,4 +1,4 @@
-//! `data-run`: the stage of the run, so that a page does not have to guess what is going on.
+//! `data-run`: the stage of the run, so that a page does not have to guess it.
 //!
 //! The stage is a pure function of the run, and no state of its own. Only clients that ask for it are sent this ([`Show::Run`]). The chunk is
 //! transient: it is not a part of the message.
@@ -21,14 +21,14 @@ const RESULT_CHARACTERS: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LastOutcome {
     tool: String,
-    /// The beginning of what the model is told.
+    /// The beginning of the text that the model receives.
     result: String,
 }
 
 // === impl Run ===
 
 impl Run {
-    /// Returns what the run is doing, with the words in which the user can decide about its calls now.
+    /// Returns the run's activity, with the words that decide about its calls now.
     pub fn status_with_words(&self, context: &Context<'_>) -> RunStatus {
         let mut status = self.status();
         if self.can_be_decided_in_words(context) {
@@ -38,7 +38,7 @@ impl Run {
         status
     }
 
-    /// Returns what the run is doing.
+    /// Returns the run's activity.
     pub fn status(&self) -> RunStatus {
         let last = self.state.last_outcome.as_ref();
         RunStatus {
@@ -101,14 +101,14 @@ impl Deciding<'_> {
         self.run.state.last_outcome = Some(LastOutcome { tool, result });
     }
 
-    /// Tells the client what the run is doing if that has changed, and if it has asked for that. Nothing follows `finish`.
+    /// Sends the client the activity of the run if that has changed, and if the client has asked for it. Nothing follows `finish`.
     pub(super) fn show_run(&mut self) {
         if self.run.state.phase != Phase::Over {
             self.show_stage(self.run.stage());
         }
     }
 
-    /// Tells the client that the run is over, right before the last chunk says so.
+    /// Tells the client that the run is over, right before the last chunk.
     pub(super) fn show_idle(&mut self) {
         self.show_stage(Stage::Idle);
     }

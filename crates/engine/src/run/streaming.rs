@@ -342,7 +342,7 @@ impl Deciding<'_> {
             return self.finish(reason);
         }
         if self.run.is_last_step(self.context.limits) {
-            // The model was told that it may call nothing.
+            // The request allowed no calls.
             for (index, call) in calls {
                 self.call_mut(index).input = call.into_received();
             }
@@ -443,7 +443,7 @@ impl Deciding<'_> {
         self.publish(part_end(kind, id, citations));
     }
 
-    /// Ends what is open of a step when the run ends. The arguments of calls that are incomplete or unchecked are kept.
+    /// Ends the open parts of a step when the run ends. The arguments of calls that are incomplete or unchecked are kept.
     pub(super) fn abandon_step(&mut self) {
         self.keep_left_over();
         // A part that is held back is not open for anybody.

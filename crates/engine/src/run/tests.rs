@@ -297,7 +297,7 @@ impl Play {
         self.validate(answers).unwrap_err()
     }
 
-    /// Returns the reason for which a rule denies an edit.
+    /// Returns the reason why a rule denies an edit.
     fn denial_of_edit(&self, answers: &[Answer]) -> String {
         match self.refusal(answers) {
             Rejected::Denied(event) => event.reason.unwrap(),
@@ -344,7 +344,7 @@ impl Play {
         self
     }
 
-    /// Ends the process, and resumes the run from what was saved.
+    /// Ends the process, and resumes the run from its saved state.
     fn crash(&mut self) -> &mut Self {
         let saved = SavedRun {
             id: self.run.id.clone(),

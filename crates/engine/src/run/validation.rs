@@ -77,7 +77,7 @@ impl Run {
         }
     }
 
-    /// Returns what an answer can be given to now.
+    /// Returns the calls and questions that can be answered now.
     pub fn awaited(&self) -> impl Iterator<Item = AnswerTarget> {
         let calls = self.step_calls().iter().filter(|call| call.accepts_answer());
         let calls = calls.map(|call| AnswerTarget::Call(call.id.clone()));
@@ -204,7 +204,7 @@ impl Run {
                 let Some(found) = context.toolbox.find(&call.tool) else { return Ok(()) };
                 let value = input.value();
                 self.check_own_tool(call, &value, context.toolbox).map_err(Rejected::BadInput)?;
-                // A person has read what they wrote, so the edit is the approval: only a denial counts.
+                // A person has read their own text, so the edit is the approval: only a denial counts.
                 let own = found.decide(&*context.rules.policy, context.owner, &value);
                 let denial = match (own.decision, self.overruled(call, &value, context)) {
                     (Decision::Deny, _) => own,

@@ -40,7 +40,7 @@ impl Run {
         call.is_some_and(|call| matches!(call.state(), CallState::Error { .. }))
     }
 
-    /// Returns the text for a call that has ended without an output, with what it has reported last.
+    /// Returns the text for a call that has ended without an output, with its last report.
     pub fn with_last_report(&self, call: &ToolCallId, text: String) -> String {
         let report = self.index_of(call).and_then(|index| self.call(index).last_report.as_ref());
         let Some(report) = report else { return text };
@@ -49,7 +49,7 @@ impl Run {
         format!("{text}\nIt had reported: {clipped}")
     }
 
-    /// Returns what a call waits for before it runs.
+    /// Returns the reason why a call waits before it runs.
     pub fn wait_of(&self, call: &ToolCallId) -> Option<&Wait> {
         self.call(self.index_of(call)?).state().waits_for()
     }
@@ -59,7 +59,7 @@ impl Run {
         self.missing_tool_since().is_some()
     }
 
-    /// Returns the time at which the first call has waited for its tool as long as it may.
+    /// Returns the time when the first call has waited for its tool as long as it may.
     pub fn tool_wait_ends(&self, limit: Duration) -> Option<Timestamp> {
         self.missing_tool_since().map(|since| later(since, limit))
     }
@@ -248,7 +248,7 @@ impl Deciding<'_> {
         self.show_error(index, text);
     }
 
-    /// Keeps what a call has reported last, if it ends without an output.
+    /// Keeps the last report of a call, if it ends without an output.
     pub(super) fn keep_last_report(&mut self, index: usize) {
         if let Some(report) = self.run.calls[index].report.take() {
             self.call_mut(index).last_report = Some(report);
@@ -282,7 +282,7 @@ impl Deciding<'_> {
         }
     }
 
-    /// Ends the run for a call that has failed, if the settings say so.
+    /// Ends the run for a call that has failed, if the settings demand it.
     pub(super) fn end_run_if_fatal(&mut self, index: usize, error_type: ErrorType) {
         let tool = self.run.call(index).tool.clone();
         if self.context.rules.errors_of(&tool).of(error_type) == ErrorStrategy::FailRun {

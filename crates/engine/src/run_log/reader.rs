@@ -1,7 +1,7 @@
 //! The readers of a log: a response, a reconnect, a second tab. A reader holds no more than a position.
 //!
 //! A reader outlives its log. If the run has moved, to another chat actor or another instance, the reader asks its [`StreamLocator`] for the
-//! log in which the run continues, and the response that it fills stays open.
+//! log that continues the run, and the response that it fills stays open.
 
 use std::{
     fmt,
@@ -27,7 +27,7 @@ pub struct Reader {
     /// The number of chunks that the reader was sent besides the log's.
     own: u32,
     locator: Option<Arc<dyn StreamLocator>>,
-    /// The search for the log in which the run continues.
+    /// The search for the log that continues the run.
     moving: Option<BoxFuture<'static, Option<Reader>>>,
     done: bool,
 }
@@ -43,7 +43,7 @@ pub(crate) struct Start {
     pub prologue: Vec<UiChunk>,
 }
 
-/// Finds the log in which a run continues after its log has moved.
+/// Finds the log that continues a run after its log has moved.
 pub(crate) trait StreamLocator: Send + Sync {
     /// Returns a reader of the run that continues after a position; `None` if there is no such log, or the profile cannot continue there.
     fn locate(&self, run: RunId, position: Position, profile: Profile) -> BoxFuture<'static, Option<Reader>>;
@@ -54,7 +54,7 @@ enum Content {
         waiter: Waiter,
         /// The number of entries that the reader has looked at.
         next: usize,
-        /// The position up to which the reader has read the log.
+        /// The end of the part of the log that the reader has read.
         position: Position,
         /// `true` if the reader has read something of the answer in the step that it is in.
         reads_answer: bool,
@@ -158,7 +158,7 @@ impl Reader {
         waiter.register(cx);
         let log = waiter.log.lock();
         let readable = log.readable(*detachments);
-        // Mostly there is one, for which nothing is allocated.
+        // Mostly there is one, and nothing is allocated for it.
         let (mut first, mut others) = (None, Vec::new());
         let mut is_taken_back = false;
         let mut size = 0;
@@ -228,7 +228,7 @@ impl Reader {
         batch.freeze()
     }
 
-    /// Adds a chunk for this reader alone. It carries the position up to which the reader has read the log, so that it can continue from there;
+    /// Adds a chunk for this reader alone. It carries the reader's position in the log, so that it can continue from there;
     /// before the log it carries the start, because the prologue cannot be sent again to another reader.
     fn push_own(&mut self, chunk: &UiChunk, position: Position, batch: &mut BytesMut) {
         self.own += 1;

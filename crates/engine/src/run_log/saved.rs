@@ -1,4 +1,4 @@
-//! The form in which chunks are saved: consecutive deltas of one text are saved as one chunk, with their lengths.
+//! The saved form of chunks: consecutive deltas of one text are saved as one chunk, with their lengths.
 //!
 //! A joined delta has the position of its last delta, and those before it have the positions before that. A delta by itself has no lengths.
 

@@ -1,4 +1,4 @@
-//! Writers and readers of one log: what is saved, what is read, and how readers end.
+//! Writers and readers of one log: the saved entries, the read entries, and the ends of readers.
 
 use bytes::Bytes;
 use fermata_protocol::{DataChunk, ToolCallId};
@@ -95,7 +95,7 @@ async fn a_reader_continues_after_the_event_it_names_or_from_the_start() {
     assert!(after(id).contains("<1>"), "a chunk for one reader alone has no position in the log");
 }
 
-/// A step whose first attempt said "<3>" and "<4>", of which the second was not saved; then it was made again.
+/// A step whose first attempt said "<3>" and "<4>". The "<4>" was not saved; then the step was made again.
 fn made_again() -> Writer {
     let mut log = Writer::new(RunId::new("r"));
     log.append(&[delta(1), (at(2), UiChunk::StartStep), delta(3)]);

@@ -1,6 +1,6 @@
 //! Those that wait for a log to grow.
 //!
-//! They are woken for each delta of a model. So a waiter is made once, for as long as its reader reads the log, and not for each wait as by
+//! They are woken for each delta of a model. So a waiter is made once for each reader of a log, and not for each wait as by
 //! `tokio::sync::Notify`.
 
 use std::{

@@ -1,6 +1,6 @@
 //! Plans: the tools for them, whether one can be used, and how far it is.
 //!
-//! A plan has no state of its own. It follows from the calls of `make_plan` and `update_plan`, so whatever holds for calls (rules, approval,
+//! A plan has no state of its own. It follows from the calls of `make_plan` and `update_plan`, so the mechanisms of calls (rules, approval,
 //! edits, expiry, restarts) holds for plans. This module decides without I/O, and knows neither runs nor models.
 
 mod triggers;
@@ -17,9 +17,9 @@ pub use self::triggers::PlanTriggers;
 use super::{Offer, RunTool, Started, calls_of, spec_of};
 use crate::memories::element_text;
 
-/// The tool with which the model makes a plan.
+/// The tool that makes a plan.
 pub const MAKE_PLAN: &str = "make_plan";
-/// The tool with which the model ticks a step off.
+/// The tool that ticks a step off.
 pub const UPDATE_PLAN: &str = "update_plan";
 
 /// The number of steps that a plan may have.
@@ -27,7 +27,7 @@ const MAX_STEPS: usize = 50;
 
 /// The block of the system message in runs that may have a plan.
 const BLOCK: &str = "For an answer that takes several steps there are plans. make_plan makes one, before anything else is done. Then \
-do its steps in an order in which each comes after those that it depends on, and report each with update_plan as soon as it is done, failed or \
+do its steps in the order of their dependencies, and report each with update_plan as soon as it is done, failed or \
 no longer needed. The steps that are still open stand before the user's message. Do not repeat the plan to the user.";
 
 /// The words before the open steps of a plan.
@@ -44,10 +44,10 @@ pub(crate) struct UpdatePlan;
 /// The input of `make_plan`.
 #[derive(Debug, Deserialize, JsonSchema)]
 struct PlanInput {
-    /// What the user is to have in the end, in one sentence.
+    /// The result that the user is to have in the end, in one sentence.
     #[schemars(length(min = 1, max = 1000))]
     goal: String,
-    /// The steps, in the order in which you would do them.
+    /// The steps, in the order you would do them.
     #[schemars(length(min = 1, max = MAX_STEPS))]
     steps: Vec<MadeStep>,
 }
@@ -59,7 +59,7 @@ struct MadeStep {
     /// A short name that no other step has, such as s1.
     #[schemars(length(min = 1, max = 64))]
     id: String,
-    /// What is to be done, in a few words that the user understands.
+    /// The task, in a few words that the user understands.
     #[schemars(length(min = 1, max = 300))]
     title: String,
     /// The name of the tool that does it, if one does.
@@ -79,9 +79,9 @@ struct MadeStep {
 struct UpdateInput {
     /// The id of the step.
     id: String,
-    /// How far the step is: todo, doing, done, failed, or skipped if it need not be done.
+    /// The state of the step: todo, doing, done, failed, or skipped if it need not be done.
     state: PlanStepState,
-    /// What came out, or why the step failed or is skipped, in a few words.
+    /// The result, or the reason why the step failed or is skipped, in a few words.
     #[serde(default, rename = "note")]
     #[schemars(length(max = 1000))]
     _note: Option<String>,
@@ -95,7 +95,7 @@ struct PlanCall<'a> {
     outcome: PlanOutcome,
 }
 
-/// How a call ended, as far as a plan depends on it.
+/// The outcome of a call, as far as a plan depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlanOutcome {
     /// It waits for a person.
@@ -211,7 +211,7 @@ fn check(input: &Value, toolbox: &Toolbox) -> Result<(), String> {
             ));
         }
     }
-    // A step can be done once all that it depends on can; what is left then depends on itself.
+    // A step can be done once all its dependencies can; the steps that are left then depend on themselves.
     let mut rest: Vec<&MadeStep> = steps.iter().collect();
     let mut reached = HashSet::new();
     loop {
@@ -370,7 +370,7 @@ pub fn split_note(text: &str) -> (Vec<OpenStep>, &str) {
     }
 }
 
-/// A step of a plan that is not done, as a model is told of it.
+/// A step of a plan that is not done, in the form for a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpenStep {
     /// The id of the step.

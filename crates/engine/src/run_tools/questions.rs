@@ -1,5 +1,5 @@
-//! Questions of the run itself: those that the model asks the user with `ask_user`, and what follows the failure of a call. This is which
-//! ones may be asked, the form that a person is shown, and what the model is told.
+//! Questions of the run itself: the model's, which it asks with `ask_user`, and those about a failed call. This module decides which
+//! ones may be asked, which form a person is shown, and which output the model gets.
 //!
 //! A question follows from the call that asks it, so it is saved with the call and outlives the process. This module decides without I/O.
 
@@ -13,11 +13,11 @@ use serde_json::{Map, Value, json};
 
 use super::{Offer, RunTool, Started, calls_of, spec_of};
 
-/// The tool with which the model asks the user.
+/// The tool that asks the user.
 pub const ASK_USER: &str = "ask_user";
 
 /// The block of the system message for assistants that may ask.
-const BLOCK: &str = "If something is not clear, begin from the most likely assumption and say so. Ask with ask_user only what changes the answer and \
+const BLOCK: &str = "If something is unclear, begin from the most likely assumption and state it. Ask with ask_user only what changes the answer and \
 cannot be found out otherwise, and give your best guess with each question.";
 
 /// The code of the question about a failed call. Pages translate its text by this code.
@@ -27,7 +27,7 @@ pub const CALL_FAILED: &str = "call_failed";
 const MAX_QUESTIONS: usize = 2;
 /// The number of calls in a run.
 const MAX_CALLS: usize = 2;
-/// What the model is told if it asks too much.
+/// The output for a model that asks too much.
 const ENOUGH: &str = "Answer with your best assumption, and say what you have assumed.";
 /// The length of the name of a question, in bytes.
 const LONGEST_ID: usize = 64;
@@ -67,7 +67,7 @@ impl RunTool for AskUser {
         ASK_USER
     }
 
-    /// A page's own `ask_user` goes before Fermata's.
+    /// A page's own `ask_user` overrides Fermata's.
     fn spec(&self, offer: &Offer<'_>) -> Option<ToolSpec> {
         if !offer.asks_user || offer.posted.iter().any(|tool| tool.name == ASK_USER) {
             return None;
@@ -178,7 +178,7 @@ fn fit(input: &Value, message: &str) -> Option<Map<String, Value>> {
 }
 
 /// Returns the output of a call. `content` is the form as the person has sent it; `None` if the person did not answer. `message` is the
-/// message of the user, if the answer is one; the model is told it unless it answers all questions.
+/// message of the user, if the answer is one; the model receives it unless it answers all questions.
 fn output(input: &Value, content: Option<&Value>, message: Option<&str>) -> Value {
     let questions = QuestionsInput::deserialize(input).map_or_else(|_| Vec::new(), |asked| asked.questions);
     let (mut answers, mut assumed) = (Map::new(), Vec::new());
@@ -193,7 +193,7 @@ fn output(input: &Value, content: Option<&Value>, message: Option<&str>) -> Valu
     }
     let mut output = json!({ "answers": answers });
     if content.is_none() {
-        output["note"] = "The user did not answer. Go on with these guesses, and say so.".into();
+        output["note"] = "The user did not answer. Go on with these guesses, and state them.".into();
     } else if !assumed.is_empty() {
         output["guessed"] = json!(assumed);
         if let Some(message) = message {
@@ -205,7 +205,7 @@ fn output(input: &Value, content: Option<&Value>, message: Option<&str>) -> Valu
     output
 }
 
-/// What a person has chosen after the failure of a call.
+/// A person's choice after the failure of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureChoice {
     Retry,
@@ -218,7 +218,7 @@ pub(crate) fn id_about_failure(call: &Call) -> ElicitationId {
     ElicitationId::new(format!("elic_{}_{}", call.id, call.times_run()))
 }
 
-/// Returns the question what follows the failure of a call.
+/// Returns the question about the failure of a call.
 pub(crate) fn about_failure(call: &Call, failure: &AskedFailure) -> Elicitation {
     let AskedFailure { error_type, text } = failure;
     let tool = &call.tool;
@@ -245,7 +245,7 @@ pub(crate) fn about_failure(call: &Call, failure: &AskedFailure) -> Elicitation 
     }
 }
 
-/// Returns what a person has chosen. `content` is the form as the person has sent it; without an answer the run goes on.
+/// Returns a person's choice. `content` is the form as the person has sent it; without an answer the run goes on.
 pub(crate) fn choice(content: Option<&Value>) -> FailureChoice {
     match content.and_then(|content| content["choice"].as_str()) {
         Some("retry") => FailureChoice::Retry,

@@ -1,4 +1,4 @@
-//! The hooks by which a program follows a loop and decides about its calls.
+//! Hooks for a program that follows a loop and decides about its calls.
 
 use async_trait::async_trait;
 use fermata_tools::{Elicitation, ElicitationReply, ToolError, ToolSpec};
@@ -20,7 +20,7 @@ pub trait Hooks: Send + Sync {
         let _ = step;
     }
 
-    /// The loop has come to a call and is about to validate it. This is called once for every call, also for one that cannot run.
+    /// The loop has come to a call and is about to validate it. This is called once for every call, even for one that cannot run.
     fn call(&self, call: &ModelCall) {
         let _ = call;
     }
@@ -35,7 +35,7 @@ pub trait Hooks: Send + Sync {
         let _ = (call_id, output);
     }
 
-    /// Decides about a call for which the policy wants an approval, for this reason. The calls of a step are decided one after the
+    /// Decides about a call that needs an approval by the policy, for this reason. The calls of a step are decided one after the
     /// other, in their order, and no call of the step runs before the last decision. If the loop's future is dropped before the decision, the
     /// question is asked again.
     async fn approve(&self, call: &ModelCall, tool: &ToolSpec, reason: Option<&str>) -> Approval {

@@ -1,4 +1,4 @@
-//! Pairs the calls of a conversation with their results, as providers demand it, whatever a program pushed into the conversation.
+//! Pairs the calls of a conversation with their results, as providers demand, whether or not the program pushed them in pairs.
 
 use crate::model::{ModelContent, ModelMessage};
 

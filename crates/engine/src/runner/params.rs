@@ -31,7 +31,7 @@ pub struct Params {
     /// The number of requests to the model. Default: no limit, unlike [`Limits::steps`], because a program sees every step and can stop the
     /// loop, while the run of a chat may go on unwatched.
     pub max_iterations: Option<NonZeroU32>,
-    /// The time for which a model may be silent. Default: 2 minutes.
+    /// The longest silence of a model. Default: 2 minutes.
     pub model_timeout: Duration,
     /// The time that a model may take for one step, even if it is never silent. Default: 15 minutes.
     pub model_call_timeout: Duration,
@@ -65,7 +65,7 @@ pub struct Params {
     pub error_policy: ErrorPolicy,
     /// The locks of the tools' resources. Loops that share them never use a resource at the same time.
     pub locks: LockQueue<ResourceKey>,
-    /// The owner for whom the tools run. Default: [`Owner::anyone`].
+    /// The owner that the tools run for. Default: [`Owner::anyone`].
     pub owner: Owner,
     /// The chat in the context of the tools' calls. Default: `runner`.
     pub chat: ChatId,

@@ -20,7 +20,7 @@ pub struct Step {
     pub calls: Vec<ModelCall>,
     /// Files that the model made.
     pub files: Vec<ModelContent>,
-    /// Pages on which the model based its answer.
+    /// Pages that the model based its answer on.
     pub sources: Vec<UrlSource>,
     /// The metadata that the provider wants back with the answer.
     pub provider_metadata: Option<JsonText>,

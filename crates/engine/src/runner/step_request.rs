@@ -1,4 +1,4 @@
-//! One request to the model, and the step with which it answers.
+//! One request to the model, and the step that answers it.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,10 @@
-//! The chats of this process of which a summary is to be written.
+//! The chats of this process that need a summary.
 
 use fermata_protocol::ChatId;
 use fermata_tools::Owner;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-/// The number of chats that may wait here. The database knows the others, too.
+/// The number of chats that may wait here. The database also knows the others.
 const CAPACITY: usize = 1000;
 
 /// The number of summaries that are written in the background at a time.

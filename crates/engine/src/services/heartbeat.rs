@@ -1,9 +1,9 @@
-//! The runtime on which an instance sends its heartbeats.
+//! The runtime for an instance's heartbeats.
 //!
 //! Chat actors, tools and requests share the program's runtime. If they keep all of its threads busy, the instance must not look dead, or
 //! the other instances would resume the runs that keep it busy, and become busy in turn. So heartbeats have a runtime of their own.
 //!
-//! Invariant: what the store opens for heartbeats is used on this runtime only, because a connection does not work while the runtime that
+//! Invariant: connections for heartbeats are used on this runtime only, because a connection does not work while the runtime that
 //! opened it is busy.
 
 use std::{io, thread};
@@ -16,7 +16,7 @@ use tokio_util::{
 
 use crate::ports::store::StoreError;
 
-/// The runtime on which heartbeats happen.
+/// The runtime for heartbeats.
 pub(crate) enum Heartbeat {
     /// A thread of its own, which ends when this is dropped.
     Thread { runtime: Handle, _running: DropGuard },

@@ -1,4 +1,4 @@
-//! How long a run keeps its readers while it waits.
+//! The time that a run keeps its readers while it waits.
 //!
 //! Stock pages of the AI SDK send the same posts, but answer in two ways. Some post the chat again, and only once the stream has ended, so a
 //! hold delays their answers. Others answer by `POST /chat/tool-result` and read on. With [`Hold::Auto`] the streams of an owner's stock pages

@@ -26,13 +26,13 @@ pub(crate) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) struct Lease {
     /// The id of this process among those that share the store.
     pub instance: InstanceId,
-    /// The runtime on which the lease is renewed.
+    /// The runtime that renews the lease.
     pub heartbeat: Heartbeat,
     store: Arc<dyn Store>,
     clock: Arc<DeploymentClock>,
     acquired: OnceCell<()>,
     epoch: AtomicU64,
-    /// The time at which the last successful renewal was sent. Held for a copy or a change.
+    /// The time when the last successful renewal was sent. Held for a copy or a change.
     renewed_at: Mutex<Moment>,
 }
 
@@ -140,7 +140,7 @@ impl Moment {
     }
 }
 
-/// Returns the time since the machine was started, with the time for which it was suspended.
+/// Returns the time since the machine was started, including the time that it was suspended.
 #[cfg(target_os = "linux")]
 fn since_boot() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -28,13 +28,13 @@ pub struct Rules {
     pub gate: GateMode,
     /// The treatment of calls after the first tool result of a turn.
     pub chain: ChainMode,
-    /// When a model needs approval to change what is remembered.
+    /// The cases when a model needs approval to change memories.
     pub memory_writes: MemoryWrites,
     /// The consequence of a failure, by its type.
     pub error_policy: ErrorPolicy,
     /// The settings of tools by name. If several patterns match a name, the later settings win.
     pub tools: Vec<(Pattern, ToolSettings)>,
-    /// The words with which a person decides about calls in a message.
+    /// The words that decide about calls in a message.
     pub consent: ConsentWords,
     /// The names of tools whose outputs are never cleared from a history to save room.
     pub never_clear: Vec<Pattern>,
@@ -64,11 +64,11 @@ pub(crate) struct PolicySnapshot {
 /// The tools of an assistant.
 struct AssistantTools {
     all: Toolbox,
-    /// Those of a post of which the user wants nothing to be remembered.
+    /// Those of a post that the user excludes from memory.
     without_memory: Toolbox,
 }
 
-/// The parts of a snapshot, each of which may be replaced.
+/// The parts of a snapshot. Each may be replaced.
 struct Parts {
     rules: Rules,
     assistants: Arc<Assistants>,

@@ -91,7 +91,7 @@ impl ResourceLocks {
     pub async fn release_forgotten(&self) -> Result<(), StoreError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
         for key in cluster.store.locks_of(&cluster.instance).await? {
-            // Whoever has the guard has the lock, or is about to ask for it or to release it.
+            // The holder of the guard has the lock, or is about to ask for it or to release it.
             if let Ok(guard) = self.queue.enqueue(key).try_acquire() {
                 drop(ResourceLock { guard: Some(guard), cluster: Some(cluster.clone()) });
             }

@@ -1,4 +1,4 @@
-//! The stages in which the engine ends, and the tasks that each of them waits for.
+//! The stages of the engine's shutdown, and the tasks that each of them waits for.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ pub(crate) struct Shutdown {
     pub leaving: Stage,
     /// The shutdown begins: nothing new begins, and runs at work may go on for [`Settings::drain`](crate::settings::Settings::drain).
     pub draining: Stage,
-    /// The time is up: chats end now, whatever is at work in them.
+    /// The time is up: chats end now, even if something is at work in them.
     pub stopping: Stage,
     /// No chat is left: the lease is given up, and the background tasks end.
     pub stopped: Stage,
@@ -60,7 +60,7 @@ pub(crate) struct Tally {
 /// A stage of the shutdown. Clones are the same stage.
 ///
 /// A chat actor looks for each delta of its model whether a stage is reached. A token takes a lock for that, which all chats would share, so
-/// the stage is in an atomic, too.
+/// the stage is also in an atomic.
 #[derive(Clone, Default)]
 pub(crate) struct Stage {
     is_reached: Arc<AtomicBool>,
@@ -97,7 +97,7 @@ impl Shutdown {
 // === impl Stage ===
 
 impl Stage {
-    /// Notes that the stage is reached. Chat actors have to be told so by a message.
+    /// Notes that the stage is reached. Chat actors need a message about it.
     pub fn reach(&self) {
         self.is_reached.store(true, Ordering::Release);
         self.token.cancel();

@@ -1,6 +1,6 @@
 //! One call of a server's tool, from the moment it may run to its outcome: its time, its retries, its resource and the size of its output.
 //!
-//! This module knows neither a chat nor a loop, and does not decide which calls run. Whoever runs the execution keeps the lock until the
+//! This module knows neither a chat nor a loop, and does not decide which calls run. The owner of the execution keeps the lock until the
 //! tool has wound up.
 
 use std::{sync::Arc, time::Duration};
@@ -26,7 +26,7 @@ pub(crate) struct CallExecutor {
     pub checker: Arc<Checker>,
     /// The time limit of the check of an output.
     pub check_timeout: Duration,
-    /// Says after which failures a call is tried again.
+    /// Decides which failures lead to another attempt.
     pub error_policy: ErrorPolicy,
     /// The dotted path of the part of an output that is empty if nothing was found; `None`: as the tool says.
     pub empty_at: Option<String>,
@@ -59,8 +59,8 @@ impl CallExecutor {
         })
     }
 
-    /// Waits until the lock of a resource is granted, whatever kind of lock that is. The caller queues for it beforehand, so that calls
-    /// are granted it in the order in which the model made them.
+    /// Waits until the lock of a resource is granted, for any kind of lock. The caller queues for it beforehand, so that calls
+    /// are granted it in the order that the model made them.
     ///
     /// # Errors
     /// If the lock is not granted in time, or never will be. The call must not run then.
@@ -73,7 +73,7 @@ impl CallExecutor {
         match tokio::time::timeout(self.lock_timeout, grant).await {
             Ok(Some(lock)) => Ok(lock),
             Ok(None) => Err(ToolError::internal(format!(
-                "The lock of {name} cannot be had, so this call did not run."
+                "The lock of {name} cannot be acquired, so this call did not run."
             ))),
             Err(_) => {
                 let limit = humantime::format_duration(self.lock_timeout);

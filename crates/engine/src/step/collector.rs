@@ -14,7 +14,7 @@ use fermata_tools::{ErrorType, ToolError};
 pub(crate) use self::collected_call::{CollectedCall, InvalidArguments};
 use crate::model::{Citation, ModelContent, ModelError, ModelEvent, Usage};
 
-/// Bytes for which a call, a file or a source counts besides its text, because each costs memory even if it is empty.
+/// Bytes that a call, a file or a source counts besides its text, because each costs memory even if it is empty.
 const PART_BYTES: usize = 64;
 
 /// The limits of one step.
@@ -60,7 +60,7 @@ pub(crate) enum StepChange {
     PartStarted(PartKind),
     PartGrew(PartKind, String),
     PartEnded(PartKind),
-    /// A call begins. Calls are counted from 0, in the order in which they begin.
+    /// A call begins. Calls are counted from 0, in the order that they begin.
     CallStarted {
         tool: String,
     },
@@ -99,7 +99,7 @@ pub(crate) struct CollectedStep {
     pub finish_reason: FinishReason,
 }
 
-/// A page on which the model based its answer.
+/// A page that the model based its answer on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlSource {
     /// The URL.
@@ -158,7 +158,7 @@ impl StepCollector {
                 changes.push(StepChange::File { media_type, url });
             }
             ModelEvent::Source { url, title } => {
-                // A text goes on, and ends with what cites the source.
+                // A text goes on, and ends with the citation of the source.
                 let source = UrlSource { url, title };
                 self.sources.push(source.clone());
                 changes.push(StepChange::Source(source));
@@ -299,7 +299,7 @@ impl StepCollector {
     }
 }
 
-/// Returns the error of every call of a step that ended for this reason, if the step was cut off. What the model would have added could
+/// Returns the error of every call of a step that ended for this reason, if the step was cut off. The missing rest of the answer could
 /// have changed the calls, and a content filter has not checked their arguments, so none of them runs. An answer that ends at its token
 /// limit is not cut off in this sense: each of its calls whose arguments are complete runs.
 pub(crate) fn cut_off(reason: FinishReason) -> Option<ToolError> {

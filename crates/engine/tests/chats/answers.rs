@@ -54,7 +54,7 @@ async fn of_several_answers_at_once_one_is_accepted_and_the_others_are_refused()
     }
 }
 
-/// Reads on until the client was told last that the input is edited, or is not.
+/// Reads on until the client's latest news is that the input is edited, or is not.
 async fn read_until_edited(stream: &mut StreamReader, is_edited: bool) {
     loop {
         let told = stream.chunks.iter().rfind(|chunk| chunk["type"] == "data-call");

@@ -1,4 +1,4 @@
-//! Assistants: who answers in a chat, by which model, with which instructions and tools.
+//! Assistants: each answers in a chat with its own model, instructions and tools.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::world::{StreamReader, World, calls, output, text};
 
-/// Waits for as long as another process needs to resume a run that has no owner.
+/// Waits as long as another process needs to resume a run that has no owner.
 async fn wait_for_recovery() {
     tokio::time::sleep(Duration::from_secs(3)).await;
 }

@@ -1,4 +1,4 @@
-//! The audit: the end of each call that somebody was asked about, whatever ends it, and what happens to a chat as a whole.
+//! The audit: the end of each call that needed a person, for any reason, and the events of a chat as a whole.
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, always, calls, decision, text};
 
-/// A tool that says something of itself, and notes with which words it has run.
+/// A tool that says something of itself, and notes the words of each run.
 struct Pay {
     description: &'static str,
     ran: Arc<Mutex<Vec<&'static str>>>,

@@ -42,7 +42,7 @@ async fn has_both(world: &World, call: &str) -> bool {
     world.pending().await == [format!("{call} executing")] && !is_forgotten(world, "old").await
 }
 
-/// Returns the time at which the only pending call of the chat expires.
+/// Returns the time when the only pending call of the chat expires.
 async fn expiry(world: &World) -> Timestamp {
     match &world.engine.pending(&world.owner, &world.chat).await.unwrap()[..] {
         [Pending::Call(call)] => call.state().expires().unwrap(),
@@ -59,7 +59,7 @@ async fn one_instance_whose_clock_is_wrong_harms_nobody() {
         let mut there = here.another_with_clock_ahead(wrong_by);
         wait(300).await;
         assert!(has_both(&here, &call).await && has_both(&there, &call).await);
-        // The times that this instance stores are those of the deployment's clock, too.
+        // The times that this instance stores are also those of the deployment's clock.
         there.script([calls(&[("where", json!({}))])]);
         there.chat = ChatId::new(format!("by:{wrong_by}"));
         there.post_text_with_hold("where?", Some(0)).await.read_to_end().await;

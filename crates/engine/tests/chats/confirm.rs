@@ -1,4 +1,4 @@
-//! What a tool says of its calls: their words, their details, whether a person has to be asked, and how they were let through.
+//! A tool's statements about its calls: their words, their details, the need for an approval, and the way they were let through.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::world::{World, always, calls, decision, text};
 
 fn rules(decision: Decision, approval: ApprovalMode) -> Rules {
-    let rule = Rule { reason: Some("the operator says so".into()), ..Rule::of_every_call(decision) };
+    let rule = Rule { reason: Some("the operator wants it".into()), ..Rule::of_every_call(decision) };
     Rules { policy: Arc::new(RulePolicy { rules: vec![rule], approval }), ..Rules::default() }
 }
 
@@ -133,7 +133,7 @@ async fn a_person_cannot_edit_an_input_into_one_that_the_tool_refuses() {
     let kind =
         AnswerKind::Decision { approved: true, reason: None, always: None, input: input.map(Into::into) };
     let refused = world.answer(Answer { of: AnswerTarget::Call(ToolCallId::new(call.as_str())), kind }).await;
-    assert!(refused.unwrap_err().contains("the input says so"));
+    assert!(refused.unwrap_err().contains("the input asks for it"));
     world.answer(decision(&call, true)).await.unwrap();
     stream.read_to_end().await;
 }

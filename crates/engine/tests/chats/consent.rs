@@ -26,7 +26,7 @@ fn outcomes(message: &UiMessage) -> Vec<&'static str> {
     message.parts.iter().filter_map(UiPart::as_tool).map(|part| name(&part.state)).collect()
 }
 
-/// A chat in which the model has called `note` twice, and the first reader.
+/// A chat whose model has called `note` twice, and the first reader.
 async fn asked(world: &World) -> crate::world::StreamReader {
     world.script([calls(&[("note", json!({"as": "a"})), ("note", json!({"as": "b"}))]), text("Very well.")]);
     let mut stream = world.post_text("go").await;
@@ -80,7 +80,7 @@ async fn it_works_after_a_restart_and_after_the_stream_was_let_go() {
     assert_eq!((messages.len(), outcomes(&messages[1])), (4, vec!["output"; 2]));
 }
 
-/// A chat in which a call waits that does this once it is approved.
+/// A chat with a waiting call that does this once it is approved.
 async fn asked_to(world: &World, does: &str) -> crate::world::StreamReader {
     world.script([calls(&[("note", json!({"as": "a", "does": does}))]), text("Then this.")]);
     let mut stream = world.post_text("go").await;
@@ -313,7 +313,7 @@ async fn a_word_decides_only_about_exactly_what_its_sender_was_shown() {
     }
 }
 
-/// Posts while two calls wait, and says what follows.
+/// Posts while two calls wait, and returns the effects.
 async fn outcome_of(world: &World, body: Value, waiting: &[String]) -> Outcome {
     match world.try_post(body, None).await {
         Ok(following) => {

@@ -1,4 +1,4 @@
-//! Chats that outgrow their model: what is left out of a request, and that it stays so.
+//! Chats that outgrow their model: the parts that a request leaves out, and that later ones leave out the same.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
@@ -12,7 +12,7 @@ fn too_long() -> ModelStep {
     vec![Err(ModelError::TooLong("maximum context length".into()))]
 }
 
-/// A text, for which the provider has counted so many tokens in the request.
+/// A text. The provider has counted so many tokens in its request.
 fn counted(input_tokens: u64, answer: &str) -> ModelStep {
     let usage = Usage { input_tokens, output_tokens: 1, total_tokens: input_tokens + 1 };
     vec![
@@ -166,7 +166,7 @@ async fn a_client_that_asks_is_told_how_full_the_window_is_after_each_step() {
     let told = json!({"inputTokens": 95, "window": 1000, "compactAt": 800});
     assert_eq!(contexts(&stream)[0].0, told);
     let shown = async || json!(world.engine.chat(&world.owner, &world.chat).await.unwrap().context);
-    assert_eq!(shown().await, told, "a page that is loaded again knows it, too");
+    assert_eq!(shown().await, told, "a page that is loaded again also knows it");
     let mut stream = world.post(ask(json!([]))).await;
     stream.read_to_end().await;
     assert_eq!((contexts(&stream), shown().await), (vec![], Value::Null));

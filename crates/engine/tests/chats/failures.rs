@@ -1,4 +1,4 @@
-//! What follows a call that has failed, found nothing, or was cancelled: fallbacks, and calls that a person makes again.
+//! After a call that has failed, found nothing, or was cancelled: fallbacks, and calls that a person makes again.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
@@ -25,7 +25,7 @@ fn falls_back(tool: &str, input: Option<Value>) -> Rules {
     settings(ToolSettings { fallback, ..ToolSettings::default() })
 }
 
-/// Returns what the model was sent in its last request.
+/// Returns the last request to the model.
 fn told(world: &World) -> String {
     format!("{:?}", world.model.requests.lock().unwrap().last().unwrap().messages)
 }
@@ -64,7 +64,7 @@ async fn a_call_that_has_failed_is_followed_by_its_fallback_in_a_step_of_its_own
     stream.read_to_end().await;
     assert_eq!(world.model_calls(), 2, "the model is asked after the fallback");
     let message = &world.messages().await[1];
-    assert_eq!(states(message), ["run the input says so", "note output"]);
+    assert_eq!(states(message), ["run the input asks for it", "note output"]);
     let steps = message.parts.iter().filter(|part| **part == UiPart::StepStart).count();
     assert_eq!(steps, 3);
     assert!(told(&world).contains("Another tool was called in its place"), "{:?}", told(&world));
@@ -87,7 +87,7 @@ async fn a_fallback_is_one_hop_and_never_gets_round_a_rule() {
     world.post_text("go").await.read_to_end().await;
     assert_eq!(
         states(&world.messages().await[1]),
-        ["run the input says so"],
+        ["run the input asks for it"],
         "a tool is not its own fallback"
     );
 
@@ -96,7 +96,7 @@ async fn a_fallback_is_one_hop_and_never_gets_round_a_rule() {
     world.engine.set_rules(Rules { policy: Arc::new(NoNotes), ..falls_back("note", None) });
     world.script([failing(), text("Well.")]);
     world.post_text("go").await.read_to_end().await;
-    assert_eq!(states(&world.messages().await[1]), ["run the input says so", "note denied"]);
+    assert_eq!(states(&world.messages().await[1]), ["run the input asks for it", "note denied"]);
     assert!(world.tool_log.lock().unwrap().iter().all(|line| !line.contains("note")));
 
     // There is no such tool.
@@ -104,7 +104,7 @@ async fn a_fallback_is_one_hop_and_never_gets_round_a_rule() {
     world.engine.set_rules(falls_back("nothing", None));
     world.script([failing(), text("Well.")]);
     world.post_text("go").await.read_to_end().await;
-    assert_eq!(states(&world.messages().await[1]), ["run the input says so"]);
+    assert_eq!(states(&world.messages().await[1]), ["run the input asks for it"]);
 }
 
 struct NoNotes;
@@ -127,7 +127,7 @@ async fn a_fallback_survives_a_restart() {
     if let Some(mut stream) = world.follow().await {
         stream.read_to_end().await;
     }
-    assert_eq!(states(&world.messages().await[1]), ["run the input says so", "note denied"]);
+    assert_eq!(states(&world.messages().await[1]), ["run the input asks for it", "note denied"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +268,7 @@ async fn a_failed_call_is_made_again_once() {
     world.script([text("Denied.")]);
     let mut third = retry(&world, &retried).await.unwrap();
     let third_call = third.read_until("tool-approval-request").await;
-    assert_ne!(third_call, retried, "the new call has failed, too, and is a call of its own");
+    assert_ne!(third_call, retried, "the new call has also failed, and is a call of its own");
     world.answer(decision(&third_call, false)).await.unwrap();
     third.read_to_end().await;
     assert_eq!(begins(&world), 1);
@@ -365,7 +365,7 @@ impl Policy for AskOrDeny {
     }
 }
 
-/// A chat in which a call has failed of which a person decides, and the id of the question.
+/// A chat with a failed call that a person decides about, and the id of the question.
 async fn asked_about_failure(world: &World) -> (StreamReader, String) {
     let errors = vec![(ErrorType::Internal, ErrorStrategy::AskPerson)];
     world.engine.set_rules(settings(ToolSettings { errors, ..ToolSettings::default() }));
@@ -395,7 +395,7 @@ async fn a_person_decides_what_follows_a_failure() {
         assert!(world.answer(bad).await.is_err());
         world.answer(chosen(&id, choice)).await.unwrap();
         stream.read_to_end().await;
-        assert_eq!(states(&world.messages().await[1]), ["run the input says so"]);
+        assert_eq!(states(&world.messages().await[1]), ["run the input asks for it"]);
         assert!(stream.text().ends_with("Well."));
     }
 
@@ -404,7 +404,7 @@ async fn a_person_decides_what_follows_a_failure() {
     world.answer(chosen(&id, Some("stop"))).await.unwrap();
     stream.read_to_end().await;
     assert_eq!(world.model_calls(), 1, "the model is not asked again");
-    assert_eq!(states(&world.messages().await[1]), ["run the input says so"]);
+    assert_eq!(states(&world.messages().await[1]), ["run the input asks for it"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -494,7 +494,7 @@ async fn a_fallback_goes_by_the_newest_rules() {
     let asked = asked["toolCallId"].as_str().unwrap().to_owned();
     world.answer(decision(&asked, false)).await.unwrap();
     stream.read_to_end().await;
-    assert_eq!(states(&world.messages().await[1]), ["run the input says so", "note denied"]);
+    assert_eq!(states(&world.messages().await[1]), ["run the input asks for it", "note denied"]);
 }
 
 #[tokio::test(start_paused = true)]

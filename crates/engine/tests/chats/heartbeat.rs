@@ -4,7 +4,7 @@ use std::{sync::mpsc, time::Duration};
 
 use crate::world::World;
 
-/// The time after which the test fails.
+/// The time limit of the test.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const WORKERS: usize = 2;
 

@@ -1,4 +1,4 @@
-//! How long a stream is held when the post does not say.
+//! The hold of a stream when the post does not set it.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::{output_part, post_of, world::*};
 
-/// Posts a message that leads to a call of the page, and returns the time for which the stream was held, in seconds, with the stream.
+/// Posts a message that leads to a call of the page, and returns the hold of the stream in seconds, with the stream.
 async fn held(world: &World, body: serde_json::Value) -> (u64, StreamReader) {
     world.script([calls(&[("where", json!({}))])]);
     let begun = Instant::now();

@@ -87,7 +87,7 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
     assert_eq!(here.engine.grants(owner, chat).await.unwrap(), []);
     let stranger = there.engine.grants(&Owner::new("bob"), chat).await;
     assert!(matches!(stranger, Err(ReadError::NotFound)), "{stranger:?}");
-    // Each decision is on record with the address of the client of the other instance, also when the chat is deleted.
+    // Each decision is on record with the address of the client of the other instance, even when the chat is deleted.
     here.engine.delete(owner, chat, false).await.unwrap();
     let audit = here.store.store.audit();
     let by_person: Vec<_> = audit
@@ -509,7 +509,7 @@ async fn without_transport_chats_go_on_at_their_owner_and_the_others_are_unreach
     assert_eq!(remote.read_to_end().await, all, "the reader elsewhere has found its run again");
 }
 
-/// What can be read without the owner is there at once, and is what the owner shows.
+/// Anything that can be read without the owner is there at once, and equals the owner's view.
 async fn is_read_as_saved(there: &World, here: &World) {
     let begun_at = Instant::now();
     assert_eq!(there.pending().await, here.pending().await);

@@ -88,7 +88,7 @@ async fn a_chat_whose_database_does_not_answer_accepts_a_bounded_number_of_reque
     assert!(refused.iter().all(|refusal| refusal == &Err("busy".into())));
     assert!(waiting.len() < MAX_WAITING, "{} wait", waiting.len());
 
-    // When the database answers again, what was accepted is done, and the chat goes on.
+    // When the database answers again, accepted requests are served, and the chat goes on.
     world.script((0..MAX_WAITING).map(|_| text("Well.")));
     world.store.is_blocked.send_replace(false);
     assert!(join_all(waiting).await.iter().all(Result::is_ok));

@@ -298,7 +298,7 @@ async fn a_tool_that_fails_panics_or_hangs_fails_its_call_and_not_the_run() {
     assert_eq!(
         errors,
         [
-            "the input says so",
+            "the input asks for it",
             "The tool failed inside the server.",
             "The tool took longer than 30s and was ended."
         ]
@@ -561,7 +561,7 @@ async fn a_shutdown_ends_the_streams_with_an_error_and_the_call_waits_for_the_ne
     assert!(!again.read_to_end().await.contains("error"));
 }
 
-/// Returns what a stock client posts if it shows these parts in its last step.
+/// Returns the post of a stock client that shows these parts in its last step.
 fn post_of(message: &serde_json::Value, parts: &[serde_json::Value]) -> serde_json::Value {
     let mut all = vec![json!({"type": "step-start"})];
     all.extend_from_slice(parts);

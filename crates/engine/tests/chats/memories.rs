@@ -1,4 +1,4 @@
-//! Memories: recalled for a run, kept through its steps and crashes, changed by calls and by what a chat says, and left out if a post asks.
+//! Memories: recalled for a run, kept through its steps and crashes, changed by calls and messages, and left out if a post asks.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
@@ -235,7 +235,7 @@ async fn every_client_is_shown_what_was_recalled_and_changed_in_one_part() {
     assert_eq!(data["changed"], json!([]));
 }
 
-/// Returns the reasons for which calls wait for approval after a post whose model makes these steps.
+/// Returns the reasons why calls wait for approval after a post whose model makes these steps.
 async fn asked(memory_writes: MemoryWrites, steps: &[&[(&str, Value)]]) -> Vec<String> {
     let world = remembering(World::new());
     world.engine.set_rules(Rules { memory_writes, ..Rules::default() });

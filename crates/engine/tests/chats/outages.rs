@@ -1,4 +1,4 @@
-//! A store that is away for a while: runs keep everything and go on, and replies say what was done.
+//! A store that is away for a while: runs keep everything and go on, and replies are true.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 

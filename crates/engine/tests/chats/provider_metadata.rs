@@ -1,4 +1,4 @@
-//! What a provider wants back with its answers: the model's next requests have it, whatever becomes of the calls, and no client sees it.
+//! Metadata that a provider wants back: the model's next requests have it, for any outcome of the calls, and no client sees it.
 
 use fermata_engine::model::{ModelEvent, ModelMessage};
 use fermata_protocol::JsonText;

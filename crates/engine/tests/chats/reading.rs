@@ -1,4 +1,4 @@
-//! Reading a chat never writes, whichever process reads it: the chat's version tells.
+//! Reading a chat never writes, in any process: the chat's version tells.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 

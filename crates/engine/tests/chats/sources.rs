@@ -1,4 +1,4 @@
-//! The pages on which an answer is based: all clients are shown them, and those that know citations the places that cite them.
+//! The sources of an answer: all clients are shown them, and those that know citations the places that cite them.
 
 use fermata_engine::model::{Citation, ModelEvent};
 use serde_json::{Value, json};

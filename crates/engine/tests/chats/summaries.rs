@@ -416,7 +416,7 @@ async fn after_two_failures_no_summary_is_tried_for_a_while_unless_somebody_asks
     let now = world.engine.compact(&world.owner.clone().into(), &world.chat, None).await;
     assert!(matches!(now, Err(SummaryError::NotWritten)), "{now:?}");
     sleep(Duration::from_secs(200)).await;
-    assert_eq!(asked(), 6, "that one has failed, too");
+    assert_eq!(asked(), 6, "that one has also failed");
     sleep(Duration::from_secs(300)).await;
     world.script([text("ok")]);
     says(&world, message("and on and on")).await;
@@ -447,7 +447,7 @@ async fn of_two_summaries_that_are_written_at_once_the_one_that_covers_more_coun
     while world.summaries.requests.lock().unwrap().is_empty() {
         sleep(Duration::from_millis(10)).await;
     }
-    // Meanwhile a run has to summarize, too.
+    // Meanwhile a run also has to summarize.
     let in_run = world.script_silent_summary();
     world.script([vec![Err(ModelError::TooLong("maximum context length".into()))], text("It fits.")]);
     let mut stream = world.post(message("go on")).await;

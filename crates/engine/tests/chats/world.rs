@@ -1,4 +1,4 @@
-//! An engine with a scripted model, a clock that follows Tokio's, and a store that fails when a test says so.
+//! An engine with a scripted model, a clock that follows Tokio's, and a store that fails on a test's command.
 
 #![expect(clippy::unwrap_used, reason = "a failed setup fails the test")]
 
@@ -45,7 +45,7 @@ use crate::shared::{CountingIds, FaultyStore, TestClock, assert_paired};
 /// The events of one model call.
 pub type ModelStep = Vec<Result<ModelEvent, ModelError>>;
 
-/// A model that follows a script, and refuses what a strict provider would refuse.
+/// A model that follows a script, and refuses the same requests as a strict provider.
 #[derive(Default)]
 pub struct ScriptedModel {
     script: Mutex<VecDeque<ScriptedStep>>,
@@ -99,7 +99,7 @@ impl Model for ScriptedModel {
         let events = match step {
             ScriptedStep::Whole(events) => stream::iter(events).boxed(),
             ScriptedStep::Endless => stream::repeat_with(|| Ok(ModelEvent::Alive)).boxed(),
-            ScriptedStep::Panic => stream::once(async { panic!("the script says so") }).boxed(),
+            ScriptedStep::Panic => stream::once(async { panic!("the script asks for it") }).boxed(),
             ScriptedStep::Streamed(events) => {
                 stream::unfold(events, |mut events| async { Some((events.recv().await?, events)) }).boxed()
             }
@@ -160,9 +160,9 @@ impl Tool for ScriptedTool {
         match input["confirm"].as_str() {
             Some("allow") => Confirm::Allow,
             Some("ask") => Confirm::Ask(details()),
-            Some("deny") => Confirm::Deny("the input says so".into()),
+            Some("deny") => Confirm::Deny("the input asks for it".into()),
             Some("details") => Confirm::ByPolicy(Some(details())),
-            Some("panics") => panic!("the input says so"),
+            Some("panics") => panic!("the input asks for it"),
             _ => Confirm::default(),
         }
     }
@@ -177,8 +177,8 @@ impl Tool for ScriptedTool {
             log(&format!("has {}", context.idempotency_key()));
         }
         match input["does"].as_str() {
-            Some("panics") => panic!("the input says so"),
-            Some("fails") => return Err(ToolError::internal("the input says so")),
+            Some("panics") => panic!("the input asks for it"),
+            Some("fails") => return Err(ToolError::internal("the input asks for it")),
             Some("hangs") => {
                 context.cancelled.cancelled().await;
                 log("was cancelled");
@@ -274,7 +274,7 @@ impl World {
         Self::start(Deployment { hold, ..Deployment::default() }, None)
     }
 
-    /// Starts a single instance in which one call may run at a time, and the model be asked once at a time.
+    /// Starts a single instance with a limit of one running call and one request to the model at a time.
     pub fn one_at_a_time() -> Self {
         Self::start(Deployment { one_at_a_time: true, ..Deployment::default() }, None)
     }
@@ -602,12 +602,12 @@ impl StreamReader {
     }
 }
 
-/// Returns a step in which the model writes a text.
+/// Returns a step with a text of the model.
 pub fn text(text: &str) -> ModelStep {
     vec![Ok(ModelEvent::Text(text.into())), finished()]
 }
 
-/// Returns a step in which the model makes calls, each a tool and its input.
+/// Returns a step with calls of the model, each a tool and its input.
 pub fn calls(calls: &[(&str, Value)]) -> ModelStep {
     let events = calls.iter().enumerate().flat_map(|(key, (tool, input))| {
         [

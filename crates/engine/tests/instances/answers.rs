@@ -15,7 +15,7 @@ use crate::{
     world::{Instance, World},
 };
 
-/// The way in which a call is answered.
+/// The way a call is answered.
 #[derive(Clone, Copy, Debug)]
 pub enum AnswerVariant {
     Expected,
@@ -27,7 +27,7 @@ pub enum AnswerVariant {
     Conflicting,
     /// By the id of the approval request.
     ByApprovalId,
-    /// As expected, but the call may be any of the run, also one that has ended.
+    /// As expected, but the call may be any of the run, even one that has ended.
     AnyCall,
     UnknownCall,
 }

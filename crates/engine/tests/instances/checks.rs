@@ -1,4 +1,4 @@
-//! The checks after a schedule: what has to hold when all faults have ended and time has passed.
+//! The checks after a schedule, when all faults have ended and time has passed.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// Checks that each stream has ended, and that a client that has read all of it shows what is in the record.
+    /// Checks that each stream has ended, and that a client that has read all of it shows the record.
     fn check_clients(&self) {
         for client in self.clients.lock().unwrap().iter() {
             let client = client.lock().unwrap();
@@ -362,7 +362,7 @@ impl World {
         (0..CHATS).find(|n| self.chat(*n) == *chat).unwrap()
     }
 
-    /// Checks that every instance shows what is saved.
+    /// Checks that every instance shows the saved state.
     async fn check_views(&mut self, chat: &ChatId) {
         let saved: Vec<MessageId> = self.messages(chat).into_iter().map(|message| message.id).collect();
         for instance in 0..self.instances.len() {

@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Returns the id of the last event, after which the client would resume.
+    /// Returns the id of the last event. The client would resume after it.
     pub fn position(&self) -> Option<EventId> {
         EventId::parse(&self.read.last()?.id)
     }
@@ -133,7 +133,7 @@ impl Client {
                 let chunk: Value = serde_json::from_str(data).unwrap();
                 history.note_read(self.profile, id, &chunk);
                 if chunk["type"] == "start" && is_of_log(id) {
-                    // The stream begins anew.
+                    // The stream begins again.
                     (self.read, self.base) = (Vec::new(), None);
                 }
                 self.check_order(history, id, &chunk);

@@ -49,7 +49,7 @@ pub enum Effect {
 struct Removal {
     chat: ChatId,
     is_all: bool,
-    /// The time by which it was done for certain; before that it may happen at any time.
+    /// The latest time when it was done; it may have happened at any time before.
     done: Option<Instant>,
 }
 
@@ -109,7 +109,7 @@ impl History {
         }
     }
 
-    /// Returns whether messages of a chat were posted again, which creates the chat anew if it was deleted.
+    /// Returns whether messages of a chat were posted again, which creates the chat again if it was deleted.
     pub fn may_be_recreated(&self, chat: &ChatId) -> bool {
         self.lock().removals.iter().any(|removal| !removal.is_all && removal.chat == *chat)
     }

@@ -1,4 +1,4 @@
-//! Random schedules over several instances: whatever is requested and whatever fails, every acknowledged effect lasts.
+//! Random schedules over several instances: every acknowledged effect lasts, for any requests and failures.
 //!
 //! One process runs two or three engines on one store in memory, on paused time. A schedule is a list of `operations`, and a seed that
 //! decides about delays, lost messages (`process`) and the answers of the `model`. Tools and clients check what they see while the schedule
@@ -37,7 +37,7 @@ use self::{
 type Schedule = (u64, u64, usize, Vec<Operation>);
 
 thread_local! {
-    /// The panics of tasks while a schedule runs, which Tokio would only report to whoever joins them.
+    /// The panics of tasks while a schedule runs, which Tokio would only report to the task that joins them.
     static PANICS: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
 }
 

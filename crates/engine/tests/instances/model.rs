@@ -1,4 +1,4 @@
-//! A model that answers at random, and refuses what a strict provider would refuse.
+//! A model that answers at random, and refuses the same requests as a strict provider.
 
 use std::{
     collections::BTreeMap,
@@ -197,7 +197,7 @@ impl Poison {
 // === impl Mouth ===
 
 impl InstanceModel {
-    /// Kills this instance, and notes for which run.
+    /// Kills this instance, and notes the run that was the cause.
     fn kill(&self, chat: &ChatId) {
         let history = &self.process.conditions.history;
         let record = self.store.store.chat(chat).now_or_never().unwrap().unwrap();

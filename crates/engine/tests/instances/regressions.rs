@@ -148,7 +148,7 @@ async fn an_instance_that_loses_a_race_for_a_chat_passes_the_post_on() {
     assert!(second.is_ok(), "{:?}", second.err());
 }
 
-/// The transport is down for a moment. The remote reader asks for the rest, and must get a replica that begins anew.
+/// The transport is down for a moment. The remote reader asks for the rest, and must get a replica that begins again.
 #[tokio::test(start_paused = true)]
 async fn a_reader_whose_replica_was_lost_gets_another() {
     let (world, mut following, call) = followed().await;
@@ -160,7 +160,7 @@ async fn a_reader_whose_replica_was_lost_gets_another() {
     assert!(reading.await.unwrap(), "the reader hangs");
 }
 
-/// An instance that shuts down leaves no stream open, also none of a run that another instance owns.
+/// An instance that shuts down leaves no stream open, not even one of a run that another instance owns.
 #[tokio::test(start_paused = true)]
 async fn a_reader_of_a_replica_is_detached_when_its_instance_shuts_down() {
     let (world, mut following, _call) = followed().await;

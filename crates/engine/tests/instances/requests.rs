@@ -1,4 +1,4 @@
-//! The requests to an instance, except answers, and what has to hold after their replies.
+//! The requests to an instance, except answers, and the invariants after their replies.
 
 use std::{
     sync::{Arc, Mutex},

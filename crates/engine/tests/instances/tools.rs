@@ -148,7 +148,7 @@ impl ScriptedTool {
             sleep(time).await;
         }
         match input["does"].as_str() {
-            Some("fails") => Err(ToolError::internal("the input says so")),
+            Some("fails") => Err(ToolError::internal("the input asks for it")),
             Some("is limited") => Err(ToolError::new(ErrorType::RateLimit, "slow down")),
             Some("reports") => {
                 for n in 0..20 {

@@ -58,7 +58,7 @@ pub struct Instance {
     pub store: Arc<FaultyStore>,
 }
 
-/// The time after which a request counts as hanging.
+/// A request counts as hanging after this time.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
 
 // === impl World ===
@@ -120,7 +120,7 @@ impl World {
                 process: process.clone(),
             })),
             tools: TOOLS.iter().chain([&REMEMBER]).map(tool).collect(),
-            // What a summary notes is remembered whatever was read, so the checks can tell that nothing of it is lost.
+            // The facts of a summary are remembered even after outside text was read, so the checks can tell that nothing of it is lost.
             rules: Rules { memory_writes: MemoryWrites::Free, ..Rules::default() },
             clock: self.clock.clone(),
             ids: self.ids.clone(),

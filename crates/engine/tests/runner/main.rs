@@ -379,10 +379,10 @@ async fn a_call_that_fails_has_a_result_and_never_breaks_the_loop() {
     assert_eq!(outcome.step.text, "well");
     let conversation = model.conversation(1);
     let results: Vec<&str> = conversation[2..].iter().map(|line| line.split_once(": ").unwrap().1).collect();
-    assert_eq!(results[0], "Error: It broke.\nIf you cannot mend the call, go on without it.");
+    assert_eq!(results[0], "Error: It broke.\nIf you cannot fix the call, go on without it.");
     assert_eq!(
         results[1],
-        "Error: The tool failed inside the server.\nIf you cannot mend the call, go on without it."
+        "Error: The tool failed inside the server.\nIf you cannot fix the call, go on without it."
     );
     assert_eq!(
         results[2],
@@ -672,11 +672,11 @@ async fn the_next_step_is_requested_with_new_params() {
     let mut runner = Runner::new(params(&first, &[&look]).max_iterations(nonzero(1)));
     runner.next_step().await.unwrap();
     runner.tool_response().await;
-    runner.set_params(params(&second, &[&TestTool::done("other").shared()]).system("anew"));
+    runner.set_params(params(&second, &[&TestTool::done("other").shared()]).system("second"));
     assert_eq!(runner.next_step().await.unwrap().unwrap().text, "fresh");
     assert_eq!(
         second.conversation(0),
-        ["system: anew", "user: go"],
+        ["system: second", "user: go"],
         "the response was dropped with its call"
     );
     assert_eq!(second.request(0).tools[0].name, "other");

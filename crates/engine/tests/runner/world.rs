@@ -32,7 +32,7 @@ use crate::paired::assert_paired;
 /// The events of one step.
 pub type ModelStep = Vec<Result<ModelEvent, ModelError>>;
 
-/// A model that follows a script, and is silent after its end. It refuses what a strict provider would refuse.
+/// A model that follows a script, and is silent after its end. It refuses the same requests as a strict provider.
 pub struct ScriptedModel {
     script: Mutex<VecDeque<ModelStep>>,
     pub requests: Mutex<Vec<ModelRequest>>,
@@ -108,12 +108,12 @@ pub fn result(call_id: &str, tool: &str, text: &str) -> ModelMessage {
     }
 }
 
-/// Returns a step in which the model writes a text.
+/// Returns a step with a text of the model.
 pub fn text(text: &str) -> ModelStep {
     vec![Ok(ModelEvent::Text(text.into())), Ok(finished(FinishReason::Stop))]
 }
 
-/// Returns a step in which the model makes calls, each a tool and its arguments.
+/// Returns a step with calls of the model, each a tool and its arguments.
 pub fn calls(calls: &[(&str, &str)]) -> ModelStep {
     let mut step = ModelStep::new();
     for (key, (tool, arguments)) in calls.iter().enumerate() {
@@ -205,7 +205,7 @@ pub fn params(model: &Arc<ScriptedModel>, tools: &[&Arc<TestTool>]) -> Params {
     Params::new(model.clone()).user("go").tools(tools).unwrap()
 }
 
-/// Returns a tool that never ends, a token that is cancelled when it begins, and the token by which it is cancelled itself.
+/// Returns a tool that never ends, a token that is cancelled when it begins, and the token that cancels it.
 pub fn endless(name: &str) -> (TestTool, CancellationToken, Arc<Mutex<Option<CancellationToken>>>) {
     let (began, given) = (CancellationToken::new(), Arc::new(Mutex::new(None)));
     let (begins, gets) = (began.clone(), given.clone());

@@ -1,4 +1,4 @@
-//! Memories in a store that fails when a test says so.
+//! Memories in a store that fails on a test's command.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! A store that fails, blocks or dies when a test says so.
+//! A store that fails, blocks or dies on a test's command.
 
 use std::{
     ops::Range,
@@ -49,7 +49,7 @@ pub struct FaultyStore {
     pub reads_to_fail_after_commit: AtomicUsize,
     /// The number of reads that are still to fail.
     pub reads_to_fail: AtomicUsize,
-    /// The number of replies to commits of which every second one is lost.
+    /// Among this many replies to commits, every second one is lost.
     pub replies_to_lose: AtomicUsize,
     /// The store's own clock, if it has one.
     pub clock: Option<Arc<TestClock>>,
@@ -58,7 +58,7 @@ pub struct FaultyStore {
     faults: Option<Arc<dyn Faults>>,
     is_killed: AtomicBool,
     instance: Mutex<Option<InstanceId>>,
-    /// The time for which the process is to be suspended after the next commit with a call that begins to run.
+    /// The length of the suspension of the process after the next commit with a call that begins to run.
     suspension: Mutex<Option<Duration>>,
     suspended_until: Mutex<Option<Instant>>,
 }

@@ -57,12 +57,12 @@ impl InMemoryTransport {
         self.lock().to_lose = sends;
     }
 
-    /// Keeps what is sent from now on, for [`InMemoryTransport::send_again`].
+    /// Keeps the messages that are sent from now on, for [`InMemoryTransport::send_again`].
     pub fn keep_sent(&self) {
         self.lock().sent = Some(Vec::new());
     }
 
-    /// Sends what was kept a second time, as a network does in which a copy was late.
+    /// Sends the kept messages a second time, as a network does if a copy was late.
     ///
     /// # Errors
     /// If a mailbox is gone.

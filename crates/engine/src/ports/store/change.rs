@@ -62,7 +62,7 @@ pub enum Change {
     PutSummary(Box<SummaryRecord>),
     /// A summary of the chat is to be written.
     ScheduleSummary {
-        /// The time from which on an instance may begin with it; `None` if none is to be written any more.
+        /// The earliest time when an instance may begin with it; `None` if none is to be written any more.
         due: Option<Timestamp>,
     },
     /// Keeps the first `keep` messages and deletes the others, with the summaries that cover any of them.
@@ -103,7 +103,7 @@ pub enum Change {
         run: RunId,
         /// The engine's own state; the store does not look inside.
         state: Value,
-        /// The time at which the first of the waiting calls expires.
+        /// The time when the first of the waiting calls expires.
         expires: Option<Timestamp>,
         /// `true` if nothing of the run is at work: it goes on only after an answer or when its time is over.
         waiting: bool,
@@ -143,7 +143,7 @@ pub enum Change {
     NoteRetry {
         /// The failed call.
         call: ToolCallId,
-        /// The call with which it is made again.
+        /// The new call that repeats it.
         retried_as: ToolCallId,
     },
     /// A person decided about a call; the decision is kept for ever and never changed.
@@ -154,7 +154,7 @@ pub enum Change {
         call: Box<Call>,
         /// The person who decided.
         by: Owner,
-        /// What the decision covers besides the call.
+        /// The scope of the decision besides the call.
         terms: Option<Box<GrantTerms>>,
     },
     /// Grants of the chat are revoked; this is kept for ever and never changed.
@@ -200,7 +200,7 @@ pub enum Change {
     Answered {
         /// The owner of the chat.
         owner: Owner,
-        /// The way in which the page answers.
+        /// The way the page answers.
         route: AnswerRoute,
     },
     /// The run is over: its state may be deleted, and its log is deleted by [`ChatStore::forget_logs`](super::ChatStore::forget_logs).
@@ -212,7 +212,7 @@ pub enum Change {
     },
 }
 
-/// A way in which a stock page answers calls that wait.
+/// A way that a stock page answers calls that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerRoute {
     /// By `POST /chat/tool-result`; the page goes on reading the same stream.

@@ -61,7 +61,7 @@ pub trait ChatStore: Send + Sync {
     /// Returns the plan of the last run that is over and had one; `None` if there is none.
     async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError>;
 
-    /// Returns a call of this chat, also of runs that are over. The questions of running calls are not saved, so for an elicitation the result
+    /// Returns a call of this chat, whose run may be over. The questions of running calls are not saved, so for an elicitation the result
     /// is `None`.
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError>;
 
@@ -103,10 +103,10 @@ pub trait ChatStore: Send + Sync {
     /// Returns the chats with an open run that no instance alive owns and that is at work: the oldest run first, at most `limit`.
     async fn orphans(&self, limit: usize) -> Result<Vec<ChatId>, StoreError>;
 
-    /// Returns the chats of which a summary may be begun at or before `now`, with their owners: the earliest first, at most `limit`.
+    /// Returns the chats whose summary may be begun at or before `now`, with their owners: the earliest first, at most `limit`.
     async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError>;
 
-    /// Counts what is stored for this owner, as far as it is asked for. An open run counts as elsewhere if this instance does not own it, even
+    /// Counts the data of this owner, as far as it is asked for. An open run counts as elsewhere if this instance does not own it, even
     /// if no other instance does.
     async fn usage(
         &self,
@@ -118,7 +118,7 @@ pub trait ChatStore: Send + Sync {
     /// Returns how the owner's stock pages answer, by the last of them that has shown it ([`Change::Answered`]).
     async fn answer_route(&self, owner: &Owner) -> Result<Option<AnswerRoute>, StoreError>;
 
-    /// Returns the grants that hold in all chats of the owner ([`Change::GrantToOwner`]), in the order in which they were given.
+    /// Returns the grants that hold in all chats of the owner ([`Change::GrantToOwner`]), in the order they were given.
     async fn owner_grants(&self, owner: &Owner) -> Result<Vec<Grant>, StoreError>;
 
     /// Deletes chats without an open run that have not changed since `before`, at most `limit`. Returns the number of chats deleted.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The reason for which an operation of the store failed.
+/// The reason why an operation of the store failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum StoreError {
     /// The store cannot be reached or has failed, and has changed nothing; trying again may help. The text is for the operator.
@@ -14,7 +14,7 @@ pub enum StoreError {
     /// The store holds something that cannot be read. The text is for the operator.
     #[error("the database holds something unreadable: {0}")]
     Corrupt(String),
-    /// A change does not fit what is stored: there is no such chat or run, a run is open already, or a log would get a gap. Nothing was
+    /// A change does not fit the stored state: there is no such chat or run, a run is open already, or a log would get a gap. Nothing was
     /// changed, and trying again will not help. The text is for the operator.
     #[error("a change does not fit what is stored: {0}")]
     Conflict(String),

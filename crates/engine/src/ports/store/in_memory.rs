@@ -46,7 +46,7 @@ struct Contents {
     mark: Option<ClockMark>,
     /// The number of times that the store was replaced.
     timeline: u64,
-    /// The timelines in which instances have sent their last heartbeats.
+    /// The timelines of the instances' last heartbeats.
     timelines: HashMap<InstanceId, u64>,
 }
 
@@ -55,7 +55,7 @@ struct Contents {
 pub struct AuditRecord {
     /// The time of the commit.
     pub at: Timestamp,
-    /// What was noted.
+    /// The entries.
     pub entry: AuditEntry,
 }
 
@@ -78,12 +78,12 @@ impl InMemoryStore {
         Self::default()
     }
 
-    /// Returns a store with the same contents, as a standby that was told of everything.
+    /// Returns a store with the same contents, as a standby that received everything.
     pub fn standby(&self) -> Self {
         Self { contents: Mutex::new(self.lock().clone()) }
     }
 
-    /// Replaces the contents by those of a standby, which lacks what was committed since it was made. The instances learn it with their
+    /// Replaces the contents by those of a standby, which lacks every commit since it was made. The instances learn it with their
     /// next heartbeats.
     pub fn fail_over_to(&self, standby: &Self) {
         let standby = standby.lock().clone();

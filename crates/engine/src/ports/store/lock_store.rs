@@ -8,7 +8,7 @@ use super::{InstanceId, StoreError};
 /// Locks that all instances share. An instance's locks are free as soon as it is no longer alive.
 #[async_trait]
 pub trait LockStore: Send + Sync {
-    /// Acquires the lock for as long as this instance is alive. An instance may acquire a lock again that it holds already.
+    /// Acquires the lock while this instance is alive. An instance may acquire a lock again that it holds already.
     ///
     /// Returns `false` if another instance alive holds the lock, or if this instance is not alive itself.
     async fn try_lock(&self, key: &ResourceKey, instance: &InstanceId) -> Result<bool, StoreError>;

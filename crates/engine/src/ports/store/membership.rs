@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 
-/// The time for which an instance counts as alive after its last heartbeat.
+/// An instance counts as alive for this time after its last heartbeat.
 pub const LEASE: Duration = Duration::from_secs(10);
 
 /// The instances that share a store.
@@ -56,7 +56,7 @@ pub struct Joined {
 pub struct ClockMark {
     /// The time that has certainly come.
     pub reached: Timestamp,
-    /// The time to which the clock had leapt, if the leap was still doubted.
+    /// The target of the clock's leap, if the leap was still doubted.
     pub doubted: Option<Timestamp>,
 }
 

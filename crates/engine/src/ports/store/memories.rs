@@ -42,9 +42,9 @@ pub struct Memory {
     pub source: Option<MemorySource>,
     /// The party that has written it last.
     pub origin: MemoryOrigin,
-    /// The time at which it was saved, or replaced the one that had its slot.
+    /// The time when it was saved, or replaced the one that had its slot.
     pub created_at: Timestamp,
-    /// The time at which it was last recalled; `None` if it never was.
+    /// The time when it was last recalled; `None` if it never was.
     pub recalled_at: Option<Timestamp>,
     /// The number of times that the memory was changed. A vector belongs to one version.
     pub version: u64,
@@ -73,7 +73,7 @@ pub enum MemoryOrigin {
         tool: String,
         /// The call's id.
         call: ToolCallId,
-        /// What the model had read from outside in the turn before, such as the URL of a page.
+        /// The outside sources that the model had read in the turn before, such as the URL of a page.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
     },
@@ -86,7 +86,7 @@ pub enum MemoryOrigin {
 pub struct MemoryAuthor {
     /// The party.
     pub origin: MemoryOrigin,
-    /// The chat in which it happens, if it happens in one.
+    /// The chat where it happens, if it happens in one.
     pub chat: Option<ChatId>,
     /// The address that the person's request came from, if it is known.
     pub address: Option<IpAddr>,
@@ -180,7 +180,7 @@ pub enum Undone {
     Undone(Option<Memory>),
     /// No change of the memory is left to be undone.
     NothingLeft,
-    /// The owner has no such memory, and had none of which a change can be undone.
+    /// The owner has no such memory, and had none whose change can be undone.
     Unknown,
 }
 
@@ -211,7 +211,7 @@ pub struct VectorKind {
 /// A place in a list of memories, which is ordered by `created_at`, then by id, both downwards.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MemoryCursor {
-    /// The time at which the memory was saved.
+    /// The time when the memory was saved.
     pub created_at: Timestamp,
     /// The memory's id.
     pub id: MemoryId,
@@ -399,7 +399,7 @@ impl MemoryFilter {
 // === impl OwnedMemories ===
 
 impl OwnedMemories {
-    /// Makes changes, and returns the outcome of each. `events` gets everything that has changed, also the memories that were deleted to make
+    /// Makes changes, and returns the outcome of each. `events` gets all changes, including the memories that were deleted to make
     /// room: those that were never recalled first, then those that were not recalled for longest, then the oldest; never one that is pinned, has a
     /// slot, or was just saved.
     pub fn change(
@@ -432,10 +432,10 @@ impl OwnedMemories {
         outcomes
     }
 
-    /// Takes a memory back to what it was before a change. `events` gets everything that has changed besides.
+    /// Takes a memory back to its state before a change. `events` gets everything that has changed besides.
     pub fn undo(&mut self, undone: MemoryEvent, events: &mut Vec<MemoryEvent>) -> MemoryEvent {
         let current = undone.id().and_then(|id| self.find(id)).cloned();
-        // No version comes twice, also if the memory was deleted meanwhile.
+        // No version comes twice, even if the memory was deleted meanwhile.
         let known = [&current, &undone.after, &undone.before].into_iter().flatten();
         let next_version = known.map(|memory| memory.version + 1).max().unwrap_or_default();
         let restored = undone.before.map(|memory| Memory { version: next_version, ..memory });

@@ -1,4 +1,4 @@
-//! Lists of chats: the cursor at which a page begins, and the title of a chat. All stores share them, so that their lists are equal.
+//! Lists of chats: the cursor where a page begins, and the title of a chat. All stores share them, so that their lists are equal.
 //!
 //! This module knows no database. Times in lists are whole microseconds, so that every store has one order of chats.
 
@@ -23,9 +23,9 @@ pub struct ChatSummary {
     pub id: ChatId,
     /// The beginning of the first user message.
     pub title: Option<String>,
-    /// The time at which the chat began.
+    /// The time when the chat began.
     pub created_at: Timestamp,
-    /// The time at which the chat last changed.
+    /// The time when the chat last changed.
     pub updated_at: Timestamp,
     /// `true` if the chat has an open run that can be followed, which is one whose readers were not detached.
     pub open: bool,
@@ -42,7 +42,7 @@ const TITLE_CHARACTERS: usize = 80;
 /// The last chat of a page. Pages are ordered by `updated_at`, then by id, both downwards.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The time at which the chat last changed, in microseconds.
+    /// The time when the chat last changed, in microseconds.
     pub updated_at: i64,
     /// The chat's id.
     pub chat: ChatId,

@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use super::InstanceId;
 
-/// The name of what was last written to a chat, which is the chat's fencing token: an instance that does not know it can no longer write
+/// The name of the last commit to a chat, which is the chat's fencing token: an instance that does not know it can no longer write
 /// to the chat.
 ///
 /// Each commit draws a new one at random, so that no two histories of a chat ever share a version: not if a database has forgotten what it
-/// had confirmed, and not if a chat was deleted and made again. So whoever got no reply to a commit can see whether it was made.
+/// had confirmed, and not if a chat was deleted and made again. So a writer that got no reply to a commit can see whether it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(pub u64);
 
@@ -52,7 +52,7 @@ pub struct ChatRecord {
     pub context: Value,
     /// All decisions of people about calls of the chat, in order.
     pub confirmations: Vec<Confirmation>,
-    /// All tools that are no longer allowed for always, in the order in which the permissions were taken back.
+    /// All tools that are no longer allowed for always, in the order that the permissions were taken back.
     pub grant_ends: Vec<GrantEnd>,
     /// The run that is not over.
     pub open_run: Option<RunRecord>,
@@ -67,11 +67,11 @@ pub struct SummaryRecord {
     pub up_to: MessageId,
     /// The engine's own value; the store does not look inside.
     pub content: Value,
-    /// The reason for which it was written.
+    /// The reason why it was written.
     pub reason: String,
     /// The name of the model that has written it.
     pub model: String,
-    /// The time at which it was written.
+    /// The time when it was written.
     pub created_at: Timestamp,
 }
 
@@ -90,7 +90,7 @@ pub struct RunRecord {
     pub state: Value,
     /// The log, in order: the sequence number of each chunk, and the chunk as JSON text. The numbers grow, but may have gaps.
     pub chunks: Vec<(u64, String)>,
-    /// The calls, in the order in which they were first saved.
+    /// The calls, in the order they were first saved.
     pub calls: Vec<Call>,
     /// `true` if the run goes on only after an answer or when its time is over.
     pub waiting: bool,
@@ -105,7 +105,7 @@ pub struct ChatOwner {
     pub owner: Owner,
     /// The instance that owns the open run, as in [`ChatRecord::run_owner`].
     pub run_owner: Option<InstanceId>,
-    /// The time at which the chat was made: a chat that is made again after it was deleted is another one.
+    /// The time when the chat was made: a chat that is made again after it was deleted is another one.
     pub created_at: Timestamp,
     /// The open run.
     pub open_run: Option<RunId>,
@@ -120,7 +120,7 @@ pub struct MessageOutline {
     pub bytes: usize,
 }
 
-/// The form in which messages have the files that were sent as data URLs.
+/// The form of files in messages that were sent as data URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Files {
     /// With their data URLs.
@@ -132,18 +132,18 @@ pub enum Files {
 /// Begins the name of a file in place of its URL.
 pub const STORED_FILE: &str = "stored-file:";
 
-/// Says which parts of an owner's usage are counted. A part that has a limit is counted up to that limit, so that the work is bounded.
+/// The parts of an owner's usage that are counted. A part that has a limit is counted up to that limit, so that the work is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WantedUsage {
-    /// The number up to which chats are counted; `None` if they need not be.
+    /// The highest count of chats that matters; `None` if they need not be counted.
     pub chats: Option<usize>,
     /// `true` if the bytes of the owner's chats are to be summed up.
     pub bytes: bool,
-    /// The number up to which open runs are counted; `None` if they need not be.
+    /// The highest count of open runs that matters; `None` if they need not be counted.
     pub runs_elsewhere: Option<usize>,
 }
 
-/// The number and the size of what is stored for one owner. What was not asked for is zero.
+/// The number and the size of one owner's stored data. A figure that was not requested is zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OwnerUsage {
     /// The number of chats.
@@ -163,7 +163,7 @@ pub fn json_bytes(message: &UiMessage) -> usize {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes that are written.
 struct Counter(usize);
 
 impl io::Write for Counter {
@@ -202,7 +202,7 @@ impl ChatHead {
         }
     }
 
-    /// Notes what the chat has chosen. `None` leaves a choice as it was.
+    /// Notes the choices of the chat. `None` leaves a choice as it was.
     pub fn choose(&mut self, assistant: Option<String>, model: Option<String>) {
         self.assistant = assistant.or(self.assistant.take());
         self.model = model.or(self.model.take());

@@ -5,7 +5,7 @@ use fermata_tools::{AuditAction, ChainMode, Grant};
 
 use super::*;
 
-/// Asks about what has `n` over this, in words, and about the rest if its tool's default says so.
+/// Asks about calls with `n` over this, in words, and about the rest if that is its tool's default.
 struct AskOver {
     n: i64,
     honors_grants: bool,

@@ -1,4 +1,4 @@
-//! Answers to calls: which are accepted, and what an edit or a decision changes.
+//! Answers to calls: the accepted ones, and the effects of edits and decisions.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn every_state_of_a_call_is_kept_with_its_time() {
     assert_eq!(call.approval_decision.as_ref().unwrap().by, Owner::new("alice"));
 }
 
-/// Returns what the receipts of answers say: the state of each call, what it waits for, and what else may run.
+/// Returns the receipts of answers in words: the state of each call, the calls that it waits for, and the other calls that may run.
 fn receipts(play: &Play, answers: &[Answer]) -> Vec<String> {
     let receipts = play.validate(answers).unwrap().receipts;
     receipts

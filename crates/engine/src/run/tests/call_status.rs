@@ -1,10 +1,10 @@
-//! `data-call`: what clients that ask for it are told of the calls, and that others are told nothing.
+//! `data-call`: clients that ask for it receive the states of calls, and others receive nothing.
 
 use fermata_tools::ChainMode;
 
 use super::*;
 
-/// Returns what was said of the calls so far, in order: the call, its state, and what it waits for.
+/// Returns the states of the calls so far, in order: the call, its state, and the reason of its wait.
 fn said(play: &Play) -> Vec<String> {
     let mut said = Vec::new();
     for (_, chunk) in &play.log {

@@ -1,4 +1,4 @@
-//! The ways in which a run ends, and the last chunks and metadata of its message.
+//! The ways a run ends, and the last chunks and metadata of its message.
 
 use super::*;
 
@@ -242,7 +242,7 @@ fn a_message_says_how_long_each_of_its_calls_ran_and_not_how_long_it_waited() {
     play.calls(&[("time", "{}"), ("note", "{}"), ("where", "{}")]);
     play.later(5_000).answer(vec![decision("call_2", true)]);
     play.later(30).settle("call_1", Ok(json!("noon"))).later(10).settle("call_2", Err("no paper"));
-    // The process ends and another goes on: what was is known.
+    // The process ends and another goes on: the past is known.
     play.later(1_000).crash().later(200).answer(vec![output("call_3", json!("Bern"))]);
     play.calls(&[("time", "{}")]).later(7).settle("call_5", Ok(json!("later")));
     play.later(60_000).receive(ModelEvent::Text("Done.".into())).receive(finished());
@@ -255,7 +255,7 @@ fn a_message_says_how_long_each_of_its_calls_ran_and_not_how_long_it_waited() {
         "call_5": {"durationMs": 7},
     });
     assert_eq!(play.told_of_calls(), expected);
-    // A tab that was away is told the same.
+    // A tab that was away receives the same.
     let message = play.run.snapshot();
     let healed =
         reconcile_finished(&message, &client_view(&message.parts[..1]), |_| true).expect("it is behind");

@@ -197,7 +197,7 @@ fn only_a_denial_counts_for_a_call_that_the_step_has_let_pass() {
     "#]]);
 }
 
-/// Denies what has `n` over this.
+/// Denies calls with `n` over this.
 struct NothingOver(i64);
 
 impl Policy for NothingOver {

@@ -1,4 +1,4 @@
-//! What is saved of a run, and how another process resumes it.
+//! The saved form of a run, and its resumption by another process.
 
 use fermata_protocol::UiPart;
 

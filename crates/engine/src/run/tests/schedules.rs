@@ -1,6 +1,6 @@
-//! Random schedules: whatever happens in whatever order, and wherever the process ends, the invariants hold.
+//! Random schedules: the invariants hold for any events in any order, and wherever the process ends.
 //!
-//! `world` checks the order in which effects are performed; `facts` checks the run between two events, its log and its prompts; `locks`
+//! `world` checks the order of effects; `facts` checks the run between two events, its log and its prompts; `locks`
 //! checks the order of the locks.
 
 mod actions;
@@ -45,7 +45,7 @@ proptest! {
     }
 }
 
-/// A store that fails leaves the call at work and has it run again, for which it waits until the first attempt has stopped.
+/// A store that fails leaves the call at work and has it run again, once the first attempt has stopped.
 #[test]
 fn a_call_that_is_cancelled_while_it_waits_to_run_again_does_not_run() {
     let retries = Some(RetriedCall {

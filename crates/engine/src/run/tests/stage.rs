@@ -1,4 +1,4 @@
-//! The stage of the run, as a client that asks for it is told.
+//! The stage of the run, as a client that asks for it receives it.
 
 use super::*;
 
@@ -32,10 +32,10 @@ fn each_stage_is_told_once_and_the_last_one_before_the_end() {
         {"stage":"tool_call","requiresConfirm":true,"gateClosed":true,"confirmWords":["yes","yeah","yep","ok","okay","confirm","confirmed","approve","approved","go ahead","确认","继续","同意","是","好","可以","批准","確認","繼續","sí","si","vale","de acuerdo","confirmar","confirmo","adelante","oui","d'accord","confirmer","je confirme","ja","einverstanden","bestätigen","in ordnung","はい","ええ","承認","承認します","同意します","続けて","続行","オーケー","👍","✅"]}
         {"stage":"tool_call","requiresConfirm":false}
         {"stage":"tool_call","requiresConfirm":false,"lastTool":"note","lastResult":"saved"}
-        {"stage":"tool_result","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot mend the call, go on without it."}
-        {"stage":"decide","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot mend the call, go on without it."}
-        {"stage":"respond","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot mend the call, go on without it."}
-        {"stage":"idle","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot mend the call, go on without it."}"#]].assert_eq(&told(&play).join("\n"));
+        {"stage":"tool_result","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot fix the call, go on without it."}
+        {"stage":"decide","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot fix the call, go on without it."}
+        {"stage":"respond","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot fix the call, go on without it."}
+        {"stage":"idle","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot fix the call, go on without it."}"#]].assert_eq(&told(&play).join("\n"));
     let last: Vec<_> = play.log.iter().rev().take(2).map(|(_, chunk)| json!(chunk)["type"].clone()).collect();
     assert_eq!(last, ["finish", "data-run"]);
     assert_eq!(json!(play.run.status())["stage"], "idle");

@@ -103,7 +103,7 @@ fn nothing_is_decided_about_a_step_before_its_inputs_are_checked() {
     play.receive(ModelEvent::CallDelta { key: 0, arguments: r#"{"n":1}"#.into() });
     let effects = play.run.apply(Event::Model(vec![finished()]), &play.scene.context(play.now));
     assert!(play.run.is_checking() && effects.after.publish.is_empty() && effects.commit.is_empty());
-    // It is stopped meanwhile: what comes of the checks is too late.
+    // It is stopped meanwhile: the results of the checks are too late.
     play.transcript.clear();
     play.end(Ending::Stopped);
     let checks: Vec<_> = effects.before.checks.into_iter().map(|(call, _)| (call, Ok(()))).collect();
@@ -181,7 +181,7 @@ fn model_event() -> impl Strategy<Value = ModelEvent> {
 }
 
 proptest! {
-    /// Whether text takes the short way or is decided about makes no difference.
+    /// Text that takes the short way and text that is decided about have the same effect.
     #[test]
     fn text_that_is_only_copied_gives_the_same_answer(
         answer in prop::collection::vec(prop::collection::vec(model_event(), 1..4), 1..12),

@@ -1,4 +1,4 @@
-//! Whatever becomes of processes and connections, a client ends up with the message that the log makes, and sees no word twice meanwhile.
+//! Even if processes and connections fail, a client ends up with the message that the log makes, and sees no word twice meanwhile.
 
 use fermata_protocol::{Assembler, MessageId, UiMessage, UiPart};
 use futures::FutureExt;
@@ -10,13 +10,13 @@ use super::*;
 enum Move {
     /// The model says a word.
     Say,
-    /// The page is told something beside the answer.
+    /// The page receives something beside the answer.
     Tell,
-    /// What was said so far is saved.
+    /// The text so far is saved.
     Save,
     /// The model ends its step, and the next one begins.
     EndStep,
-    /// The process is killed, and the run resumed from what was saved.
+    /// The process is killed, and the run resumed from its saved state.
     Kill,
     /// The client reads what there is.
     Read,

@@ -15,7 +15,7 @@ fn error(steps: &[Value]) -> String {
     check(&plan(steps), &Toolbox::default()).unwrap_err()
 }
 
-/// Returns the plan of a run in which these calls were made, each with its tool, its input and its outcome.
+/// Returns the plan of a run with these calls, each with its tool, its input and its outcome.
 fn made(calls: &[(&str, Value, PlanOutcome)]) -> Option<Plan> {
     let ids: Vec<ToolCallId> =
         (0..calls.len()).map(|index| ToolCallId::new(format!("call_{index}"))).collect();

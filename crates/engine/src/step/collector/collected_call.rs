@@ -41,7 +41,7 @@ impl CollectedCall {
         !self.arguments.trim().is_empty()
     }
 
-    /// Reads the arguments as the input of the call. Whether the input fits the tool is checked later.
+    /// Reads the arguments as the input of the call. A later check compares it with the tool's schema.
     ///
     /// # Errors
     /// If they are no JSON object, were not complete, or are larger or deeper than an input may be.
@@ -64,7 +64,7 @@ impl CollectedCall {
         }
         let input: Value = match serde_json::from_str(&arguments) {
             Ok(input) => input,
-            // A call without arguments is incomplete, too: a tool may do more without them than with those that were to come.
+            // A call without arguments is also incomplete: a tool may do more without them than with those that were to come.
             Err(_) if is_at_token_limit => {
                 let error_text = format!(
                     "The answer reached its token limit before the arguments of {tool} were complete. Call it again, with less if you \

@@ -17,7 +17,7 @@ use crate::ports::store::{
     page::whole_microseconds,
 };
 
-/// What is stored of an owner's memories.
+/// An owner's stored memories.
 #[derive(Clone, Debug, Default)]
 pub struct StoredMemories {
     owned: OwnedMemories,

@@ -2,7 +2,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 
 use super::*;
 
-/// What happens to an owner's memories.
+/// Something that happens to an owner's memories.
 #[derive(Clone, Debug)]
 enum Happening {
     Changed { changes: Vec<MemoryChange>, most: usize },

@@ -25,7 +25,7 @@ pub(super) struct Facts {
     keys: BTreeSet<String>,
     /// Each call as it was saved last.
     saved: BTreeMap<ToolCallId, SavedCall>,
-    /// The form of the tool at the time at which each approval request was shown.
+    /// The form of the tool when each approval request was shown.
     pub shown_forms: BTreeMap<ApprovalId, Option<String>>,
     /// The rows of the audit.
     pub audit: Vec<AuditEvent>,
@@ -40,20 +40,20 @@ pub(super) struct Facts {
     shown_to_senders: BTreeSet<ApprovalId>,
     /// The calls that a person has decided about.
     decided: BTreeSet<ToolCallId>,
-    /// What a person has allowed for always: a tool, and the `n` of its calls unless it is every call.
+    /// A permission for always: a tool, and the `n` of its calls unless it is every call.
     allowed: Vec<(String, Option<Value>)>,
-    /// What the model was told of the user first.
+    /// The first knowledge of the user that the model received.
     recollection: Option<Arc<Recollection>>,
 }
 
-/// What a call is run for, as often as that is repeated without a person.
+/// The effect of a call, with one idempotency key for all repetitions without a person.
 struct Effect {
     idempotency_key: String,
     /// The actors that ran the call.
     ran: Vec<u32>,
 }
 
-/// What is saved of a call.
+/// The saved state of a call.
 struct SavedCall {
     state: CallState,
     history: Vec<Transition>,
@@ -152,9 +152,13 @@ impl Facts {
         let mut shown = shown_status(&live.log).expect("the run has shown its status");
         let has_words = shown.as_object_mut().is_some_and(|shown| shown.remove("confirmWords").is_some());
         let takes_reply = shown.as_object_mut().is_some_and(|shown| shown.remove("takesReply").is_some());
-        assert_eq!(takes_reply, run.takes_reply(), "it is told when a message is a reply");
+        assert_eq!(takes_reply, run.takes_reply(), "the status tells when a message is a reply");
         let context = world.scene.context(world.now);
-        assert_eq!(has_words, run.can_be_decided_in_words(&context), "the words are told when they count");
+        assert_eq!(
+            has_words,
+            run.can_be_decided_in_words(&context),
+            "the status has the words when they count"
+        );
         assert_eq!(shown, json!(run.status()));
     }
 
@@ -343,10 +347,14 @@ impl Facts {
         }
     }
 
-    /// Checks that the model is told the same of the user in each step, whatever process asks.
+    /// Checks that the model receives the same knowledge of the user in each step, from any process.
     pub fn check_recollection(&mut self, run: &Run) {
         let told = self.recollection.get_or_insert_with(|| run.state.recollection.clone().unwrap());
-        assert_eq!(Some(&*told), run.state.recollection.as_ref(), "a run goes on with what it began with");
+        assert_eq!(
+            Some(&*told),
+            run.state.recollection.as_ref(),
+            "a run keeps the knowledge that it began with"
+        );
     }
 
     /// Checks that the prompt has each call once, with its one result.
@@ -449,7 +457,7 @@ fn is_repeatable(call: &Call) -> bool {
     matches!(call.tool.as_str(), "again" | "ledger")
 }
 
-/// Returns the state of a call as clients were told last.
+/// Returns the state of a call that clients received last.
 fn shown_state(log: &[(Position, UiChunk)], id: &ToolCallId) -> Option<Value> {
     log.iter().rev().find_map(|(_, chunk)| match chunk {
         UiChunk::Data(data) if data.kind == "data-call" && data.data["toolCallId"] == json!(id) => {
@@ -459,7 +467,7 @@ fn shown_state(log: &[(Position, UiChunk)], id: &ToolCallId) -> Option<Value> {
     })
 }
 
-/// Returns what a client was told last of the run.
+/// Returns the state of the run that a client received last.
 fn shown_status(log: &[(Position, UiChunk)]) -> Option<Value> {
     log.iter().rev().find_map(|(_, chunk)| match chunk {
         UiChunk::Data(data) if data.kind == "data-run" => Some(data.data.clone()),
@@ -510,7 +518,7 @@ fn settled_by(chunk: &UiChunk) -> Option<&ToolCallId> {
     }
 }
 
-/// Checks the steps in which not every tool may be called: the first one if a tool was chosen, and the last one.
+/// Checks the steps where not every tool may be called: the first one if a tool was chosen, and the last one.
 fn check_limited_steps(run: &Run, scene: &Scene) {
     // The limit is on the requests to the model, and a step of the run's own takes none.
     let own: BTreeSet<u32> =

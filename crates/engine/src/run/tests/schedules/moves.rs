@@ -29,7 +29,7 @@ pub(super) enum Move {
     EndsStep,
     /// The provider cuts the step off.
     CutsStepOff,
-    /// What is known of the user is found.
+    /// The knowledge of the user is found.
     Recollects,
     /// The inputs of the step are checked.
     Checks,
@@ -42,7 +42,7 @@ pub(super) enum Move {
     AnswersAll {
         approved: bool,
     },
-    /// A person begins to write a message, and looks at what a page shows.
+    /// A person begins to write a message, and looks at a page.
     WritesMessage,
     /// The person sends the message.
     SendsMessage {
@@ -139,7 +139,7 @@ const QUESTIONS: [&str; 3] = [
 /// Messages of a person.
 const MESSAGES: [&str; 3] = ["yes", "no", "the blue one"];
 
-/// How a run begins.
+/// The beginning of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Beginning {
     /// The tool that the user has chosen for the message.
@@ -268,7 +268,7 @@ impl World {
                 self.apply(Event::Reported(vec![(call, json!({"done": 1}))]));
             }
             Move::CancelsCall { index } => {
-                // Also calls that do not run, for which nothing follows.
+                // Also calls that do not run; nothing follows for them.
                 let Some(call) = self.run.calls.iter().rev().nth(index).map(|call| call.id.clone()) else {
                     return;
                 };
@@ -382,7 +382,7 @@ impl World {
         self.apply(Event::Ended(ending));
     }
 
-    /// Applies what is due, as the active run does after every event.
+    /// Applies due deadlines, as the active run does after every event.
     fn keep_time(&mut self) {
         if self.live.is_none() {
             return;

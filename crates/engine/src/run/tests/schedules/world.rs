@@ -66,11 +66,11 @@ pub(super) struct World {
     pub earlier: Vec<UiMessage>,
     /// The message of the assistant as a page showed it when a person began to write.
     written: Option<PostedMessage>,
-    /// What the commit that begins the next message saves besides.
+    /// The further changes in the commit that begins the next message.
     handover: Option<(Saved, UiMessage)>,
     /// The number of actors that the run has had.
     actor: u32,
-    /// The number of times that it was looked for what is known of the user.
+    /// The number of searches for knowledge of the user.
     recollections: u32,
 }
 
@@ -90,7 +90,7 @@ pub(super) struct Live {
     pub jobs: Vec<Job>,
     pub questions: BTreeMap<ElicitationId, ToolCallId>,
     pub is_streaming: bool,
-    /// `true` while it is looked for what is known of the user.
+    /// `true` during a search for knowledge of the user.
     pub is_recollecting: bool,
     /// Inputs whose checks are not complete yet.
     pub checks: Vec<(ToolCallId, Check)>,
@@ -204,7 +204,7 @@ impl World {
         Some(found.fingerprint().to_owned())
     }
 
-    /// Notes what a page shows now, in which a person begins to write a message.
+    /// Notes the content of a page where a person begins to write a message now.
     pub fn write_message(&mut self) {
         let Some(live) = &self.live else { return };
         let shown = fold(&live.log, &self.run).snapshot();
@@ -216,7 +216,7 @@ impl World {
         });
     }
 
-    /// Posts the message that a person has written. It takes effect if it answers what the run waits for.
+    /// Posts the message that a person has written. It takes effect if it is an answer that the run waits for.
     pub fn send_message(&mut self, text: &str) {
         let (true, Some(written)) = (self.live.is_some(), self.written.clone()) else { return };
         let shown = written.shown_approvals();
@@ -281,7 +281,7 @@ impl World {
         self.handover = None;
     }
 
-    /// Finds what is known of the user, which is something else each time.
+    /// Finds the knowledge of the user, which is different each time.
     pub fn recollect(&mut self) {
         if !self.live.as_mut().is_some_and(|live| std::mem::take(&mut live.is_recollecting)) {
             return;
@@ -362,7 +362,7 @@ impl World {
                 self.facts.shown_forms.insert(approval_id.clone(), self.form_of(tool_name));
             }
         }
-        // Every effect has to be performed here, too.
+        // Every effect also has to be performed here.
         let AfterCommit { cancel, execute, publish, replies, next, may_retry: _, elicited: _ } =
             &effects.after;
         let live = self.live.as_mut().unwrap();
