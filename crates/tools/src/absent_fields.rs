@@ -3,7 +3,7 @@
 //! Some models write every field of a schema. A `null` is removed where the schema neither requires the field nor allows `null` there, so
 //! an input that fits stays as it is. Keywords that are not looked at here count as allowing `null`.
 //!
-//! Invariant: the work is bounded, whatever the schema refers to; an input that would take more stays as it is.
+//! Invariant: the work is bounded for any references of the schema; an input that would take more stays as it is.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const MAX_VISITS: usize = 20_000;
 /// The limit on schemas that refer to or combine each other at one place of the input.
 const DEEPEST: usize = 64;
 
-/// What is known of the schema at one place of the input.
+/// The known part of the schema at one place of the input.
 #[derive(Clone)]
 enum Part<'a> {
     /// The keywords of one schema, without those that combine others.
@@ -154,7 +154,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Returns what is known of a place below: what `find` returns for the keywords of each schema. `None` stands for no keyword about it.
+    /// Returns the known part of a place below: the results of `find` for each schema's keywords. `None` stands for no keyword about it.
     fn derive(
         &mut self,
         part: &Part<'a>,

@@ -11,16 +11,16 @@ use crate::{
     tool::sha256,
 };
 
-/// Something that an operator may have to account for later: a decision, the end of what was decided about, a deletion.
+/// Something that an operator may have to account for later: a decision, the end of a call that was decided about, a deletion.
 ///
-/// The store adds the time, and whom and what it is about.
+/// The store adds the time, the owner and the object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditEvent {
     /// The kind of event.
     pub action: AuditAction,
     /// The person who did it; `None` if a rule, a tool, a deadline or the operator did.
     pub decided_by: Option<Owner>,
-    /// The way in which the decision came, if a person decided.
+    /// The way the decision came, if a person decided.
     pub how: Option<DecisionChannel>,
     /// The network address that it came from, if a person did it and the address is known.
     pub address: Option<IpAddr>,
@@ -34,7 +34,7 @@ pub struct AuditEvent {
     pub reason: Option<String>,
     /// The [`input_hash`] of the input that the event is about, or the hash of the rules.
     pub input_hash: Option<String>,
-    /// The id of what the event is about, if that is neither a call nor a chat: a memory.
+    /// The id of the event's object, if it is neither a call nor a chat: a memory.
     pub subject: Option<String>,
 }
 
@@ -150,7 +150,7 @@ impl AuditEvent {
 
     /// Creates the event for the state that a call has just entered; `None` if nobody has to account for it.
     ///
-    /// A call that somebody was asked about has one such event when it starts and one when it ends, whatever ends it; a denial is an event of its own.
+    /// A call that somebody was asked about has one such event when it starts and one when it ends, for any reason; a denial is an event of its own.
     /// Of the others, only the end of one that had no outcome is noted. `owner` is the person in whose name the chat is changed.
     pub fn of_state(call: &Call, owner: &Owner, address: Option<IpAddr>) -> Option<Self> {
         let was_asked_about = call.was_asked_about();

@@ -49,7 +49,7 @@ pub struct Call {
     /// The input as a person edited it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub edited: Option<JsonText>,
-    /// What the call's tool says of it.
+    /// The presentation of the call by its tool.
     #[serde(skip_serializing_if = "Presentation::is_empty", default)]
     pub presentation: Presentation,
     /// The policy's decision about the call.
@@ -92,10 +92,10 @@ pub struct Call {
     /// The failed call that a person makes again with this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retry_of: Option<ToolCallId>,
-    /// The call with which a person has made this one again.
+    /// The new call that a person made to repeat this one.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub retried_as: Option<ToolCallId>,
-    /// Where the output comes from, if others than the user and this server have a say in it. It is set when the gate lets the call pass.
+    /// The origin of the output, if others than the user and this server have a say in it. It is set when the gate lets the call pass.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reads_from: Option<String>,
     /// The last partial output of a call that was cancelled or has failed.
@@ -117,7 +117,7 @@ pub struct ApprovalRequest {
     pub required: bool,
 }
 
-/// A failure of which the person decides what follows.
+/// A failure whose consequence a person decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedFailure {
     /// The type of the failure.
@@ -150,9 +150,9 @@ pub struct ApprovalDecision {
     /// The person's comment.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reason: Option<String>,
-    /// True if the decision covers later calls of the tool in this chat, too.
+    /// True if the decision also covers later calls of the tool in this chat.
     pub always: bool,
-    /// The way in which the decision came.
+    /// The way the decision came.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub how: Option<DecisionChannel>,
 }
@@ -230,7 +230,7 @@ impl Call {
         self.history.push(Transition { state: to, at });
     }
 
-    /// Notes what the call waits for before it runs, for the first time or again. This enters no other state.
+    /// Notes the reason why the call waits before it runs, for the first time or again. This enters no other state.
     ///
     /// # Panics
     /// Panics in debug builds if the call is not about to run.
@@ -242,7 +242,7 @@ impl Call {
         }
     }
 
-    /// Notes that the run asks the user what follows the failure of the call, which counts as running meanwhile.
+    /// Notes that the run asks the user about the failure of the call, which counts as running meanwhile.
     pub fn ask_about(&mut self, failure: AskedFailure, expires: Timestamp) {
         self.asked_about = Some(failure);
         if let CallState::Executing { work } = &mut self.state {
@@ -274,7 +274,7 @@ impl Call {
         }
     }
 
-    /// Returns the time at which the call entered its current state.
+    /// Returns the time when the call entered its current state.
     pub fn since(&self) -> Timestamp {
         self.since
     }
@@ -290,7 +290,7 @@ impl Call {
     }
 
     /// Returns the time that the call spent running, or parked for the browser, over all attempts that are over; `None` if no attempt
-    /// is over. The time in which it waited for a person or for the gate does not count.
+    /// is over. The time that it waited for a person or for the gate does not count.
     pub fn ran_for(&self) -> Option<Duration> {
         let mut total = None;
         for (entered, left) in self.history.iter().zip(self.history.iter().skip(1)) {

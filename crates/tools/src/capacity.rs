@@ -1,6 +1,6 @@
 //! A limited number of slots for work of one kind, shared fairly by owners.
 //!
-//! Whoever wants a slot and gets none waits. Slots that become free go round the owners that wait, one each, so that an owner with a
+//! A call that gets no slot waits. Slots that become free go round the owners that wait, one each, so that an owner with a
 //! hundred waiting calls takes no more turns than one with a single call. Within an owner the first to ask is the first to get one.
 //!
 //! Invariant: while somebody waits, either all slots are taken or every owner that waits has as many as an owner may have.
@@ -69,7 +69,7 @@ pub enum SlotRequest {
 // === impl Capacity ===
 
 impl Capacity {
-    /// Returns slots of which none is taken.
+    /// Returns slots that are all free.
     pub fn new(total: Option<NonZeroUsize>, per_owner: Option<NonZeroUsize>) -> Self {
         Self { shared: Arc::new(Shared { total, per_owner, slots: Mutex::default() }) }
     }
@@ -140,7 +140,7 @@ impl Shared {
         self.grant(slots);
     }
 
-    /// Hands out what is free, one slot for each owner in turn.
+    /// Hands out the free slots, one for each owner in turn.
     fn grant(self: &Arc<Self>, mut slots: MutexGuard<'_, Slots>) {
         // The slots of those who have gone must not be dropped while the mutex is held.
         let mut unclaimed = Vec::new();

@@ -82,7 +82,7 @@ pub(crate) enum Schema {
     Tool(Arc<RegisteredTool>),
     /// The schema of a tool's output.
     Output(OutputSchema),
-    /// The schema of a question to the person. Formats such as `email` are checked, too.
+    /// The schema of a question to the person. Formats such as `email` are also checked.
     Elicitation(Arc<Value>),
 }
 
@@ -358,7 +358,7 @@ impl InputError {
 // === impl Check ===
 
 impl Check {
-    /// Returns the check of the content with which a person answers a question, against the schema of the question.
+    /// Returns the check of a person's answer to a question against the schema of the question.
     pub fn of_elicitation(schema: Value, content: impl Into<JsonText>) -> Self {
         Self { schema: Schema::Elicitation(Arc::new(schema)), value: content.into() }
     }

@@ -27,14 +27,14 @@ pub struct Confirmation {
     pub at: Timestamp,
     /// The person's comment.
     pub reason: Option<String>,
-    /// The terms on which the decision covers later calls; `None` if it does not.
+    /// The terms of the decision for later calls; `None` if it does not cover any.
     pub terms: Option<GrantTerms>,
 }
 
 /// The revocation of a chat's grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantEnd {
-    /// The tool for which the grants were given.
+    /// The tool that the grants are for.
     pub tool: String,
     /// The id of the scope; `None` for all scopes.
     pub scope: Option<String>,
@@ -51,14 +51,14 @@ pub struct GrantEnd {
 pub struct Grant {
     /// The tool whose call the person approved.
     pub tool: String,
-    /// The time at which the permission was given.
+    /// The time when the permission was given.
     pub since: Timestamp,
-    /// What the permission covers.
+    /// The scope of the permission.
     #[serde(flatten)]
     pub terms: GrantTerms,
 }
 
-/// What a grant covers.
+/// The scope of a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrantTerms {
     /// The calls.
@@ -66,7 +66,7 @@ pub struct GrantTerms {
     /// The chats.
     #[serde(rename = "for")]
     pub granted_for: GrantedFor,
-    /// The time at which the grant ends; `None` if it does not end by itself.
+    /// The time when the grant ends; `None` if it does not end by itself.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub until: Option<Timestamp>,
     /// The fingerprints of the tools when the grant was given, by name. A tool that has changed, or has come since, is not covered.
@@ -190,7 +190,7 @@ impl Grants {
         self.0.iter().any(|grant| grant.covers(tool, input, now))
     }
 
-    /// Returns the grants, in the order in which they were given.
+    /// Returns the grants, in the order they were given.
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.0.iter()
     }

@@ -1,4 +1,4 @@
-//! The context of a running call: its identity, its cancellation, and what it can send to its host before it has a result.
+//! The context of a running call: its identity, its cancellation, and its messages to the host before it has a result.
 
 use std::{
     fmt,
@@ -25,9 +25,9 @@ pub struct CallContext {
     pub chat: ChatId,
     /// The call's id.
     pub call: ToolCallId,
-    /// How the call was let through.
+    /// The way the call was let through.
     pub permission: Permission,
-    /// What the model had read from outside in the turn before it made the call, in the words of [`Tool::reads_from`](crate::Tool::reads_from).
+    /// The outside sources that the model had read in the turn before the call, in the words of [`Tool::reads_from`](crate::Tool::reads_from).
     pub read_from: Vec<String>,
     /// A token that is cancelled when the run is stopped or the call's time is over. Work in other tasks should watch it.
     pub cancelled: CancellationToken,
@@ -36,7 +36,7 @@ pub struct CallContext {
     /// The number of [`Pause`]s that exist. The call's time runs while it is zero.
     pauses: watch::Sender<usize>,
     waits_for: WaitsFor,
-    /// The slot in which the call runs, if their number is limited.
+    /// The slot of the call, if their number is limited.
     slot: Option<Arc<Slot>>,
 }
 
@@ -158,7 +158,7 @@ impl CallContext {
         Self { permission, ..self }
     }
 
-    /// Sets what the model had read from outside.
+    /// Sets the outside sources that the model had read.
     #[must_use]
     pub fn after_reading(self, read_from: Vec<String>) -> Self {
         Self { read_from, ..self }
@@ -170,7 +170,7 @@ impl CallContext {
         Self { cancelled, ..self }
     }
 
-    /// Keeps a slot taken for as long as the call runs. Others may use it while the call waits for the person.
+    /// Keeps a slot taken while the call runs. Others may use it while the call waits for the person.
     #[must_use]
     pub fn in_slot(self, slot: Slot) -> Self {
         Self { slot: Some(Arc::new(slot)), ..self }

@@ -44,7 +44,7 @@ pub enum DecisionSource {
     Auto,
     /// The setting `chain = "ask"`, because the model had seen a tool's result in this turn.
     Chain,
-    /// The setting `memory_writes`, because the call changes what is remembered.
+    /// The setting `memory_writes`, because the call changes memories.
     MemoryWrites,
     /// The same setting, because the memory has a slot.
     MemorySlot,
@@ -58,7 +58,7 @@ pub enum DecisionSource {
     Tool,
 }
 
-/// The way in which a person's decision came.
+/// The way a person's decision came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DecisionChannel {
@@ -73,12 +73,12 @@ pub enum DecisionChannel {
     Api,
 }
 
-/// The person who decides about calls, and the way in which the decision comes.
+/// The person who decides about calls, and the way the decision comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decider {
     /// The person.
     pub user: Owner,
-    /// The way in which the decision comes.
+    /// The way the decision comes.
     pub how: DecisionChannel,
     /// The address that it comes from, if it is known.
     pub address: Option<IpAddr>,
@@ -90,7 +90,7 @@ pub fn may_decide(user: &Owner, owner: &Owner) -> bool {
     user == owner
 }
 
-/// How a call was let through, for the tool that runs it.
+/// The way a call was let through, for the tool that runs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Permission {

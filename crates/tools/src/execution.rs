@@ -30,7 +30,7 @@ pub struct Execution {
     pub input: JsonText,
     /// The context that the tool gets.
     pub context: CallContext,
-    /// The time limit of each attempt. The time in which the call waits for a person does not count.
+    /// The time limit of each attempt. The time that the call waits for a person does not count.
     pub timeout: Duration,
     /// The number of retries after a failure, or after an empty output, at most [`MAX_RETRIES`]; 0 for a tool that is not repeatable.
     pub retries: u32,
@@ -40,7 +40,7 @@ pub struct Execution {
     pub checker: Arc<Checker>,
     /// The time limit of the check of an output, which is a part of the attempt.
     pub check_timeout: Duration,
-    /// The dotted path of the part of an output that is empty if nothing was found, which may be retried, too.
+    /// The dotted path of the part of an output that is empty if nothing was found. Such a call may also be retried.
     pub empty_at: Option<String>,
 }
 
@@ -155,7 +155,7 @@ impl Execution {
     }
 }
 
-/// Waits until the time is over, without counting the time in which there are pauses.
+/// Waits until the time is over, without counting pauses.
 async fn time_is_over(limit: Duration, mut paused: watch::Receiver<usize>) {
     let mut left = limit;
     loop {

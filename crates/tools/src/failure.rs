@@ -1,4 +1,4 @@
-//! The types of failures of calls and models, and the policy that says what follows from each type.
+//! The types of failures of calls and models, and the policy with the consequence of each type.
 
 use std::{fmt, time::Duration};
 

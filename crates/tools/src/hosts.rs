@@ -40,7 +40,7 @@ const PRIVATE_SUFFIXES: [&str; 15] = [
     "onion",
 ];
 
-/// The address at which machines of a cloud reach its control plane, although its block is a public one.
+/// The address where machines of a cloud reach its control plane, although its block is a public one.
 const CLOUD_CONTROL_PLANE: Ipv4Addr = Ipv4Addr::new(168, 63, 129, 16);
 
 /// The number of pieces of an authority that are looked at.
@@ -99,7 +99,7 @@ impl HostName {
         self.identities().iter().any(|own| others.contains(own))
     }
 
-    /// Returns the host with the addresses that it stands for, whatever a name server says.
+    /// Returns the host with the addresses that it stands for, without asking a name server.
     fn identities(&self) -> Vec<Self> {
         let mut identities = vec![self.clone()];
         let mut add = |address: IpAddr| identities.push(Self::Address(address));
@@ -230,7 +230,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     (is_global || is_mapped || is_translated) && embedded_addresses(address).into_iter().all(is_public_v4)
 }
 
-/// Returns the addresses of version 4 to which a connection to an address of version 6 may lead.
+/// Returns the addresses of version 4 that a connection to an address of version 6 may reach.
 fn embedded_addresses(address: Ipv6Addr) -> Vec<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = address.segments();
     let join = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));

@@ -1,4 +1,4 @@
-//! Locks per resource, granted in the order in which they were asked for.
+//! Locks per resource, granted in the order they were asked for.
 //!
 //! [`LockQueue::enqueue`] does not wait, so the caller determines the order. A call holds at most one lock and takes it right before it
 //! runs, never while it waits for a person, so calls cannot deadlock.
@@ -43,7 +43,7 @@ pub struct Guard<K: Eq + Hash + Clone> {
 // === impl LockQueue ===
 
 impl<K: Eq + Hash + Clone> LockQueue<K> {
-    /// Creates a queue in which no key is locked.
+    /// Creates a queue without locked keys.
     pub fn new() -> Self {
         Self { queues: Arc::default() }
     }

@@ -23,7 +23,7 @@ mod path;
 #[cfg(test)]
 mod properties;
 
-/// The effect of a match, which says on which side a doubt must fall.
+/// The effect of a match, which decides how a doubt is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// A match allows. All values must match, and there must be at least one.

@@ -1,11 +1,11 @@
 //! The output of a tool that tells the person and the model different things, or whose text is Markdown.
 //!
 //! It has the form of an MCP result, so that tools in Rust and those of MCP servers say this in the same way: `annotations.audience` names
-//! those whom a part is for, and a resource has a media type.
+//! the audience of a part, and a resource has a media type.
 
 use serde_json::{Map, Value, json};
 
-/// Those whom a part of an output is for.
+/// The audience of a part of an output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Audience {
     /// The person and the model.
@@ -55,7 +55,7 @@ impl Output {
         self.part(audience, "resource", "resource", resource)
     }
 
-    /// Sets the output as data. The model is told it if no text is for the model.
+    /// Sets the output as data. The model receives it if no text is for the model.
     #[must_use]
     pub fn structured(self, value: Value) -> Self {
         Self { structured: Some(value), ..self }

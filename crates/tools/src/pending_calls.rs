@@ -1,9 +1,9 @@
 //! Calls and questions that wait for an answer from a browser or a person.
 //!
-//! This module is nothing but the rendezvous: it hands an answer to what waits for it. It does not know what a call asks for or what
+//! This module is nothing but the rendezvous: it hands an answer to the waiting call. It does not know what a call asks for or what
 //! follows from its answer. Each chat has its own [`PendingCalls`], so an answer cannot reach another chat's call.
 //!
-//! Invariant: what is parked is resolved at most once. Dropping a [`PendingCall`] removes it.
+//! Invariant: a parked call is resolved at most once. Dropping a [`PendingCall`] removes it.
 
 use std::{
     future::Future,

@@ -31,11 +31,11 @@ pub enum ChainMode {
     Free,
     /// They need a person's approval unless the policy denies them.
     Ask,
-    /// Of the calls of one step only the first one runs. The model is told to make the others again.
+    /// Of the calls of one step only the first one runs. The model is asked to make the others again.
     One,
 }
 
-/// The setting that says when a model needs approval to change what is remembered of a user.
+/// The setting that says when a model needs approval to change memories of a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum MemoryWrites {
@@ -52,10 +52,10 @@ pub enum MemoryWrites {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalMode {
-    /// People are asked if the policy says so.
+    /// People are asked if the policy demands it.
     #[default]
     Default,
-    /// People are never asked. What would need approval is allowed; what is denied stays denied.
+    /// People are never asked. Calls that would need approval are allowed; denied calls stay denied.
     Auto,
 }
 
@@ -70,8 +70,8 @@ pub trait Policy: Send + Sync {
         policy_decision.by == DecisionSource::Default
     }
 
-    /// Returns whether a message such as "yes" may decide about a call of a tool that this party runs, about which the policy has decided
-    /// so. The default implementation returns false for tools of MCP servers only.
+    /// Returns whether a message such as "yes" may decide about a call of a tool that this party runs, if this is the policy's
+    /// decision. The default implementation returns false for tools of MCP servers only.
     fn honors_words(&self, _policy_decision: &PolicyDecision, run_by: RunBy) -> bool {
         run_by != RunBy::Mcp
     }

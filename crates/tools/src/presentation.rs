@@ -1,4 +1,4 @@
-//! What a tool says of itself and of one input: how a call is presented to a person, and whether the person has to be asked about it.
+//! A tool's statements about itself and one input: the presentation of a call, and whether a person has to be asked about it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub(crate) const LONGEST_SCOPE_ID: usize = 4_200;
 /// The limit on each text of the details, in bytes.
 pub(crate) const LONGEST_DETAIL: usize = 64 * 1024;
 
-/// How a call is presented to a person.
+/// The presentation of a call to a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Presentation {
@@ -29,21 +29,21 @@ pub struct Presentation {
     /// The call in words, such as `Write the note “milk”`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub description: Option<String>,
-    /// What the call would do.
+    /// The effect that the call would have.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub details: Option<CallDetails>,
-    /// What "always" can mean for the call, the narrowest scope first. It is empty if the call cannot be allowed for always.
+    /// The possible scopes of "always" for the call, the narrowest first. It is empty if the call cannot be allowed for always.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub scopes: Vec<Scope>,
 }
 
-/// What a call would do, for the person who is asked about it.
+/// The effect that a call would have, for the person who is asked about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum CallDetails {
     /// The call changes a text.
     Edit {
-        /// What is changed, such as the path of a file.
+        /// The thing that is changed, such as the path of a file.
         text: String,
         /// The text before the call; empty if the call creates it.
         before: String,
@@ -57,7 +57,7 @@ pub enum CallDetails {
     },
     /// The call sends something to somebody else.
     Send {
-        /// What is sent, and to whom.
+        /// The message and its receiver.
         text: String,
     },
     /// Anything else that the person should know.
@@ -72,7 +72,7 @@ pub enum CallDetails {
 pub enum Confirm {
     /// The tool leaves the question to the rules, and to its own policy if none of them matches.
     ByPolicy(Option<CallDetails>),
-    /// Nobody has to be asked about this input, unless a rule says so.
+    /// Nobody has to be asked about this input, unless a rule demands it.
     Allow,
     /// A person has to be asked about this input. Neither a rule that allows the call nor an earlier "always" replaces the answer; only the
     /// approval mode `auto` does.

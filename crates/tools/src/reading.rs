@@ -1,4 +1,4 @@
-//! The ways in which programs may read a text.
+//! The ways that programs may read a text.
 //!
 //! A file system may ignore the case of letters, a parser may drop a tab, and a person sees neither a soft hyphen nor the width of a letter.
 //! This module knows texts only. It does not know what a text is about, and it does not look for letters of other scripts that look alike.
@@ -49,7 +49,7 @@ pub(crate) fn readings(text: &str) -> Vec<String> {
 /// become U+FFFD.
 fn decoded(text: &str, fully: bool) -> String {
     let mut bytes: Vec<u8> = Vec::with_capacity(text.len());
-    // The length up to which nothing is looked at again.
+    // The length of the part that is not looked at again.
     let mut done = 0;
     for byte in text.bytes() {
         bytes.push(byte);

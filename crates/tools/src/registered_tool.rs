@@ -1,4 +1,4 @@
-//! A tool with what was derived from its schema.
+//! A tool with the cached properties of its schema.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use crate::{
     schema::{self, SchemaCost, SchemaFault},
 };
 
-/// A tool with what was derived from its schema.
+/// A tool with the cached properties of its schema.
 pub(crate) struct RegisteredTool {
     pub spec: ToolSpec,
     /// The implementation; `None` for a browser's tool, and for one whose calls the run itself settles.

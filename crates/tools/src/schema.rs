@@ -67,7 +67,7 @@ pub(crate) enum SchemaFault {
 #[derive(Default)]
 struct Survey<'a> {
     references: Vec<&'a str>,
-    /// True if the values of data keywords are visited, too, because a reference may use them as schemas.
+    /// True if the values of data keywords are also visited, because a reference may use them as schemas.
     includes_data: bool,
     patterns: usize,
     building: u64,
@@ -127,7 +127,7 @@ fn check_validity(schema: &Value, bytes: usize) -> Result<(), String> {
 pub struct Misfit {
     /// The place, as a JSON Pointer. It is empty for the whole value.
     pub pointer: String,
-    /// What is wrong there.
+    /// The fault there.
     pub detail: String,
 }
 

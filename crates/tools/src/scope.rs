@@ -1,4 +1,4 @@
-//! Scopes: what a person's "always" covers besides the call at hand.
+//! Scopes: the later calls that a person's "always" covers.
 //!
 //! A tool proposes scopes for an input, and a scope covers a call if the tool proposes the same scope for the call's input. So a scope
 //! covers the call that it was proposed for, and no second rule says which other calls it covers.
@@ -41,7 +41,7 @@ impl Scope {
         )
     }
 
-    /// Returns the scope of all calls of a tool with a URL of this host and port, whatever the path; `None` if the URL names no host.
+    /// Returns the scope of all calls of a tool with a URL of this host and port and any path; `None` if the URL names no host.
     pub fn host(tool: &str, url: &Url) -> Option<Self> {
         let mut host = url.host_str().filter(|host| !host.is_empty())?.to_owned();
         if let Some(port) = url.port() {

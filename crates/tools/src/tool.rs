@@ -39,12 +39,12 @@ pub struct ToolSpec {
     pub timeout: Option<Duration>,
     /// True if a call may run again after a failure or a crash, because running it twice does no harm.
     pub repeatable: bool,
-    /// The `annotations` with which an MCP server lists the tool.
+    /// The tool's `annotations` in the list of its MCP server.
     #[serde(skip)]
     pub annotations: Option<Value>,
 }
 
-/// Settings that override what a tool says about itself.
+/// Settings that override a tool's own properties.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolSettings {
     /// The resource that only one call at a time may use.
@@ -109,9 +109,9 @@ pub trait Tool: Send + Sync {
     }
 
     /// Returns where the output of a call with this input comes from, if others than the user and this server have a say in it, such as the
-    /// URL of a page; `None` if nobody has. A model that has read such an output may follow what it says. The input fits the schema.
+    /// URL of a page; `None` if nobody has. A model that has read such an output may follow its text. The input fits the schema.
     ///
-    /// The default implementation names the tool: a tool that reads nothing from outside has to say so.
+    /// The default implementation names the tool: a tool that reads nothing from outside has to override it.
     fn reads_from(&self, _input: &Value) -> Option<String> {
         Some(self.spec().name)
     }
@@ -135,7 +135,7 @@ pub trait Tool: Send + Sync {
     async fn call(&self, input: JsonText, context: CallContext) -> Result<Value, ToolError>;
 }
 
-/// A tool whose input is a Rust type, from which the JSON Schema is generated.
+/// A tool whose input is a Rust type. The JSON Schema is generated from it.
 #[async_trait]
 pub trait TypedTool: Send + Sync + 'static {
     /// The name that the model calls.

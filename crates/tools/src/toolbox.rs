@@ -121,7 +121,7 @@ impl Toolbox {
         Self { server: other.server.clone(), browser: self.browser.clone() }
     }
 
-    /// Returns a toolbox in which the server's tools of `newer` take the place of those of `self`. Tools that `newer` does not have stay.
+    /// Returns a toolbox where the server's tools of `newer` replace those of `self`. Tools that `newer` does not have stay.
     #[must_use]
     pub fn with_newer_tools_of(&self, newer: &Self) -> Self {
         let mut server = BTreeMap::clone(&self.server);
@@ -239,7 +239,7 @@ impl<'a> ToolRef<'a> {
     }
 
     /// Returns where the output of a call with this input comes from, for people, if others than the user and this server have a say in it:
-    /// a page, an MCP server, or what the tool names ([`Tool::reads_from`]).
+    /// a page, an MCP server, or the source that the tool names ([`Tool::reads_from`]).
     pub fn reads_from(self, input: &JsonText) -> Option<String> {
         let mut source = match (self.spec().run_by, self.tool()) {
             (RunBy::Browser, _) => "the page".into(),
@@ -257,7 +257,7 @@ impl<'a> ToolRef<'a> {
         Some(source)
     }
 
-    /// Returns what "always" can mean for a call with this input, the narrowest scope first: what the tool proposes, or else the tool itself
+    /// Returns the scopes of "always" for a call with this input, the narrowest first: the tool's proposals, or else the tool itself
     /// and its MCP server. A tool that panics proposes nothing.
     pub fn scopes(self, input: &Value) -> Vec<Scope> {
         let spec = self.spec();
@@ -299,7 +299,7 @@ impl<'a> ToolRef<'a> {
         Presentation { title, server, description, details, scopes }
     }
 
-    /// Returns what the tool itself says about a call with this input. A tool that panics has the call denied.
+    /// Returns the tool's own answer about a call with this input. A tool that panics has the call denied.
     fn confirm(self, input: &Value) -> Confirm {
         let Some(tool) = self.tool() else { return Confirm::default() };
         catch_unwind(AssertUnwindSafe(|| tool.confirm(input)))

@@ -1,4 +1,4 @@
-//! The codes by which pages tell outcomes and approval requests apart, and translate the texts that Fermata writes about them.
+//! The codes of outcomes and approval requests. Pages use them to translate the texts that Fermata writes.
 //!
 //! A code follows from an enum, never from a text. Codes are part of the wire: a code may be added, and none changes its meaning.
 

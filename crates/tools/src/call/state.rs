@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::ErrorType;
 
-/// The state of a call, with what the call waits for. The last three states are final.
+/// The state of a call, with the thing that the call waits for. The last three states are final.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum CallState {
@@ -17,7 +17,7 @@ pub enum CallState {
     Validating,
     /// The call waits for a person's decision.
     AwaitingApproval {
-        /// The time at which it expires if nobody decides.
+        /// The time when it expires if nobody decides.
         expires: Timestamp,
     },
     /// The call is allowed or approved, and waits for something else before it runs.
@@ -74,14 +74,14 @@ pub enum Work {
     Server,
     /// The page that posted the tool runs it.
     Browser {
-        /// The time at which the call expires if the page has not answered.
+        /// The time when the call expires if the page has not answered.
         expires: Timestamp,
     },
     /// The run itself asks the user something, and waits for the reply. Unlike a question of a tool, this one outlives the process.
     Asking {
         /// The subject of the question.
         about: Asking,
-        /// The time at which the call expires if nobody has replied.
+        /// The time when the call expires if nobody has replied.
         expires: Timestamp,
     },
     /// None: the call is about to run again, and waits for this.
@@ -117,7 +117,7 @@ pub enum StateName {
 pub struct Transition {
     /// The state.
     pub state: StateName,
-    /// The time at which the call entered the state.
+    /// The time when the call entered the state.
     pub at: Timestamp,
 }
 
@@ -173,7 +173,7 @@ impl CallState {
         self.name().is_final()
     }
 
-    /// Returns what the call waits for before it runs, for the first time or again.
+    /// Returns the reason why the call waits before it runs, for the first time or again.
     pub fn waits_for(&self) -> Option<&Wait> {
         match self {
             Self::Scheduled { waits_for } | Self::Executing { work: Work::Again(waits_for) } => {
@@ -188,7 +188,7 @@ impl CallState {
         }
     }
 
-    /// Returns the time at which the call expires if nobody answers; `None` if it does not wait for an answer.
+    /// Returns the time when the call expires if nobody answers; `None` if it does not wait for an answer.
     pub fn expires(&self) -> Option<Timestamp> {
         match self {
             Self::AwaitingApproval { expires }

@@ -61,7 +61,7 @@ impl Program {
     }
 }
 
-/// Returns whether a line is one plain command, whatever program it runs.
+/// Returns whether a line is one plain command, of any program.
 pub(super) fn is_plain(line: &str) -> bool {
     readings(line).iter().all(|reading| words(reading).is_some())
 }

@@ -1,6 +1,6 @@
 //! The operator's rules. The first rule that matches a call decides about it.
 //!
-//! This module does not know how rules are written in a file. Invariant: what a rule denies stays denied in every approval mode.
+//! This module does not know how rules are written in a file. Invariant: a call that a rule denies stays denied in every approval mode.
 
 use serde_json::Value;
 
@@ -414,7 +414,7 @@ mod tests {
     }
 
     proptest! {
-        /// What the rules say if each is read exactly as it is written.
+        /// The decision of the rules if each is read exactly as it is written.
         #[test]
         fn folding_never_makes_a_decision_milder(
             rules in prop::collection::vec(

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 
 /// The bytes of a string that cost one step at least, because formats and comparisons read all of it.
 const BYTES_PER_STEP: u64 = 16;
-/// The number of reads after which the clock is read.
+/// The clock is read after this number of reads.
 const READS_PER_CLOCK_CHECK: u32 = 1024;
 
 /// The prices that depend on the schema.
@@ -96,7 +96,7 @@ fn pay_string(bytes: usize, byte_price: u64) -> bool {
 /// The metered representation of JSON.
 pub(crate) struct MeteredJson;
 
-/// A value of which each read takes steps.
+/// A value. Each read of it takes steps.
 #[derive(Clone, Copy)]
 pub(crate) struct Metered<'a>(pub &'a Value);
 

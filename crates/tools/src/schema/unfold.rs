@@ -40,9 +40,9 @@ enum Step<'a> {
 /// A subschema that is being unfolded.
 struct Unfolding<'a> {
     schema: &'a Value,
-    /// The length of the path into the input at which the subschema applies.
+    /// The length of the path to the part of the input that the subschema applies to.
     path_length: usize,
-    /// The paths, from there on, at which the subschema refers to itself.
+    /// The paths, from there on, where the subschema refers to itself.
     self_references: Vec<Vec<Step<'a>>>,
 }
 
