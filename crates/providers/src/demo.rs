@@ -36,7 +36,7 @@ pub struct Demo {
     scenes: Option<Arc<Scenes>>,
 }
 
-/// The reason why a file of scenes cannot be used: one line that names the file, the line and what is wrong there.
+/// The reason why a file of scenes cannot be used: one line that names the file, the line and the fault there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SceneError(pub String);

@@ -93,7 +93,7 @@ pub struct OpenAiConfig {
     pub connect_timeout: Duration,
     /// The pause before the first retry; the second is twice as long, and both get some jitter on top.
     pub retry_pause: Duration,
-    /// The form of its requests, where it is not what is known of the provider.
+    /// The form of its requests, where it differs from the known facts about the provider.
     pub dialect: DialectSettings,
 }
 

@@ -1,4 +1,4 @@
-//! The languages in which the demo answers.
+//! The languages of the demo's answers.
 
 /// A language that the demo answers in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -162,7 +162,7 @@ fn results(since: &[ModelMessage]) -> Vec<(&ModelCall, String)> {
     results.filter_map(|(id, content)| Some((calls().find(|call| call.id == *id)?, content))).collect()
 }
 
-/// Puts what any scene may name into the scope: the tools of the chat, and what a person can try with them.
+/// Puts the names for all scenes into the scope: the tools of the chat, and the messages to try with them.
 fn describe_chat(scope: &mut Scope, scenes: &Scenes, tools: &[ModelTool]) {
     let quoted = |text: &str| format!("`{text}`");
     let names: Vec<_> = tools.iter().map(|tool| quoted(&tool.name)).collect();
@@ -201,7 +201,7 @@ fn describe_chat(scope: &mut Scope, scenes: &Scenes, tools: &[ModelTool]) {
     scope.values.insert("list".into(), list.into());
 }
 
-/// Returns the scope in which a scene is played, if it answers the message and everything that it says has its values.
+/// Returns the scope for a scene, if the scene answers the message and all its placeholders have values.
 fn enter(scene: &Scene, said: &str, tools: &[ModelTool], scope: &Scope) -> Option<Scope> {
     const MARKS: &[char] = &[
         '"', '\'', '`', '“', '”', '.', '!', '?', ':', ',', '‘', '’', '「', '」', '『', '』', '《', '》',
@@ -257,7 +257,7 @@ fn next_step(
     let was_made = |call: &Call| {
         let name = scope.render(call.tool.pick(scope.language)).unwrap_or_default();
         let input = call.input.as_ref().and_then(|input| fill(input, scope));
-        // A person may have edited the input. A tool that is called in several steps is told apart by it.
+        // A person may have edited the input. The input also identifies a call if several steps call its tool.
         let is_called_once = scene.calls.iter().filter(|other| other.tool == call.tool).count() == 1;
         results.iter().any(|(made, _)| {
             is_named(&made.tool, &name) && (is_called_once || input.as_ref() == Some(&made.input.value()))
@@ -378,7 +378,7 @@ fn is_named(tool: &str, name: &str) -> bool {
     }
 }
 
-/// Makes an answer do what the request's tool choice demands.
+/// Makes an answer comply with the request's tool choice.
 fn obey(answer: Answer, request: &ModelRequest, scenes: &Scenes, scope: &Scope) -> Answer {
     let words = |text: &Option<Text>| text.as_ref().and_then(|text| scope.render(text.pick(scope.language)));
     let force = |tool: Option<&ModelTool>| {

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-/// How deep a schema is followed.
+/// The number of levels of a schema that are followed.
 const DEPTH: usize = 8;
 
 /// An input with every required property.

@@ -1,4 +1,4 @@
-//! The scenes of the demo model: the format of the file, and what is checked when one is read.
+//! The scenes of the demo model: the format of the file, and the checks when one is read.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -11,16 +11,16 @@ use super::{language::Language, template};
 
 /// The scenes that every demo model has.
 const BUILTIN: &str = include_str!("scenes.toml");
-/// What a scene may name in `{{…}}` besides the captures of its patterns.
+/// The names that a scene may use in `{{…}}` besides the captures of its patterns.
 const KNOWN: [&str; 5] = ["tools", "other_tool", "suggestions", "list", "remembered"];
 /// The limit on `pace_ms`.
 const SLOWEST: u64 = 10_000;
 
-/// What the demo model knows: everything that it can say and do.
+/// The demo model's knowledge: everything that it can say and do.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Scenes {
-    /// Whether the built-in scenes come after those of this file.
+    /// `true` if the built-in scenes come after those of this file.
     #[serde(default = "yes")]
     builtin: bool,
     /// The time between two deltas.
@@ -28,17 +28,17 @@ pub(super) struct Scenes {
     /// The first scene that fits is played.
     #[serde(default, rename = "scene")]
     pub scenes: Vec<Spanned<Scene>>,
-    /// What is said about the results of any scene's calls, after its own sentences. The first that fits is said.
+    /// The sentences about the results of any scene's calls, after the scene's own ones. The first that fits is said.
     #[serde(default)]
     pub then: Vec<Then>,
-    /// What a person can try.
+    /// The messages that a person can try.
     #[serde(default, rename = "suggestion")]
     pub suggestions: Vec<Suggestion>,
-    /// What is said if none of a scene's tools is offered.
+    /// The answer if none of a scene's tools is offered.
     pub missing: Option<Text>,
-    /// What is said before a call that the request demands.
+    /// The text before a call that the request demands.
     pub forced: Option<Text>,
-    /// What is said instead of calls if the request forbids them.
+    /// The answer in place of calls if the request forbids them.
     pub forbidden: Option<Text>,
 }
 
@@ -62,11 +62,11 @@ pub(super) struct Scene {
     /// The pages that the answer cites.
     #[serde(default)]
     pub sources: Vec<Source>,
-    /// The error with which the answer breaks off.
+    /// The error that ends the answer.
     pub error: Option<Text>,
-    /// What is said if none of the tools in `calls` is offered.
+    /// The answer if none of the tools in `calls` is offered.
     pub missing: Option<Text>,
-    /// What is said about the results of the calls. The first that fits is said.
+    /// The sentences about the results of the calls. The first that fits is said.
     #[serde(default)]
     pub then: Vec<Then>,
 }
@@ -79,7 +79,7 @@ pub(super) struct Call {
     pub tool: Text,
     /// The input; if there is none, one is made from the tool's schema.
     pub input: Option<Value>,
-    /// The step in which it is made: the calls of each step are made once those of the steps before have their results.
+    /// The step of the call: the calls of each step are made once those of the steps before have their results.
     #[serde(default = "first_step")]
     pub step: u32,
 }
@@ -98,7 +98,7 @@ pub(super) struct Then {
     pub say: Text,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Outcome {
@@ -114,7 +114,7 @@ pub(super) enum Outcome {
 #[serde(deny_unknown_fields)]
 pub(super) struct Suggestion {
     pub say: Text,
-    /// What one sees then.
+    /// The visible result.
     pub shows: Option<Text>,
     /// The tool without which it is not suggested, as in a scene.
     pub needs: Option<String>,
@@ -128,7 +128,7 @@ pub(super) struct Source {
     pub title: Option<String>,
 }
 
-/// A regular expression for messages, in which case does not matter.
+/// A regular expression for messages that ignores case.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Pattern(pub Regex);
@@ -152,7 +152,7 @@ impl Scenes {
     /// Reads scenes. The built-in ones come after them, or only the last one, which answers everything, if the file leaves them out.
     ///
     /// # Errors
-    /// Returns one line that names the file, the line and what is wrong there.
+    /// Returns one line that names the file, the line and the fault there.
     pub(super) fn read(file: &str, text: &str) -> Result<Self, String> {
         let mut own = Self::parse(file, text)?;
         let builtin = Self::builtin()?;
@@ -201,7 +201,7 @@ impl Scenes {
 // === impl Scene ===
 
 impl Scene {
-    /// Checks what the types of the fields cannot.
+    /// Checks the rules that the types of the fields cannot express.
     fn check(&self) -> Result<(), String> {
         if self.say.is_none()
             && self.reasoning.is_none()

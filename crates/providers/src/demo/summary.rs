@@ -1,5 +1,5 @@
-//! The demo model's answer to the request for a summary: what the user has asked for, the tools that were used, and the few sentences from
-//! which it learns something about the user.
+//! The demo model's answer to the request for a summary: the wishes of the user, the tools that were used, and the few sentences that
+//! it learns from about the user.
 
 use std::sync::LazyLock;
 
@@ -52,7 +52,7 @@ pub(super) fn summary(request: &ModelRequest) -> String {
     json!({"goal": goal, "done": done, "toolsUsed": tools, "memories": memories}).to_string()
 }
 
-/// Returns what a message says of its user, if it is one of a few sentences.
+/// Returns the statement of a message about its user, if it is one of a few sentences.
 fn memory_of(text: &str) -> Option<Value> {
     static NAME: LazyLock<Regex> =
         LazyLock::new(|| pattern(r"(?i)\bmy name is (?<it>\w+)|我叫(?<its>\p{Han}{1,4})"));

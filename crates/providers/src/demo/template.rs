@@ -1,6 +1,6 @@
 //! Texts with placeholders: `{{path|filter:argument}}`.
 //!
-//! A placeholder that has no value makes the whole text unusable, and whoever renders it takes the next one.
+//! A placeholder that has no value makes the whole text unusable, and the caller takes the next one.
 
 use serde_json::{Map, Value};
 
@@ -158,7 +158,7 @@ impl Scope {
 /// Returns the paths of a text's placeholders.
 ///
 /// # Errors
-/// Returns what is wrong with a placeholder.
+/// Returns the fault of a placeholder.
 pub(super) fn paths(text: &str) -> Result<Vec<String>, String> {
     let mut paths = Vec::new();
     let mut rest = text;

@@ -63,7 +63,7 @@ fn answered(said: &str, answers: &[(&str, Value, &str)]) -> ModelRequest {
     request
 }
 
-/// What is played, in one line: reasoning, text and calls.
+/// Returns the played answer in one line: reasoning, text and calls.
 fn played(request: &ModelRequest, demo: &Demo) -> String {
     let events = reply::reply(request, demo.scenes()).into_iter().map(|event| match event {
         Ok(ModelEvent::Text(text) | ModelEvent::Reasoning(text)) => format!("{text} "),

@@ -1,6 +1,6 @@
 //! One answer: reads the body of a response, decodes it, and hands out the engine's events one by one.
 //!
-//! What has been received is decoded at once, so that deltas that came together are one event.
+//! Received bytes are decoded at once, so that deltas that came together are one event.
 //!
 //! Invariants: [`ModelEvent::Finished`] comes exactly once and last, or not at all and an error instead; [`ModelEvent::Alive`] comes at
 //! most once a second; the body is read only while the next event is awaited.
@@ -35,16 +35,16 @@ const HEAD_BYTES: usize = 1024;
 const ALIVE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest time between two events that are part of one burst. The text of a burst comes faster than anybody reads, so more of it is
-/// waited for, and what has come meanwhile is one event.
+/// waited for, and everything that has come meanwhile is one event.
 const BURST_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The time for which more of a burst is waited for at first. No timer is more precise.
+/// The first wait for more of a burst. No timer is more precise.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 
-/// The time for which more of a burst that goes on is waited for. It is half of the time for which a screen shows one picture.
+/// The wait for more of a burst that goes on. It is half of the time that a screen shows one picture.
 const LONGEST_PAUSE: Duration = Duration::from_millis(8);
 
-/// The bytes of a burst after which what was decoded is handed out. The engine limits the text of an answer, and has not seen this one.
+/// Decoded events are handed out after so many bytes of a burst. The engine limits the text of an answer, and has not seen this one.
 const BURST_BYTES: usize = 64 << 10;
 
 /// An answer that is being read. Dropping it closes the connection.
@@ -64,9 +64,9 @@ pub(super) struct Answer {
     has_begun: bool,
     /// The time of the last sign of life.
     last_alive: Option<Instant>,
-    /// The time at which events were last decoded.
+    /// The time when events were last decoded.
     last_event: Option<Instant>,
-    /// The time for which more of the burst is waited for next.
+    /// The next wait for more of the burst.
     pause: Duration,
 }
 
@@ -75,7 +75,7 @@ enum State {
     Open,
     /// The reason to finish is known. Usage and `[DONE]` may follow.
     Finishing { reason: FinishReason, deadline: Instant },
-    /// Nothing more is read. What was decoded is handed out, and after it the failure, if there is one.
+    /// Nothing more is read. The decoded events are handed out, and after them the failure, if there is one.
     Closed { failure: Option<Failure> },
 }
 
@@ -165,7 +165,7 @@ impl Answer {
     }
 
     /// Decodes the pieces of the body that have come. If the answer goes on, it waits a moment, which is longer the longer a burst goes on,
-    /// and decodes what has come meanwhile.
+    /// and decodes the bytes that have come meanwhile.
     async fn receive_burst(&mut self) {
         let mut room = BURST_BYTES;
         self.receive_ready(&mut room).await;
@@ -179,7 +179,7 @@ impl Answer {
     /// Decodes the pieces of the body that have come, as long as there is room.
     async fn receive_ready(&mut self, room: &mut usize) {
         while *room > 0 && !matches!(self.state, State::Closed { .. }) {
-            // hyper hands over one chunk of HTTP at a time, in which providers put one delta, and its task has to have its turn for the
+            // hyper hands over one chunk of HTTP at a time. Providers put one delta into each, and hyper's task has to get its turn for the
             // next one. If nothing has come after that, there is nothing.
             let received = tokio::select! {
                 biased;
@@ -255,7 +255,7 @@ impl Answer {
             let reason = match (self.decoder.decode(chunk), &self.state) {
                 (Err(failure), _) => return self.close(Some(failure)),
                 (Ok(Some(reason)), _) => reason,
-                // A server that goes on with its answer is waited for anew.
+                // A server that goes on with its answer gets the whole time again.
                 (Ok(None), State::Finishing { reason, .. }) if !self.decoder.events.is_empty() => *reason,
                 (Ok(None), _) => continue,
             };
@@ -296,7 +296,7 @@ impl Answer {
         self.close(None);
     }
 
-    /// Closes the connection. What was decoded is still handed out, and then the failure.
+    /// Closes the connection. The decoded events are still handed out, and then the failure.
     fn close(&mut self, failure: Option<Failure>) {
         self.state = State::Closed { failure };
         self.body = stream::empty().boxed();
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(events, expected);
     }
 
-    /// The texts of an answer, and the millisecond at which each was handed out. The model says a letter at each of these milliseconds.
+    /// The texts of an answer, and the millisecond when each was handed out. The model says a letter at each of these milliseconds.
     async fn texts_and_times(said: Vec<u64>) -> Vec<(String, u64)> {
         let began = Instant::now();
         let role = stream::iter([bytes(&delta(json!({"role": "assistant", "content": ""})))]);

@@ -46,7 +46,7 @@ struct Call {
     tool: String,
     arguments: String,
     attached: Attached,
-    /// The arguments if the last pieces had all of them so far, as long as that cannot be told from pieces that add up.
+    /// The arguments if the last pieces had all of them so far, as long as they could also be pieces that add up.
     cumulative: Option<String>,
     halves: SurrogateHalves,
     json: JsonObject,
@@ -60,7 +60,7 @@ struct Call {
     passed_on: usize,
 }
 
-/// A piece in which everything that is empty is absent.
+/// A piece that leaves out everything empty.
 struct Piece {
     index: Option<u64>,
     id: Option<String>,
@@ -192,7 +192,7 @@ impl Calls {
         if piece.index.is_none() { self.calls.len().checked_sub(1) } else { None }
     }
 
-    /// Passes on what is known of a call, if it is known to be one.
+    /// Passes on the known part of a call, if it is known to be one.
     fn pass_on(&mut self, key: usize, events: &mut impl Extend<ModelEvent>) {
         if self.calls[key].repeats.is_some() {
             // Whether it is the same call is known when it is complete.
@@ -216,7 +216,7 @@ impl Calls {
         call.pass_rest_on(key, events);
     }
 
-    /// Returns whether a call says what the one says that it may repeat, or the beginning of it.
+    /// Returns whether a call equals the one that it may repeat, or the beginning of it.
     fn is_repetition(&self, key: usize) -> bool {
         let call = &self.calls[key];
         let Some(repeated) = call.repeats.map(|key| &self.calls[key]) else { return false };
@@ -264,7 +264,7 @@ impl Call {
         }
     }
 
-    /// Appends a piece of the arguments, or what is new in it.
+    /// Appends a piece of the arguments, or its new part.
     fn append(&mut self, piece: String) {
         // Groq sends `null` for the arguments of a tool that has none.
         if self.arguments.is_empty() && piece == "null" {

@@ -1,6 +1,6 @@
 //! The chunks of a streamed answer, as any vendor sends them.
 //!
-//! Every field may be absent, null or of another type ([`super::lenient`]). What a chunk contributes to the answer is decided in
+//! Every field may be absent, null or of another type ([`super::lenient`]). The contribution of a chunk to the answer is decided in
 //! [`super::decoder`].
 
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ pub(super) struct Delta {
     pub(super) content: Content,
     pub(super) reasoning_content: Text,
     pub(super) reasoning: Text,
-    /// OpenRouter's pieces of reasoning, some of which come in `reasoning` as well.
+    /// OpenRouter's pieces of reasoning. Some of them also come in `reasoning`.
     pub(super) reasoning_details: Rare,
     /// This and the next two go back as they came ([`super::provider_metadata`]).
     pub(super) thinking_blocks: Rare,

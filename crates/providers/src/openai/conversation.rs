@@ -2,7 +2,7 @@
 //!
 //! Some providers, and the chat templates of some models, refuse a conversation that others take: for the form of a call's id, for two
 //! messages of the user in a row, for an image. Each such refusal would end the chat, so the conversation is written in the form that the
-//! [`Dialect`] asks for. What the record of the chat says stays as it is.
+//! [`Dialect`] asks for. The record of the chat stays as it is.
 //!
 //! Invariants: a call and its result have the same id, and no other call of the request has it, unless the provider itself gave it to both; a
 //! call that was sent before is sent with the same id again, as long as the conversation only grows; there is at most one system message,
@@ -183,7 +183,7 @@ pub(super) fn fit_conversation<'a>(
     mapped
 }
 
-/// Returns messages, without that of the system, in which user and assistant take turns. Messages of one side that follow each other are
+/// Returns messages, without that of the system, so that user and assistant take turns. Messages of one side that follow each other are
 /// joined, and where one is missing a short one is added.
 fn alternate(messages: Vec<Message<'_>>) -> Vec<Message<'_>> {
     let user = |text: &'static str| Message::User { content: Content::Text(text.into()) };

@@ -46,7 +46,7 @@ pub(super) struct Decoder {
     /// The citations, which are passed on when the text has ended, because some come before it.
     citations: Vec<Citation>,
     usage: Option<Usage>,
-    /// The field in which the reasoning of this answer comes.
+    /// The field of the reasoning in this answer.
     reasoning_field: Option<ReasoningField>,
     last_reasoning_field: LastReasoningField,
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub(super) struct Dialect {
     /// The model and the host. They get back only the metadata that they sent.
     pub origin: Origin,
-    /// The field in which reasoning is expected until an answer has shown it. After a restart in the middle of a turn, no answer has.
+    /// The expected field of reasoning until an answer has shown it. After a restart in the middle of a turn, no answer has.
     pub reasoning_field: ReasoningField,
     /// `true` if the first call of an answer needs a thought signature. Gemini 3 refuses a call without one, and takes a placeholder.
     pub signs_calls: bool,
@@ -48,7 +48,7 @@ pub(super) struct Origin {
     pub model: String,
 }
 
-/// The settings of a model's dialect. Where they say nothing, the known facts about the provider count.
+/// The settings of a model's dialect. Without a setting, the known facts about the provider count.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DialectSettings {
     /// The form of the ids of calls.
@@ -94,7 +94,7 @@ pub(super) enum Schemas {
     Google,
 }
 
-/// The field in which a provider gives reasoning, and takes it back.
+/// The field where a provider gives reasoning, and takes it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReasoningField {
     /// `reasoning_content`.
@@ -105,7 +105,7 @@ pub(super) enum ReasoningField {
     Nowhere,
 }
 
-/// The field in which reasoning came last, shared by all requests of a model, because a provider takes reasoning back only there.
+/// The field where reasoning came last, shared by all requests of a model, because a provider takes reasoning back only there.
 ///
 /// This is a mutex and not an atomic because it is touched once per request and once per answer, and never held across an await.
 #[derive(Clone, Debug)]
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(
             openai.field("max_tokens"),
             None,
-            "it is left out by the name that it has on the wire, too"
+            "it is also left out by the name that it has on the wire"
         );
         let named = DialectSettings {
             rename: BTreeMap::from([("max_tokens".into(), "max_tokens".into())]),

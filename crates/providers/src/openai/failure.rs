@@ -1,4 +1,4 @@
-//! Failures of the provider or on the way to it, and the pause after which the request may be sent again.
+//! Failures of the provider or on the way to it, and the pause before the request may be sent again.
 //!
 //! A failure holds the provider's text unchanged; [`Failure::into_error`] is the only way to read the text, and it removes the secrets from
 //! it and cuts it.
@@ -211,7 +211,7 @@ fn classify_status(status: u16, body: &str) -> (Cause, Retry) {
         429 => (Cause::RateLimit, Retry::Soon),
         // The server was too slow, or did not want to try just then.
         408 | 425 => (Cause::Provider, Retry::Soon),
-        // Most proxies answer 413, too. An older llama.cpp answers 500.
+        // Most proxies also answer 413. An older llama.cpp answers 500.
         413 => (Cause::TooLong, Retry::Never),
         400 | 422 | 500 if wording::says_too_long(body) => (Cause::TooLong, Retry::Never),
         400 | 404 | 422 if wording::names_unknown_model(body) => (Cause::UnknownModel, Retry::Never),

@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The limit on references within each other, because they may lead round in circles. What is deeper may be anything.
+/// The limit on references within each other, because they may lead round in circles. A deeper value may be anything.
 const DEEPEST: usize = 3;
 /// The limit on the subschemas of one schema.
 const MAX_VISITS: usize = 5_000;
@@ -27,7 +27,7 @@ const FORMATS: [&str; 6] = ["enum", "date-time", "float", "double", "int32", "in
 
 struct Reader<'a> {
     root: &'a Value,
-    /// The number of references that lead to what is read.
+    /// The number of references on the way to the current schema.
     depth: usize,
     visits_left: usize,
 }
@@ -112,7 +112,7 @@ impl Reader<'_> {
         kept
     }
 
-    /// Adds a union, in which `null` is a flag and not a type.
+    /// Adds a union. `null` is a flag in it and not a type.
     fn add_union(&mut self, kept: &mut Map<String, Value>, branches: &[Value]) {
         let count = branches.len();
         let mut others: Vec<Map<String, Value>> = branches
@@ -131,7 +131,7 @@ impl Reader<'_> {
     }
 }
 
-/// Adds the keywords of another schema that applies, too.
+/// Adds the keywords of another schema that also applies.
 fn add(kept: &mut Map<String, Value>, other: Map<String, Value>) {
     for (keyword, value) in other {
         kept.entry(keyword).or_insert(value);

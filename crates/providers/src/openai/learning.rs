@@ -1,7 +1,7 @@
-//! What refusals teach about a model: the next request leaves out what the provider has refused.
+//! The lessons of refusals about a model: the next request leaves out the fields that the provider has refused.
 //!
-//! A refusal that is not understood teaches nothing, and the same refusal never teaches twice. What was learned is kept with the model until
-//! the process ends, and is logged, so that it can be set.
+//! A refusal that is not understood teaches nothing, and the same refusal never teaches twice. The lessons are kept with the model until
+//! the process ends, and are logged, so that an operator can set them.
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -37,7 +37,7 @@ const OUTPUT_LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 /// The fields without which there is no request.
 const NEEDED: [&str; 4] = ["model", "messages", "stream", "tools"];
 
-/// The dialect of a model, to which refusals add. Clones are the same.
+/// The dialect of a model. Refusals add to it. Clones are the same.
 ///
 /// It is a mutex because it is copied once per request, and never held across an await.
 #[derive(Clone, Debug)]
@@ -122,7 +122,7 @@ impl Lesson {
                 dialect.omit.insert(field.clone());
             }
             Self::Rename(from, to) => {
-                // What is renamed to the refused name gets the other one, too.
+                // A field that is renamed to the refused name also gets the other one.
                 dialect.rename.retain(|_, name| name != from);
                 dialect.rename.remove(to);
                 dialect.rename.insert(from.clone(), to.clone());

@@ -1,4 +1,4 @@
-//! Fields that are read whatever type they have.
+//! Fields that may have any type.
 //!
 //! Vendors leave fields out, set them to null and give them types of their own. Nothing here fails on well-formed JSON: a value of an
 //! unexpected type counts as absent. The fields are read directly, without a `Value` in between, because every delta passes through here.

@@ -34,7 +34,7 @@ pub(super) struct Request {
     /// The URL of the API for errors, without its query.
     pub(super) url: String,
     pub(super) last_reasoning_field: LastReasoningField,
-    /// Noted with what the provider wants back.
+    /// Noted with the metadata that the provider wants back.
     pub(super) origin: Origin,
     pub(super) names: ToolNames,
     /// The texts that are removed from every error.

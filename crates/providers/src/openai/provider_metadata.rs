@@ -53,7 +53,7 @@ impl Attached {
         self.0.contains_key(name)
     }
 
-    /// Adds what has come of a field.
+    /// Adds the received part of a field.
     pub(super) fn add(&mut self, name: &str, piece: Rare) {
         let Some(piece) = piece.map(|piece| *piece) else { return };
         let is_nothing = match &piece {
@@ -68,7 +68,7 @@ impl Attached {
         }
     }
 
-    /// Adds what has come of other pieces of the same call.
+    /// Adds the metadata of other pieces of the same call.
     pub(super) fn extend(&mut self, more: Self) {
         for (name, piece) in more.0 {
             self.add(&name, Some(Box::new(piece)));
@@ -81,12 +81,12 @@ impl Attached {
         items.any(|item| item.get("id").is_some_and(|named| named == id))
     }
 
-    /// Returns what the engine is to keep of an answer.
+    /// Returns the metadata of an answer that the engine keeps.
     pub(super) fn keep(&self) -> Option<JsonText> {
         Kept { origin: None, id: None, fields: self.clone() }.into_text()
     }
 
-    /// Returns what the engine is to keep of a call, which has this id.
+    /// Returns the metadata that the engine keeps of the call with this id.
     pub(super) fn keep_of_call(&self, id: &str, answer: &Self) -> Option<JsonText> {
         let id = if answer.names(id) { Some(id.to_owned()) } else { None };
         Kept { origin: None, id, fields: self.clone() }.into_text()
@@ -104,7 +104,7 @@ impl Kept {
         Some(json!(self).into())
     }
 
-    /// Reads what was kept. Nothing is returned of what another model, or another host, has attached.
+    /// Reads kept metadata. Metadata of another model or another host is left out.
     pub(super) fn read(kept: Option<&JsonText>, dialect: &Dialect) -> Option<Self> {
         let mut kept: Self = kept?.read().ok()?;
         if kept.origin.as_ref() != Some(&dialect.origin) {
@@ -115,7 +115,7 @@ impl Kept {
     }
 }
 
-/// Notes in what the engine is to keep where it comes from.
+/// Notes the origin in the metadata that the engine keeps.
 pub(super) fn mark(metadata: &mut JsonText, origin: &Origin) {
     let mut kept = metadata.value();
     kept["host"] = origin.host.as_str().into();

@@ -39,7 +39,7 @@ pub(super) enum TextField {
 // === impl Shape ===
 
 impl Shape {
-    /// Returns the shape of an event of which this chunk was parsed. There is none if the chunk has more than one piece of text, or if the
+    /// Returns the shape of the event that this chunk comes from. There is none if the chunk has more than one piece of text, or if the
     /// place of the text is not certain.
     pub(super) fn of(event: &[u8], chunk: &Chunk) -> Option<Self> {
         let (field, text) = only_text(chunk)?;

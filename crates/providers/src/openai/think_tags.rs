@@ -35,7 +35,7 @@ impl ThinkTags {
         matches!(self, Self::Text)
     }
 
-    /// Divides a piece. What may be the beginning of a tag comes with a later one.
+    /// Divides a piece. A possible beginning of a tag comes with a later piece.
     pub(super) fn divide(&mut self, piece: &str) -> Divided {
         let mut divided = Divided::default();
         let mut rest = piece.to_owned();

@@ -1,7 +1,7 @@
 //! The tools of a request, as providers take them.
 //!
-//! Inputs are checked against the schema that the tool itself has given. What is sent here may say less, and every provider can read it: one
-//! that cannot read the schema of one tool refuses each request, whatever the chat is about.
+//! Inputs are checked against the schema that the tool itself has given. The sent schema may say less, and every provider can read it: one
+//! that cannot read the schema of one tool refuses every request with that tool.
 //!
 //! Invariants: a tool that the model has to call is sent; the order stays; the same tools always give the same text.
 
@@ -58,10 +58,10 @@ struct OfferedFunction<'a> {
     parameters: Option<Cow<'a, InputSchema>>,
 }
 
-/// What a schema says about the fields of an object, with everything that it refers to and combines.
+/// The statements of a schema about the fields of an object, with everything that it refers to and combines.
 #[derive(Default)]
 struct Fields {
-    /// Each field with its schema, in the order in which they were found.
+    /// Each field with its schema, in the order they were found.
     properties: Map<String, Value>,
     required: Vec<Value>,
 }
@@ -147,7 +147,7 @@ fn fit_schema(schema: &Value) -> Option<Value> {
     Some(Value::Object(fitted))
 }
 
-/// Says which fields belong together, if the schemas of a union require different ones.
+/// Describes which fields belong together, if the schemas of a union require different ones.
 fn note_alternatives(schema: &Map<String, Value>, keyword: &str) -> Option<String> {
     let branches = schema.get(keyword)?.as_array()?;
     let mut sets: Vec<String> = Vec::new();
@@ -213,7 +213,7 @@ impl Fields {
         }
     }
 
-    /// Returns what is true of an object to which one of two schemas applies.
+    /// Returns the statements that hold for an object that fits one of two schemas.
     fn or(mut self, other: Self) -> Self {
         for (name, schema) in other.properties {
             match self.properties.get_mut(&name) {
@@ -230,7 +230,7 @@ impl Fields {
     }
 }
 
-/// Returns the schema of a value to which one of two different schemas applies.
+/// Returns the schema of a value that fits one of two different schemas.
 fn either(one: Value, other: Value) -> Value {
     let values = |schema: &Value| match (schema.get("const"), schema.get("enum")) {
         (Some(value), _) => Some(vec![value.clone()]),

@@ -1,6 +1,6 @@
 //! Sends a request through `async-openai` and takes the response from under it.
 //!
-//! `async-openai` builds the request and would read the response, too, but that is not suitable here: it retries by itself up to three
+//! `async-openai` builds the request and could also read the response, but that is not suitable here: it retries by itself up to three
 //! times, drops the headers of a refusal (`retry-after`), fails to read error bodies whose `code` is a number, and stops at harmless
 //! oddities of a stream. So the HTTP service that it runs on hands the response to this module, and `null` to `async-openai`.
 //!

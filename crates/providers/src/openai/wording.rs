@@ -33,7 +33,7 @@ static TOO_LONG: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The words for what of a request is long.
+/// The words for the parts of a request that may be too long.
 static LENGTH: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\b(contexts?|prompts?|inputs?|tokens?|conversation|sequence)\b"));
 

@@ -223,7 +223,7 @@ fn an_answer_makes_a_thousand_calls_and_no_more() {
     assert!(refusal(calls(1_000)).is_none());
     assert!(refusal(calls(1_001)).is_some());
     let unnamed = (0..1_001).map(|index| piece(Some(index), None, None, None));
-    assert!(refusal(unnamed).is_some(), "calls that are never passed on count, too");
+    assert!(refusal(unnamed).is_some(), "calls that are never passed on also count");
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn calls_that_differ_are_all_made() {
     assert_eq!(calls(&[first(one), second(one)]), [one, one]);
 }
 
-/// The ways in which a server sends the pieces of one call.
+/// The ways that a server sends the pieces of one call.
 #[derive(Clone, Debug)]
 struct Manner {
     cuts: Vec<prop::sample::Index>,
@@ -351,7 +351,7 @@ struct Manner {
     repeats_id: bool,
     begins_empty: bool,
     is_string: bool,
-    /// How the whole call comes once more: not at all, or with these parts of it.
+    /// The repetition of the whole call: `None` without one, or the parts that it has.
     again: Option<(bool, bool, Vec<prop::sample::Index>)>,
     left_over: &'static str,
 }

@@ -12,7 +12,7 @@ fn dialect(base: &str) -> Dialect {
     Dialect::of(&Url::parse(base).unwrap(), "m", &DialectSettings::default())
 }
 
-/// A host of which nothing is known.
+/// An unknown host.
 fn common() -> Dialect {
     dialect("http://localhost:1/v1")
 }
