@@ -1,6 +1,6 @@
 //! The open calls of one connection. They receive the progress and the elicitations of the server.
 //!
-//! Invariant: an elicitation is routed to a call only if it is certain to which chat it belongs.
+//! Invariant: an elicitation is routed to a call only if its chat is certain.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -17,12 +17,12 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// The request to which an elicitation belongs, as far as the transport says.
+/// The request that an elicitation belongs to, as far as the transport says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// It came on the response stream of this request.
     Request(RequestId),
-    /// The transport does not say to which request it belongs.
+    /// The transport does not name its request.
     Unknown,
 }
 
@@ -64,7 +64,7 @@ struct CallTable {
     early_progress: HashMap<ProgressToken, ProgressNotificationParam>,
 }
 
-/// The length to which a progress message is cut, in bytes.
+/// The maximum length of a progress message, in bytes. A longer one is cut.
 const MAX_PROGRESS_MESSAGE: usize = 16_000;
 
 /// The maximum number of tokens whose early progress is kept.

@@ -26,7 +26,7 @@ pub(crate) const ELICITATION_METHOD: &str = "elicitation/create";
 
 /// The largest message of an elicitation, in bytes. It is shown to a person and stored with the chat.
 const MAX_MESSAGE: usize = 16_000;
-/// The largest schema of an elicitation, as JSON in bytes. It is stored with the chat, too.
+/// The largest schema of an elicitation, as JSON in bytes. It is also stored with the chat.
 const MAX_SCHEMA: usize = 64_000;
 
 /// The key in `_meta` of the reason for a cancellation that no person has made.

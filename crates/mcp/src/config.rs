@@ -14,11 +14,11 @@ pub struct ServerConfig {
     /// allowed without approval. The MCP specification requires that annotations of untrusted servers are not trusted.
     pub trust_annotations: bool,
     /// The calls that one process serves. By default, one process serves the calls of all owners until the server sends an
-    /// elicitation without saying to which call it belongs; from then on, each chat has its own process.
+    /// elicitation without naming its call; from then on, each chat has its own process.
     pub processes: Option<Processes>,
     /// The maximum number of processes that serve one chat or one owner. The process that lists the tools does not count.
     pub max_processes: NonZeroUsize,
-    /// The time after which such a process is ended if no call uses it.
+    /// Such a process is ended after this time without a call.
     pub idle_timeout: Duration,
     /// The version of MCP that is spoken.
     pub protocol: Protocol,

@@ -28,7 +28,7 @@ use crate::{
 /// The code of an error that asks the person to visit a page.
 const URL_ELICITATION_REQUIRED: ErrorCode = ErrorCode(-32042);
 
-/// The length to which a text of a server or of the library is cut, in characters.
+/// The maximum length of a text of a server or of the library, in characters. A longer one is cut.
 const MAX_TEXT: usize = 500;
 
 /// The error for a connection that could not be opened or whose tools could not be listed. The texts are for the person who set the server
@@ -209,7 +209,7 @@ pub(crate) fn invalid_response(server: &str) -> ToolError {
 }
 
 /// Returns the failure of a call whose response is too large. It does not count as a network error, because another attempt
-/// would fail, too.
+/// would also fail.
 pub(crate) fn response_too_large(server: &str) -> ToolError {
     ToolError::new(ErrorType::InvalidFormat, format!("The response of the MCP server {server} is too large."))
 }

@@ -1,7 +1,7 @@
 //! Connections over streamable HTTP.
 //!
 //! Invariants: the configured headers are sent with every request, and to no other origin · no error contains the URL, which
-//! may contain a key · every request gets a reply or an error, in whatever form the server responds.
+//! may contain a key · every request gets a reply or an error, for any form of the server's response.
 
 use std::{
     collections::{BTreeMap, HashMap},

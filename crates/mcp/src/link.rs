@@ -14,7 +14,7 @@ pub(crate) struct Link {
     pub(crate) calls: Arc<OpenCalls>,
     /// Cancelled when the connection is closed, and not before everything that was received has been handed on.
     pub(crate) closed: CancellationToken,
-    /// Notifies the supervisor that an error occurred after which the server may be gone, so that it sends a ping.
+    /// Notifies the supervisor of an error that may mean that the server is gone, so that it sends a ping.
     pub(crate) check_alive: Arc<Notify>,
     /// Notifies the supervisor that the server's tools have changed.
     pub(crate) list_changed: Arc<Notify>,

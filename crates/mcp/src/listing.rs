@@ -16,7 +16,7 @@ const MAX_PAGES: usize = 1_000;
 const MAX_TOOLS: usize = 500;
 /// The maximum length of a tool's name and of a cursor, in bytes.
 const MAX_NAME: usize = 1_000;
-/// The length to which a description is cut, in bytes.
+/// The maximum length of a description, in bytes. A longer one is cut.
 const MAX_DESCRIPTION: usize = 16_000;
 /// The maximum size of a schema, as JSON in bytes.
 const MAX_SCHEMA: usize = 256_000;

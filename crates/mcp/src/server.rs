@@ -26,10 +26,10 @@ pub(crate) struct Server {
     pub(crate) trusts_annotations: bool,
     /// The maximum number of sessions besides the shared one.
     pub(crate) max_processes: usize,
-    /// The time after which an unused session is closed. The shared session is never closed for this reason.
+    /// An unused session is closed after this time. The shared session is never closed for this reason.
     pub(crate) idle_timeout: Duration,
     processes: Option<Processes>,
-    /// `true` once the server has sent an elicitation that does not say to which call it belongs. It never becomes `false` again.
+    /// `true` once the server has sent an elicitation that does not name its call. It never becomes `false` again.
     pub(crate) elicits_unattributed: Arc<AtomicBool>,
 }
 

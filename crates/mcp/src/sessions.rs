@@ -55,7 +55,7 @@ struct ScopedSession {
     stop: CancellationToken,
     /// The number of calls that use the session. It is incremented only under the lock of [`Sessions::table`].
     uses: watch::Sender<usize>,
-    /// The time at which the last use ended.
+    /// The time when the last use ended.
     unused_since: Mutex<Instant>,
 }
 
@@ -169,7 +169,7 @@ impl Sessions {
         self.freed.notify_waiters();
     }
 
-    /// Ends a session if no call uses it. Returns whether it is ending, for whatever reason.
+    /// Ends a session if no call uses it. Returns whether it is ending, for any reason.
     fn retire_if_unused(&self, scope: &Scope, scoped: &Arc<ScopedSession>) -> bool {
         let mut table = self.table();
         let is_current = table.sessions.get(scope).is_some_and(|current| Arc::ptr_eq(current, scoped));

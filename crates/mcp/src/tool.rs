@@ -32,7 +32,7 @@ use crate::{
     sessions::AcquiredSession,
 };
 
-/// The length to which the text of a failed tool is cut, in characters.
+/// The maximum length of the text of a failed tool, in characters. A longer one is cut.
 const MAX_FAILURE_TEXT: usize = 8_000;
 
 /// The number of times that a server may ask something during one call.
@@ -176,7 +176,7 @@ fn input_required(result: &ServerResult) -> Option<Value> {
     }
 }
 
-/// Asks the person what a server wants to know before it ends a call.
+/// Asks the person the question that a server has before it ends a call.
 async fn elicit(
     server: &Server,
     request: &Value,

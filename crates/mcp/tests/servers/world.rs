@@ -19,7 +19,7 @@ use tokio::{
     time::timeout,
 };
 
-/// The time after which a test fails because something hangs.
+/// The time limit of a test; after it, something hangs.
 pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// A hub with the tools that it published last.

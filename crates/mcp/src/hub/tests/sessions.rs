@@ -49,7 +49,7 @@ async fn an_open_elicitation_of_one_chat_does_not_block_those_of_another() {
     let ann_asks = ann.begin(&mut world, "s__ask", "a").await;
     let ann_asked = ann.asked.recv().await.unwrap();
     let bob_asks = bob.begin(&mut world, "s__ask", "b").await;
-    let bob_asked = bob.asked.recv().await.expect("bob is asked, too");
+    let bob_asked = bob.asked.recv().await.expect("bob is also asked");
     bob_asked.reply.send(ElicitationReply::Accept(json!({"one": "bob"}))).unwrap();
     assert!(bob_asks.text().await.contains("bob"));
     ann_asked.reply.send(ElicitationReply::Accept(json!({"one": "ann"}))).unwrap();
