@@ -179,8 +179,8 @@ impl Assembler {
 
     /// Returns the message as it is to be stored after the chunks so far.
     ///
-    /// It is what the newest client shows, together with the facts that only a stored message has: the text of a denial, and
-    /// that an input was refused. [`crate::Profile::message`] makes of it what a client shows.
+    /// It is the newest client's view, together with the facts that only a stored message has: the text of a denial, and
+    /// that an input was refused. [`crate::Profile::message`] turns it into the view of a client.
     pub fn snapshot(&self) -> UiMessage {
         let mut message = self.message.clone();
         for input in &self.inputs {

@@ -16,7 +16,7 @@ pub enum MemoryKind {
     Fact,
     /// A person, a place or a thing that the user talks about.
     Entity,
-    /// Something that the user wants to be minded from now on.
+    /// A standing instruction of the user.
     Instruction,
 }
 

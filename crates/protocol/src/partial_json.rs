@@ -18,7 +18,7 @@ pub(crate) fn parse(text: &str) -> Option<Value> {
     serde_json::from_str(&without_half_surrogate_pair(&completed)?).ok()
 }
 
-/// The state of the scanner. The stack of states says what is still open.
+/// The state of the scanner. The stack of states has the open structures.
 #[derive(Clone, Copy, PartialEq)]
 enum State {
     Root,

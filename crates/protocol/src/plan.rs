@@ -1,4 +1,4 @@
-//! The plan of a run: what it is to reach, in steps that are ticked off.
+//! The plan of a run: its goal, in steps that are ticked off.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,9 +25,9 @@ pub enum PlanMode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// What is to be reached.
+    /// The goal.
     pub goal: String,
-    /// How far it is.
+    /// The state of the plan.
     pub state: PlanState,
     /// The steps, in their order.
     pub steps: Vec<PlanStep>,
@@ -53,14 +53,14 @@ pub enum PlanState {
 pub struct PlanStep {
     /// The name of the step within its plan.
     pub id: String,
-    /// What is to be done.
+    /// The task.
     pub title: String,
     /// The tool that does it, if the plan names one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// The ids of the steps that have to be done before.
     pub depends_on: Vec<String>,
-    /// How far it is.
+    /// The state of the step.
     pub state: PlanStepState,
     /// The last call that was made for it, if the plan names its tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 
 use crate::{ApprovalId, ToolCallId, UiChunk, UiMessage};
 
-/// The version of the AI SDK that a client has, which decides what it is sent.
+/// The version of the AI SDK that a client has, which decides the form of everything that is sent to it.
 ///
 /// In JSON a profile is a major version as a number, or a whole version as a string. A major version stands for its oldest
 /// release.
@@ -50,7 +50,7 @@ pub(crate) fn denial_text_of(error_text: &str) -> Cow<'_, str> {
     if error_text.is_empty() { denial_text(None).into() } else { error_text.into() }
 }
 
-/// The kind of the `custom` chunk and part with what a provider wants back of a step. They are stored, and no client is sent them.
+/// The kind of the `custom` chunk and part with a provider's metadata of a step. They are stored, and no client is sent them.
 pub const PROVIDER_METADATA: &str = "fermata.provider-metadata";
 
 /// The type of the data chunk and data part that show an approval request to version 5.
@@ -137,7 +137,7 @@ impl Profile {
         (minor > 0 || patch > 0).then(|| format!("{major}.{minor}.{patch}"))
     }
 
-    /// Returns whether the client can be told to take back what it has read of a step (`reset-step`).
+    /// Returns whether the client can take back the part of a step that it has read (`reset-step`).
     pub fn can_reset_step(self) -> bool {
         since::RESET_STEP.includes(self)
     }

@@ -2,8 +2,8 @@
 //!
 //! Reading is lenient where clients differ and strict where a mistake would be silent: unknown fields are ignored, a field
 //! of the wrong type is an error that names it, says what it was and what it should be. `null` counts as absent, except where
-//! it is a value (`output`). The types whose names end in `Request` are what serde reads and what the description of the API shows;
-//! the others are what has been checked. How much is too much is not known here, apart from [`MAX_ANSWERS`]. The time that reading takes
+//! it is a value (`output`). The types whose names end in `Request` are read by serde and shown in the description of the API;
+//! the others have been checked. The limits are not known here, apart from [`MAX_ANSWERS`]. The time that reading takes
 //! grows with the length of the body and not faster, and no error repeats more than a few words of it.
 
 mod answers;
@@ -47,14 +47,14 @@ const MAX_ANSWERS: usize = 1000;
 #[error("{0}")]
 pub struct RequestError(pub String);
 
-/// `POST /api/chat`. As a client sends it, [`ChatBody::parse`] reads it; serde's form is for what instances tell each other.
+/// `POST /api/chat`. As a client sends it, [`ChatBody::parse`] reads it; serde's form is for messages between instances.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChatBody {
     /// The chat; the server makes an id where this is absent.
     pub id: Option<ChatId>,
     /// The posted history (`messages`, or the one `message`); empty only where an answer is to be made again.
     pub messages: Vec<PostedMessage>,
-    /// Why it was posted.
+    /// The reason for the post.
     pub trigger: Trigger,
     /// Which message the trigger is about.
     pub message_id: Option<MessageId>,
@@ -78,11 +78,11 @@ pub struct ChatBody {
 pub struct PostedMessage {
     /// The client's id for it.
     pub id: Option<MessageId>,
-    /// Who speaks.
+    /// The role of the sender.
     pub role: Role,
     /// Free-form.
     pub metadata: Option<Value>,
-    /// What it consists of.
+    /// The content.
     pub parts: Vec<UiPart>,
 }
 
@@ -91,11 +91,11 @@ pub struct PostedMessage {
 pub struct ShownApproval {
     /// Its id.
     pub id: ApprovalId,
-    /// `true` if the client shows it until the call has its outcome, also once it is decided.
+    /// `true` if the client shows it until the call has its outcome, even once it is decided.
     pub stays: bool,
 }
 
-/// Why a chat was posted.
+/// The reason for a post of a chat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Trigger {
     /// `submit-message`: a new message, an edit, or an automatic continuation.
@@ -110,7 +110,7 @@ pub enum Trigger {
 pub struct PostedTool {
     /// Its name.
     pub name: String,
-    /// What the model is told about it.
+    /// The description for the model.
     pub description: Option<String>,
     /// JSON Schema of its input (an object schema).
     pub input_schema: Value,
@@ -135,9 +135,9 @@ pub enum ToolChoice {
 pub struct ClientOptions {
     /// The client's version.
     pub client: Option<Profile>,
-    /// How long a parked call holds the stream, as written (`30s`).
+    /// The time that a parked call holds the stream, as written (`30s`).
     pub hold: Option<String>,
-    /// Whether the post is only for a chat that the server has, because it does not carry the history that a new one would begin with.
+    /// `true` if the post is only for a chat that the server has, because it does not carry the history that a new one would begin with.
     pub exists: bool,
     /// The assistant that answers from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -203,16 +203,16 @@ pub enum ToolResult {
     },
 }
 
-/// What a browser or a person did about one call.
+/// The action of a browser or a person on one call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What it answers.
+    /// The call or question that it answers.
     pub of: AnswerTarget,
-    /// What it says.
+    /// The content of the answer.
     pub kind: AnswerKind,
 }
 
-/// What an answer names.
+/// The target of an answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AnswerTarget {
     /// A call by its own id.
@@ -223,13 +223,13 @@ pub enum AnswerTarget {
     Elicitation(ElicitationId),
 }
 
-/// What a person does about a tool's question, in MCP's words.
+/// The reaction of a person to a tool's question, in MCP's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ElicitAction {
     /// Answers it.
     Accept,
-    /// Says no to it.
+    /// Declines it.
     Decline,
     /// Goes away without deciding.
     Cancel,
@@ -240,44 +240,44 @@ pub enum ElicitAction {
 pub struct Always {
     /// The id of a scope that the call's tool proposes; `None` for the first one.
     pub scope: Option<String>,
-    /// The chats in which the decision covers calls.
+    /// The chats whose calls the decision covers.
     pub granted_for: GrantedFor,
-    /// How long it covers them; `None` if it has no end.
+    /// The time that it covers them; `None` if it has no end.
     pub until: Option<Duration>,
 }
 
-/// The chats in which a permission holds.
+/// The chats where a permission holds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum GrantedFor {
-    /// The chat in which it was given.
+    /// The chat where it was given.
     #[default]
     Chat,
     /// All chats of the owner.
     Owner,
 }
 
-/// What an answer says.
+/// The content of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AnswerKind {
     /// The browser ran the call.
     Output {
-        /// What came out; any JSON.
+        /// The result; any JSON.
         output: Value,
     },
     /// The browser ran it and it failed.
     Failure {
-        /// What went wrong, told to the model as it is.
+        /// The error, which the model receives as it is.
         error_text: String,
     },
     /// A person decided.
     Decision {
-        /// Whether it may run.
+        /// `true` if it may run.
         approved: bool,
-        /// What the person said about it.
+        /// The comment of the person.
         #[serde(skip_serializing_if = "Option::is_none", default)]
         reason: Option<String>,
         /// Which later calls the decision covers.
@@ -287,9 +287,9 @@ pub enum AnswerKind {
         #[serde(skip_serializing_if = "Option::is_none", default)]
         input: Option<JsonText>,
     },
-    /// A person answered what a running call asked.
+    /// A person answered the question of a running call.
     Elicited {
-        /// Whether, in MCP's words.
+        /// The reaction, in MCP's words.
         action: ElicitAction,
         /// With what.
         #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -16,7 +16,7 @@ pub enum Stage {
     ToolCall,
     /// The results of the calls are in.
     ToolResult,
-    /// The model is asked what comes next.
+    /// The model decides about the next step.
     Decide,
     /// The model speaks to the person.
     Respond,
@@ -53,7 +53,7 @@ pub struct RunStatus {
     /// The tool of the last call that got its outcome in the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_tool: Option<String>,
-    /// The beginning of what the model is told of that outcome: 200 characters at most.
+    /// The beginning of the model's text about that outcome: 200 characters at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_result: Option<String>,
 }

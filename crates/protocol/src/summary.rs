@@ -5,29 +5,29 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// A summary of the earlier messages of a chat. What is left out of a request is empty.
+/// A summary of the earlier messages of a chat. Fields that a request leaves out are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Summary {
-    /// What the user wants to achieve.
+    /// The goal of the user.
     pub goal: String,
-    /// What was decided.
+    /// The decisions.
     pub decisions: Vec<String>,
-    /// What is done.
+    /// The finished work.
     pub done: Vec<String>,
-    /// What is left to do.
+    /// The open work.
     pub todo: Vec<String>,
-    /// What is known.
+    /// The known facts.
     pub facts: Vec<String>,
-    /// Names, numbers, dates, addresses and the like, by what they are.
+    /// Names, numbers, dates, addresses and the like, by their meaning.
     pub entities: BTreeMap<String, String>,
-    /// What was asked and not answered yet.
+    /// The questions without an answer yet.
     pub open_questions: Vec<String>,
     /// The tools that were used.
     pub tools_used: Vec<String>,
 }
 
-/// The reason for which a summary is written.
+/// The reason why a summary is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SummaryReason {

@@ -1,6 +1,6 @@
 //! The description of messages and their parts for `/openapi.json`.
 //!
-//! [`UiPart`] reads and writes its JSON by hand (module `wire`), so what is described is here.
+//! [`UiPart`] reads and writes its JSON by hand (module `wire`), so the description is here.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use utoipa::{
 
 use super::{Approval, UiPart};
 
-/// One part of a message, told apart by its `type`.
+/// One part of a message. Its `type` names its kind.
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[expect(dead_code, reason = "it is read by the description only")]
@@ -138,7 +138,7 @@ enum DynamicTool {
     DynamicTool,
 }
 
-/// The state of a call, with what the call has in it.
+/// The state of a call, with the data of the call in that state.
 #[derive(ToSchema)]
 #[serde(tag = "state", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 #[expect(dead_code, reason = "it is read by the description only")]

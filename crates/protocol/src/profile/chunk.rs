@@ -87,7 +87,7 @@ fn for_version_5(chunk: &UiChunk) -> Option<UiChunk> {
 /// Defines the check for unknown chunks, the check for unknown fields and the removal of these fields from one table, so that
 /// they agree.
 ///
-/// The table names every kind of chunk, so a new one does not compile without a decision about which clients know it and its
+/// The table names every kind of chunk, so a new one does not compile without a decision about the clients that know it and its
 /// fields. A new field compiles without a decision: it has to be added unless all clients accept it.
 macro_rules! field_versions {
     (

@@ -81,7 +81,7 @@ fn part_view(profile: Profile, part: &UiPart) -> Option<UiPart> {
 
 fn tool_view(profile: Profile, part: &ToolPart) -> ToolPart {
     let mut part = part.clone();
-    // No client is sent `inputEncoding`, so all of them parse streamed input as partial JSON, also if it is plain text.
+    // No client is sent `inputEncoding`, so all of them parse streamed input as partial JSON, even if it is plain text.
     let is_text = part.extra.shift_remove("inputEncoding").is_some();
     if is_text
         && let ToolState::InputStreaming { input, raw_input: Some(raw_input) }
@@ -125,7 +125,7 @@ fn tool_view(profile: Profile, part: &ToolPart) -> ToolPart {
     if profile.major() == 5 { for_version_5(part) } else { part }
 }
 
-/// Removes what is only in the stored message: the text of a denial, and the mark of a refused input (equal `input` and
+/// Removes the parts that only the stored message has: the text of a denial, and the mark of a refused input (equal `input` and
 /// `raw_input`). Versions 5 and 6 show a refused input of a static tool as `rawInput`, all others show it as `input`.
 fn remove_stored_fields(profile: Profile, part: &mut ToolPart) {
     match &mut part.state {

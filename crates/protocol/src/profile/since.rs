@@ -1,6 +1,6 @@
 //! The release since which the clients of each major version know a chunk, a field or a value.
 //!
-//! This is the one table of what a client may be sent; [`super::chunk`] and [`super::message`] ask it. Its source are the npm
+//! This is the one table of the chunks that a client may be sent; [`super::chunk`] and [`super::message`] ask it. Its source are the npm
 //! packages: `tests/real_clients` has releases on both sides of most rows read what they are sent. A client that is sent what
 //! it does not know ends its chat with an error. A few releases accept fields that they do not show, which does not count.
 
@@ -56,7 +56,7 @@ pub(crate) const INPUT_ENCODING: Since = Since::NEVER;
 pub(crate) const FILE_PROVIDER_METADATA: Since = Since::v6(0, 0);
 pub(crate) const CITATIONS: Since = Since::v7(138);
 
-// Approvals. Version 5 has none: it is told in a data part.
+// Approvals. Version 5 has none: a data part carries the request.
 pub(crate) const APPROVAL_SIGNATURE: Since = Since::v6(202, 0);
 pub(crate) const APPROVAL_IS_AUTOMATIC: Since = Since::v7(0);
 pub(crate) const APPROVAL_REASON: Since = Since::v7(82);

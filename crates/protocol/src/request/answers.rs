@@ -21,14 +21,14 @@ use super::{
 use crate::{ApprovalId, ChatId, ElicitationId, JsonText, ToolCallId};
 use jiff::{Span, SpanRelativeTo};
 
-/// What an answer can say, one of them.
+/// The kinds of an answer, one of them.
 const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
 /// This is said, without the stop, if `editing` comes with something else.
 const EDITING: &str =
     "`editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call";
 /// The name of a whole body in an error that concerns no field.
 const WHOLE: &str = "The answer";
-/// The longest time for which a permission with an end can hold.
+/// The longest duration of a permission with an end.
 const LONGEST_GRANT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// One answer, or several as `answers`, which are taken together or not at all. Unknown fields are ignored.
@@ -52,7 +52,7 @@ pub struct AnswersRequest {
     answers: Option<Vec<PostedAnswer>>,
 }
 
-/// One answer: what it answers, and one of `output`, `errorText`, `approved` and `action`.
+/// One answer: its call or question, and one of `output`, `errorText`, `approved` and `action`.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnswerRequest {
@@ -77,16 +77,16 @@ pub struct AnswerRequest {
     /// The older name of `output`.
     #[serde(default, deserialize_with = "any_value")]
     result: Option<Value>,
-    /// Why the call failed.
+    /// The error of the call.
     error_text: Option<String>,
-    /// Whether `output` says why the call failed. The older form of `errorText`.
+    /// `true` if `output` is the error of the call. The older form of `errorText`.
     #[serde(rename = "is_error")]
     is_error: Option<bool>,
-    /// Whether the call may run.
+    /// `true` if the call may run.
     approved: Option<bool>,
-    /// Why, told to the model.
+    /// The reason, which the model receives.
     reason: Option<String>,
-    /// Whether the decision covers later calls: `true` for the first of the call's `scopes`, or an `AlwaysRequest`.
+    /// The scope of the decision for later calls: `true` for the first of the call's `scopes`, or an `AlwaysRequest`.
     #[serde(default, deserialize_with = "always")]
     #[schema(value_type = Option<Value>)]
     always: Option<Always>,
@@ -96,25 +96,25 @@ pub struct AnswerRequest {
     /// read exactly.
     #[serde(default, deserialize_with = "words")]
     input_text: Option<String>,
-    /// What the person does about a question.
+    /// The reaction of the person to a question.
     action: Option<ElicitAction>,
-    /// What was asked for, with `accept`; fits the question's `requestedSchema`.
+    /// The requested content, with `accept`; it fits the question's `requestedSchema`.
     content: Option<Value>,
     /// No answer: whether a person is editing the input of a call that waits for a decision, which other pages then show. It counts
     /// for 90 seconds.
     editing: Option<bool>,
 }
 
-/// What "always" means, if it is not the first of the call's scopes for this chat.
+/// The meaning of "always", if it is not the first of the call's scopes for this chat.
 #[derive(Deserialize, ToSchema)]
 pub struct AlwaysRequest {
     /// The id of one of the call's `scopes`; the first of them if it is left out.
     #[serde(default, deserialize_with = "words")]
     scope: Option<String>,
-    /// Whether the permission holds in this chat (`chat`, the default) or in all chats of the owner (`owner`).
+    /// The chats where the permission holds: this chat (`chat`, the default) or all chats of the owner (`owner`).
     #[serde(rename = "for")]
     granted_for: Option<GrantedFor>,
-    /// How long the permission holds, such as `30m`, `24h` or `7d`. It has no end if this is left out.
+    /// The duration of the permission, such as `30m`, `24h` or `7d`. It has no end if this is left out.
     #[schema(value_type = Option<String>, example = "24h")]
     #[serde(default, deserialize_with = "duration")]
     until: Option<Duration>,
@@ -129,7 +129,7 @@ impl ToolResultBody {
     /// Reads a body, in camelCase or in the older snake_case names.
     ///
     /// # Errors
-    /// A sentence that names the field and what it should be.
+    /// A sentence that names the field and the expected value.
     pub fn parse(mut body: Value) -> Result<Self, RequestError> {
         // A list may be long, so it is not read twice.
         let listed = body.get_mut("answers").map(Value::take).filter(|list| !list.is_null());

@@ -28,7 +28,7 @@ const SHOWN: &str = "\"run\", \"call\", \"context\", \"plan\" or \"memory\"";
 const PLAN_MODES: &str = "\"off\", \"auto\" or \"ask\"";
 const TOOL_CHOICES: &str = "\"auto\", \"none\", \"required\" or {\"type\": \"tool\", \"toolName\": …}";
 
-/// What `DefaultChatTransport` and `AssistantChatTransport` post. Unknown fields are ignored.
+/// The body that `DefaultChatTransport` and `AssistantChatTransport` post. Unknown fields are ignored.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ChatRequest {
@@ -42,7 +42,7 @@ pub struct ChatRequest {
     /// The one new message.
     #[schema(value_type = Option<MessageRequest>)]
     message: Option<PostedMessage>,
-    /// Why it is posted; `submit-message` if it is absent.
+    /// The reason for the post; `submit-message` if it is absent.
     trigger: Option<TriggerRequest>,
     /// Which message the trigger is about.
     #[serde(default, deserialize_with = "message_id")]
@@ -71,7 +71,7 @@ pub struct MessageRequest {
     role: Option<Role>,
     /// Free-form.
     metadata: Option<Value>,
-    /// What it consists of.
+    /// The content.
     #[schema(value_type = Option<Vec<UiPart>>)]
     parts: Option<Vec<PostedPart>>,
     content: Option<ContentRequest>,
@@ -88,7 +88,7 @@ pub enum ContentRequest {
     Parts(Vec<PostedPart>),
 }
 
-/// Why a chat is posted.
+/// The reason for a post of a chat.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TriggerRequest {
@@ -147,7 +147,7 @@ pub struct FermataOptions {
     #[serde(default, deserialize_with = "client")]
     #[schema(value_type = Option<Version>, example = "7.0.173")]
     client: Option<Profile>,
-    /// How long a parked call holds this stream.
+    /// The time that a parked call holds this stream.
     #[schema(example = "30s")]
     hold: Option<String>,
     /// Only for a chat that the server has: one that it does not have is 404 instead of a new one. For a post that carries no history.
@@ -274,7 +274,7 @@ impl ChatBody {
     /// Reads a body.
     ///
     /// # Errors
-    /// A sentence that names the field and what it should be.
+    /// A sentence that names the field and the expected value.
     pub fn parse(body: Value) -> Result<Self, RequestError> {
         check_messages(&body)?;
         let posted: ChatRequest = read(body, "The body")?;

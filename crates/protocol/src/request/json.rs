@@ -1,4 +1,4 @@
-//! A body as JSON: how much of it there is, and only those of its fields from which something is read.
+//! A body as JSON: its size, and only those of its fields that are read.
 
 use std::fmt;
 
@@ -9,25 +9,25 @@ use super::RequestError;
 
 /// A body that clients post.
 pub trait Posted: Sized {
-    /// Reads it. What it has besides the fields that are known is skipped, and costs nothing, however much it holds.
+    /// Reads it. Unknown fields are skipped, and cost nothing even if they are large.
     ///
     /// # Errors
-    /// Why it cannot be taken.
+    /// Returns the reason why it cannot be taken.
     fn from_json(json: &[u8]) -> Result<Self, BodyError>;
 }
 
-/// Why a body cannot be taken.
+/// The reason why a body cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// It is no JSON.
     #[error(transparent)]
     NotJson(#[from] serde_json::Error),
-    /// It is not what it should be.
+    /// It has an unexpected type or value.
     #[error(transparent)]
     Request(#[from] RequestError),
 }
 
-/// How much JSON there is, whether or not it is well formed.
+/// The amount of JSON, whether or not it is well formed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
     /// Values: each object, list, text, number, truth value and `null`.
@@ -59,7 +59,7 @@ pub fn measure(json: &[u8]) -> Measure {
         if byte.is_ascii_whitespace() {
             continue;
         }
-        // What stands behind a bracket is the first of what is in it, unless it is the other bracket.
+        // The token behind a bracket is the first of its contents, unless it is the other bracket.
         if just_opened && !matches!(byte, b']' | b'}') {
             nodes += 1;
         }
@@ -78,12 +78,12 @@ pub fn measure(json: &[u8]) -> Measure {
     Measure { nodes, depth: deepest }
 }
 
-/// The body with the fields of these lists, as far as it has them. What is no object is built only as far as an error says what it was.
+/// The body with the fields of these lists, as far as it has them. Anything but an object is built only as far as an error names its kind.
 pub(super) fn known_fields(
     json: &[u8],
     known: &[&'static [&'static str]],
 ) -> Result<Value, serde_json::Error> {
-    // The parser would not look at what it skips.
+    // The parser would not look at the parts that it skips.
     let json = std::str::from_utf8(json).map_err(serde_json::Error::custom)?;
     let mut json = serde_json::Deserializer::from_str(json);
     let body = Known(known).deserialize(&mut json)?;

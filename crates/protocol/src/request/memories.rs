@@ -25,7 +25,7 @@ pub struct MemoryRequest {
     pub pinned: Option<bool>,
 }
 
-/// New parts of a memory. What is left out stays as it was.
+/// New parts of a memory. Absent fields stay as they were.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryEditRequest {
@@ -56,7 +56,7 @@ impl Posted for MemoryEditRequest {
     }
 }
 
-/// Reads a field that is there, also if it is null.
+/// Reads a field that is there, even if it is null.
 fn present<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Option<String>>, D::Error> {
     Option::deserialize(json).map(Some)
 }

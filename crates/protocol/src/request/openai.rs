@@ -1,12 +1,12 @@
 //! Parts as OpenAI's APIs name them, which curl users and SDKs for those APIs put into `content`.
 //!
-//! Knows two forms each of a text and of an image by URL. What cannot be read so is left as it is, for the caller to judge.
+//! Knows two forms each of a text and of an image by URL. Other parts are left as they are, for the caller to judge.
 
 use serde_json::{Map, Value};
 
 use crate::{FilePart, UiPart};
 
-/// What says that it is an image, and not of which kind, as the AI SDK has it.
+/// The media type of an image of an unknown kind, as the AI SDK has it.
 const ANY_IMAGE: &str = "image/*";
 
 /// The part that this one would be in the AI SDK's form.
@@ -29,7 +29,7 @@ fn image(at: &Value) -> Option<UiPart> {
     }))
 }
 
-/// What a data URL says that it holds.
+/// The media type that a data URL names.
 fn media_type(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once(':')?;
     let (head, _) = rest.split_once(',')?;

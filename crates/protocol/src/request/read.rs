@@ -1,4 +1,4 @@
-//! Reads a typed body from JSON. An error names the field, says what it was and what it should be.
+//! Reads a typed body from JSON. An error names the field, its value and the expected one.
 //!
 //! serde reads from [`Json`] and not from `serde_json`, because an error of `serde_json` is already a sentence, and may repeat
 //! all of a long text.
@@ -25,10 +25,10 @@ const MAX_NAME: usize = 64;
 /// The limit on the characters of a client's text that an error repeats as a value.
 const MAX_VALUE: usize = 40;
 
-/// JSON from which serde reads.
+/// The JSON that serde reads.
 struct Json(Value);
 
-/// Why a value cannot be read: the rest of the path to it, such as `.name` or nothing, then a space, then the words that follow
+/// The reason why a value cannot be read: the rest of the path to it, such as `.name` or nothing, then a space, then the words that follow
 /// the path in the sentence.
 #[derive(Debug)]
 pub(super) struct Fault(String);
@@ -122,7 +122,7 @@ fn alternatives(names: &[&str]) -> String {
     }
 }
 
-/// Reads a value of which `null` is a value, too.
+/// Reads a value that may also be `null`.
 pub(super) fn any_value<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(json).map(Some)
 }

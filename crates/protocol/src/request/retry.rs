@@ -9,7 +9,7 @@ use super::{
     read::{names, wrong},
 };
 
-/// What a page posts to have a failed call made again: the fields of a post that are not about messages.
+/// The body that repeats a failed call: the fields of a post that are not about messages.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes what `RetryBody` reads")]
 pub struct RetryRequest {

@@ -94,7 +94,7 @@ impl CallSettings {
     /// Reads settings.
     ///
     /// # Errors
-    /// Returns a sentence that names the setting and what it should be.
+    /// Returns a sentence that names the setting and the expected value.
     pub fn parse(settings: Value) -> Result<Map<String, Value>, RequestError> {
         read(settings, "The settings").map(Self::into_map)
     }

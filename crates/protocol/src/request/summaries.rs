@@ -18,7 +18,7 @@ pub struct SummaryRequest {
     pub summary: Summary,
 }
 
-/// What a summary that is asked for has to mind.
+/// The user's instructions for a requested summary.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompactRequest {

@@ -14,7 +14,7 @@ use super::{
     read::{shortened, wrong},
 };
 
-/// What model providers take as a tool's name.
+/// The form of a tool's name that model providers take.
 const NAME: &str = "1 to 64 characters of A-Z, a-z, 0-9, '_' and '-'";
 
 /// Browser tools: an object of tools by name (AI SDK, assistant-ui), or a list of tools with names (OpenAI and others).
@@ -35,7 +35,7 @@ pub struct ToolRequest {
     /// Its name, in a list of tools.
     #[schema(pattern = "^[A-Za-z0-9_-]{1,64}$")]
     name: Option<String>,
-    /// What the model is told about it.
+    /// The description for the model.
     description: Option<String>,
     /// The JSON Schema of its input.
     parameters: Option<Value>,
@@ -79,7 +79,7 @@ impl<'de> Deserialize<'de> for ToolsRequest {
 }
 
 impl ToolsRequest {
-    /// Checks the tools, whatever form they came in.
+    /// Checks the tools, which came in any form.
     pub(super) fn into_tools(self) -> Result<Vec<PostedTool>, RequestError> {
         let tools = match self {
             Self::ByName(tools) => {
@@ -116,7 +116,7 @@ impl ToolsRequest {
 }
 
 impl ToolRequest {
-    /// The tool of this name, whose schema is that of an object: if it does not say so itself, it is added.
+    /// Returns the tool of this name. Its schema is that of an object: the type is added if it is absent.
     fn named(self, path: &str, name: String) -> Result<PostedTool, RequestError> {
         let is_plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         if !(1..=64).contains(&name.len()) || !is_plain {

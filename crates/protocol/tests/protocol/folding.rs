@@ -165,7 +165,7 @@ fn a_replay_from_a_later_step_leaves_out_the_earlier() {
     assert_eq!(replay(&message, 9).len(), 2, "start and finish are always there");
 }
 
-/// Generates any chunk that a run might write about three calls and their texts, sensible or not. What is not generated here is
+/// Generates any chunk that a run might write about three calls and their texts, sensible or not. A chunk that is not generated here is
 /// replayed only in the transcripts of `real_clients`, so a new chunk that makes or changes a part belongs here.
 fn any_chunk() -> impl Strategy<Value = UiChunk> {
     let call = prop::sample::select(vec!["a", "b", "c"]);

@@ -1,4 +1,4 @@
-//! What is taken from clients, and what they are told where it is not.
+//! Accepted bodies of clients, and the errors for the others.
 
 use std::{fmt::Write as _, time::Duration};
 

@@ -29,8 +29,8 @@ struct Case {
     errors: &'static [&'static str],
 }
 
-/// The npm package that folds what a profile is sent: the newest of its major version, because this crate folds as the newest does.
-/// Whether each release accepts what it is sent is tried with its own package.
+/// The npm package that folds a profile's chunks: the newest of its major version, because this crate folds as the newest does.
+/// Each release's own package tests that the release accepts its chunks.
 fn package(profile: Profile) -> &'static str {
     match profile.major() {
         5 => "ai-5.0.277",
@@ -125,12 +125,12 @@ fn ask_clients(requests: &[Value]) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// What to do about a difference.
+/// The advice about a difference.
 const HELP: &str = "If a client reports that the validation failed, it was sent a chunk or a field that it does not know: see \
     src/profile/chunk.rs. If only a part differs, see src/assemble.rs for what the newest client shows, src/profile/message.rs \
     for what older clients show of it, and src/replay.rs if only a replay differs.";
 
-/// Fails with a list of all differences. Returns what the clients made of the streams.
+/// Fails with a list of all differences. Returns the clients' messages.
 fn compare(cases: &[Case]) -> Vec<Value> {
     let request = |case: &Case| json!({"client": package(case.profile), "messages": case.shown, "sse": event_stream(case.profile, &case.chunks)});
     let folded = ask_clients(&cases.iter().map(request).collect::<Vec<_>>());

@@ -143,7 +143,7 @@ fn texts() -> Vec<Transcript> {
     metadata.events.push(event(&json!({
         "type": "finish", "finishReason": "length", "messageMetadata": {"a": {"e": null}, "d": {"f": true}},
     })));
-    // Other clients are told an error instead.
+    // Other clients receive an error instead.
     let mut interrupted = transcript("an answer that is interrupted", step(says("t", "hi")));
     interrupted.profiles = &INTERRUPTIBLE;
     interrupted.events.pop();
