@@ -53,7 +53,7 @@ struct Parts {
     shows_causes: bool,
 }
 
-/// The settings of an [`App`], with what a program adds to them.
+/// The settings of an [`App`], with the additions of a program.
 #[must_use]
 pub struct AppBuilder<'a> {
     config: &'a Config,
@@ -64,10 +64,10 @@ pub struct AppBuilder<'a> {
 /// The time that the start waits for MCP servers to list their tools. The tools of slower servers are added later.
 const MCP_START_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The number of quiet streams of which one has to wait for an answer. The others are at work.
+/// The number of quiet streams that are tried. One of them has to wait for an answer. The others are at work.
 const HOLDS_TRIED: usize = 64;
 
-/// The prefix of all keys in Redis. Deployments that share a Redis are told apart by their cluster keys.
+/// The prefix of all keys in Redis. Their cluster keys separate deployments that share a Redis.
 const REDIS_PREFIX: &str = "fermata";
 
 /// The reason why an [`App`] cannot be built.
@@ -185,7 +185,7 @@ impl App {
         self.0.database.close().await;
     }
 
-    /// Returns the database, for what belongs to owners and to no chat.
+    /// Returns the database, for data that belongs to owners and to no chat.
     pub(crate) fn database(&self) -> &Database {
         &self.0.database
     }
@@ -254,7 +254,7 @@ impl AppBuilder<'_> {
         self
     }
 
-    /// Adds these tools to the server's own. Rules, limits and the audit log apply to them, too.
+    /// Adds these tools to the server's own. Rules, limits and the audit log also apply to them.
     pub fn tools(mut self, tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         self.tools.extend(tools);
         self

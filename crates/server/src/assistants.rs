@@ -19,7 +19,7 @@ use crate::{
     tools,
 };
 
-/// What an assistant has if its settings do not say otherwise.
+/// The defaults of an assistant's settings.
 struct Defaults {
     builtin: Vec<Builtin>,
     plan: PlanMode,

@@ -45,7 +45,7 @@ pub struct Auth {
     failures: Failures,
 }
 
-/// The way in which owners are identified.
+/// The way owners are identified.
 #[derive(Debug)]
 enum AuthMethod {
     /// There is one owner for all requests. Pages of other sites are refused, because nothing else protects the server from them.
@@ -83,7 +83,7 @@ enum Refusal {
     Unavailable(String),
 }
 
-/// The degree to which a request without a valid proof may be an attack.
+/// The likelihood that a request without a valid proof is an attack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Suspicion {
     /// The request has no proof. Pages send such requests to find out whether they need a token.
@@ -135,7 +135,7 @@ impl Auth {
         }
     }
 
-    /// Replaces what the settings say about users.
+    /// Replaces the settings about users.
     pub fn set_users(&self, users: &BTreeMap<String, UserSettings>) {
         *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users.clone());
     }

@@ -27,7 +27,7 @@ pub struct Client {
     pub address: Option<IpAddr>,
 }
 
-/// The header to which each proxy appends the address of its client.
+/// The header where each proxy appends the address of its client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 // === impl TrustedProxies ===
@@ -79,7 +79,7 @@ where
     }
 }
 
-/// Returns the part of an address for which limits count. Of IPv6 it is the /64 network, because one client usually has a whole network.
+/// Returns the part of an address that limits count by. Of IPv6 it is the /64 network, because one client usually has a whole network.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) if !address.is_loopback() => {

@@ -1,8 +1,8 @@
-//! The settings: what an operator can set, where each value came from, and whether the values go together.
+//! The settings of an operator, the place of each value, and the checks that the values go together.
 //!
-//! A setting is declared once, in the table below. An option outvotes the variable, the variable the file, and the file the
+//! A setting is declared once, in the table below. An option overrides the variable, the variable the file, and the file the
 //! default. An empty variable counts as unset, because compose files cannot leave a variable out. Rules, settings of tools by name,
-//! MCP servers, what follows failures, what stays in the history for the model, models, assistants and users are tables of the file.
+//! MCP servers, failures, the model's history, models, assistants and users are tables of the file.
 
 mod assistants;
 mod checks;
@@ -94,7 +94,7 @@ pub struct Setting {
     pub schema: fn() -> Schema,
 }
 
-/// The reason for which the server does not start. `Display` is one line for a terminal.
+/// The reason why the server does not start. `Display` is one line for a terminal.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// `--help`, `--version`, or options that clap refuses.
@@ -133,7 +133,7 @@ macro_rules! settings {
             pub file: Option<String>,
         }
 
-        /// Every setting, in the order in which `--help` and `--check` show them.
+        /// Every setting, in the order of `--help` and `--check`.
         pub const SETTINGS: &[Setting] = &[$($(Setting {
             key: stringify!($key),
             group: $group,
@@ -215,27 +215,27 @@ settings! {
         model: Option<String>, "FERMATA_MODEL";
         /// A TOML file of scenes that the demo model plays before its own.
         demo_scenes: Option<String>, "FERMATA_DEMO_SCENES";
-        /// The time for which the model may be silent. A model that has said nothing yet is asked again, at most twice; then the
+        /// The longest silence of the model. A model without any output yet is asked again, at most twice; then the
         /// step fails.
         model_timeout: Duration = "2m", "FERMATA_MODEL_TIMEOUT",
             over "the model is asked again; then the run ends with `error`";
         /// The time limit of one step of the model in all.
         model_call_timeout: Duration = "15m", "FERMATA_MODEL_CALL_TIMEOUT",
             over "the run ends with `error`";
-        /// The maximum of tokens in one answer of the model, whatever callSettings.maxOutputTokens asks for. By default there is
+        /// The maximum of tokens in one answer of the model, even if callSettings.maxOutputTokens asks for more. By default there is
         /// none.
         max_output_tokens: Option<NonZeroU32>, "FERMATA_MAX_OUTPUT_TOKENS",
             over "the model is asked for no more, and its answer ends there";
         /// The number of tokens that the model can take. If it is known, the history is fitted into it before it is sent; otherwise
         /// only after the provider has refused a request for its length.
         context_window: Option<NonZeroU32>, "FERMATA_CONTEXT_WINDOW",
-            over "old outputs are told as one line each, and then the oldest turns are left out";
+            over "old outputs become one line each, and then the oldest turns are left out";
         /// The share of context_window above which the history is fitted, from 0.1 to 1.
         compact_at: Share = "0.8", "FERMATA_COMPACT_AT";
         /// The number of messages at the end of a chat that no summary covers before the model's window fills up.
         keep_recent: NonZeroUsize = "20", "FERMATA_KEEP_RECENT",
             over "a summary may stand for the earlier ones";
-        /// The number of earlier messages without a summary from which on one is written after a run.
+        /// The number of earlier messages without a summary that leads to one after a run.
         summary_every: NonZeroUsize = "10", "FERMATA_SUMMARY_EVERY",
             over "a summary is written in the background";
         /// The model that writes summaries: one of the table models, or the name of a model of the same API. By default it is the
@@ -246,7 +246,7 @@ settings! {
         file_urls: FileUrls = "https", "FERMATA_FILE_URLS";
     }
     "Assistants" {
-        /// The instructions for the model, which come before what a page posts as system. They are those of the assistant default;
+        /// The instructions for the model, which come before the system text of a page. They are those of the assistant default;
         /// the table assistants has others.
         instructions: Option<String>, "FERMATA_INSTRUCTIONS";
         /// A file with the instructions, in place of instructions. Its path is relative to the file of settings.
@@ -282,7 +282,7 @@ settings! {
         /// The number of memories that one owner may have.
         memory_max: NonZeroUsize = "1000", "FERMATA_MEMORY_MAX",
             over "those go that were never recalled, then those that were not recalled for longest; if all are pinned or have a slot, 422 `too_many_memories`";
-        /// When a call of remember or forget needs approval: free (if the rules say so), ask_after_reading (besides after something from
+        /// When a call of remember or forget needs approval: free (if the rules ask for it), ask_after_reading (also after something from
         /// outside was read in the turn, such as a page of the web, and for memories with a slot) or ask (always).
         memory_writes: MemoryWrites = "ask_after_reading", "FERMATA_MEMORY_WRITES";
     }
@@ -298,36 +298,36 @@ settings! {
         /// Redis (7 or later) or Valkey, as `redis://:password@host:6379`. Instances that share a PostgreSQL database need it to
         /// reach each other.
         redis_url: Option<RedisUrl>, "REDIS_URL";
-        /// The key with which instances encrypt what they send each other through Redis: at least 32 random bytes, in hexadecimal
+        /// The key that encrypts messages between instances in Redis: at least 32 random bytes, in hexadecimal
         /// or base64, the same for all of them. By default they keep one in the database.
         cluster_key: Option<ClusterKey>, "FERMATA_CLUSTER_KEY";
-        /// The time after which a chat is deleted if nothing has happened in it. By default, chats are kept.
+        /// The retention of idle chats. By default, chats are kept.
         keep: Option<NonZeroDuration>, "FERMATA_KEEP",
             over "the chat is deleted: 404 `not_found`";
-        /// The time after which rows of the table audit_events are deleted. By default they are kept, even if
+        /// The retention of rows of the table audit_events. By default they are kept, even if
         /// their chat is deleted.
         audit_keep: Option<NonZeroDuration>, "FERMATA_AUDIT_KEEP",
             over "the row is deleted";
     }
     "Access" {
-        /// The way in which owners are told apart: none (everybody is the same owner), token (a bearer token), jwt (a JSON Web
+        /// The authentication of owners: none (everybody is the same owner), token (a bearer token), jwt (a JSON Web
         /// Token) or header (a header of a proxy).
         auth: AuthKind = "none", "FERMATA_AUTH";
         /// The owners and their bearer tokens, of at least 16 characters. For auth = token.
         tokens: List<Token> = "", "FERMATA_TOKENS";
-        /// The URL at which the issuer of JSON Web Tokens publishes its keys (JWKS). For auth = jwt; the owner is the token's
+        /// The URL where the issuer of JSON Web Tokens publishes its keys (JWKS). For auth = jwt; the owner is the token's
         /// sub.
         jwks_url: Option<Url>, "FERMATA_JWKS_URL";
         /// The secret that signs JSON Web Tokens (HS256, HS384 or HS512), of at least 32 bytes, in place of jwks_url.
         jwt_secret: Option<Secret<MIN_SIGNING_SECRET>>, "FERMATA_JWT_SECRET";
         /// The issuer (iss) that JSON Web Tokens must have. By default, any.
         jwt_issuer: Option<String>, "FERMATA_JWT_ISSUER";
-        /// The audiences (aud), one of which JSON Web Tokens must have. By default, any.
+        /// The accepted audiences (aud) of JSON Web Tokens. By default, any.
         jwt_audience: List<String> = "", "FERMATA_JWT_AUDIENCE";
         /// The claim of a JSON Web Token with the groups of its user, a list or a text. A path such as realm_access.roles is a claim
         /// within claims. Default: groups.
         jwt_groups_claim: Option<String>, "FERMATA_JWT_GROUPS_CLAIM";
-        /// The header in which a proxy names the owner, such as x-forwarded-user. Only trusted_proxies are believed. It implies
+        /// The header where a proxy names the owner, such as x-forwarded-user. Only trusted_proxies are believed. It implies
         /// auth = header.
         user_header: Option<UserHeader>, "FERMATA_USER_HEADER";
         /// The proxies whose x-forwarded-for and user_header are believed, as addresses or networks such as 10.0.0.0/8. Limits
@@ -339,32 +339,32 @@ settings! {
         hosts: List<HostName> = "", "FERMATA_HOSTS";
     }
     "Calls and approval" {
-        /// How long a stream stays open while its calls wait, if the request does not say. auto: five minutes, but 15 seconds for
+        /// The time that a stream stays open while its calls wait, unless the request sets it. auto: five minutes, but 15 seconds for
         /// stock pages until one of their owner's has shown how it answers.
         hold: Hold = "auto", "FERMATA_HOLD",
             over "the stream ends cleanly, and the call waits on";
-        /// The time after which a call that waits for somebody expires.
+        /// The time limit of a call that waits for somebody; then it expires.
         expire: Duration = "24h", "FERMATA_EXPIRE",
             over "the call is settled as expired, and its run ends; a later answer is 410 `gone`";
-        /// Asking people to approve calls: default (if the rules say so) or auto (never; what is denied stays denied).
+        /// Asking people to approve calls: default (if the rules ask for it) or auto (never; denied calls stay denied).
         approval: ApprovalMode = "default", "FERMATA_APPROVAL";
-        /// The moment at which the calls of a step run: step (when all of them are decided) or progressive (each when it is
+        /// The moment when the calls of a step run: step (when all of them are decided) or progressive (each when it is
         /// decided).
         gate: GateMode = "step", "FERMATA_GATE";
         /// The treatment of the calls of a turn besides the first one: free (like that one), ask (each needs approval) or one (of the
-        /// calls of a step only the first one runs, and the model is told to make the others again).
+        /// calls of a step only the first one runs, and the model is asked to make the others again).
         chain: ChainMode = "free", "FERMATA_CHAIN";
-        /// The time limit of a call of a tool of the server or of an MCP server, without the time in which it waits for a person.
+        /// The time limit of a call of a tool of the server or of an MCP server, without the time that it waits for a person.
         /// The tables under tools can set another time for a tool.
         tool_timeout: Duration = "60s", "FERMATA_TOOL_TIMEOUT",
-            over "the call is cancelled and has failed, and the model is told why";
-        /// The time for which a call may wait for a resource that other calls use.
+            over "the call is cancelled and has failed, and the model gets the reason";
+        /// The longest wait of a call for a resource that other calls use.
         lock_timeout: Duration = "5m", "FERMATA_LOCK_TIMEOUT",
-            over "the call has failed, and the model is told why";
-        /// The time after which a question of a running tool (elicitation) is cancelled if its call keeps a resource from other
+            over "the call has failed, and the model gets the reason";
+        /// The time limit of a question of a running tool (elicitation) if its call keeps a resource from other
         /// calls. Other questions wait as long as calls do (expire).
         elicit_timeout: Duration = "5m", "FERMATA_ELICIT_TIMEOUT",
-            over "the question is cancelled, the tool goes on without an answer, and the person and the model are told why";
+            over "the question is cancelled, the tool goes on without an answer, and the person and the model get the reason";
         /// More words that approve all calls which wait for approval, if a message is one of them. By default, such words of six languages,
         /// from yes to はい. An empty list turns this off: no message decides about calls.
         confirm_words: Option<List<String>>, "FERMATA_CONFIRM_WORDS";
@@ -404,10 +404,10 @@ settings! {
             over "a post that would add to a chat gets 429 `too_many_bytes` with `retry-after`; deleting makes room at once";
         /// The number of notes that one owner may keep.
         notes_per_owner: NonZeroUsize = "5000", "FERMATA_NOTES_PER_OWNER",
-            over "the call of `write_note` has failed, and the model is told why";
+            over "the call of `write_note` has failed, and the model gets the reason";
         /// The size of one note: its title and its body.
         max_note: Size = "64KB", "FERMATA_MAX_NOTE",
-            over "the call of `write_note` has failed, and the model is told why";
+            over "the call of `write_note` has failed, and the model gets the reason";
     }
     "Limits of a chat and its runs" {
         /// The size of one chat: its messages as JSON.
@@ -421,10 +421,10 @@ settings! {
             over "the run ends with `error` when it is resumed, and its open calls are settled";
         /// The size of one tool output, as JSON.
         max_output: Size = "1MB", "FERMATA_MAX_OUTPUT",
-            over "413 `too_large` for a page's output; a tool of the server has failed, and the model is told why";
+            over "413 `too_large` for a page's output; a tool of the server has failed, and the model gets the reason";
         /// The size of that part of a tool output that the model is shown.
         max_model_output: Size = "400KB", "FERMATA_MAX_MODEL_OUTPUT",
-            over "the middle of the output is cut out of what the model is told; clients are shown all of it";
+            over "the middle of the output is cut out of the model's copy; clients are shown all of it";
     }
     "Limits of a request" {
         /// The size of a request body.
@@ -447,7 +447,7 @@ settings! {
         /// have no limit.
         max_connections_per_address: NonZeroUsize = "1024", "FERMATA_MAX_CONNECTIONS_PER_ADDRESS",
             over "429 `too_many_connections` with `retry-after`, except for answers and health checks";
-        /// The time for which the body of a request may take to arrive.
+        /// The time limit for the body of a request to arrive.
         body_timeout: Duration = "30s", "FERMATA_BODY_TIMEOUT",
             over "408 `slow_request`";
     }

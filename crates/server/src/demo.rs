@@ -1,6 +1,6 @@
 //! The files of the web demo, which are embedded in the binary.
 //!
-//! The files that exist when the crate is built are embedded, also in debug builds; without them there is no demo. This module does not know
+//! The files that exist at build time are embedded, even in debug builds; without them there is no demo. This module does not know
 //! requests. Invariant: a path finds only the file that was embedded under exactly that path; no path reaches the file system.
 
 use std::{
@@ -24,7 +24,7 @@ pub struct File {
     pub bytes: Bytes,
     /// The media type.
     pub content_type: HeaderValue,
-    /// A hash of the content. It is weak, because compressed responses have it, too.
+    /// A hash of the content. It is weak, because compressed responses also have it.
     pub etag: HeaderValue,
     /// True if the path contains a hash of the content, so that caches never have to revalidate it.
     pub is_immutable: bool,

@@ -51,7 +51,7 @@ pub struct DrainStatus {
 pub enum DrainError {
     /// The settings name no address for operators.
     #[error(
-        "the server has no address for operators, where it could be told to drain; set operator_bind (FERMATA_OPERATOR_BIND), for example to \
+        "the server has no address for operators, for the drain request; set operator_bind (FERMATA_OPERATOR_BIND), for example to \
          127.0.0.1:9100, and start it again"
     )]
     NoAddress,
@@ -67,7 +67,7 @@ pub enum DrainError {
 
 /// The time limit for a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The interval in which `fermata drain --wait` asks how far the server is.
+/// The interval between the requests of `fermata drain --wait` for the server's state.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
 // === impl Drain ===
@@ -120,7 +120,7 @@ impl Drain {
     }
 }
 
-/// Tells the server with these settings to drain, and returns a line about it. Waits until it is drained, if it is to. Must be called within a
+/// Tells the server with these settings to drain, and returns a line about it. With `waits`, returns once drained. Must be called within a
 /// tokio runtime.
 ///
 /// # Errors

@@ -85,7 +85,7 @@ pub struct ApiError {
 enum Fact {
     /// The state of the call.
     State(StateName),
-    /// The call with which the failed one was made again.
+    /// The new call that repeats the failed one.
     RetriedAs(ToolCallId),
     /// The approvals that wait now.
     Waiting(Vec<ApprovalId>),
@@ -119,7 +119,7 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "success")]
     state: Option<StateName>,
-    /// The call with which the call was made again, if it was.
+    /// The new call that repeats this one, if there is one.
     #[serde(rename = "retriedAs", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     retried_as: Option<ToolCallId>,
@@ -140,7 +140,7 @@ pub struct RefusedPlace {
     /// The place, as a JSON Pointer. It is empty for the whole value.
     #[schema(example = "/title")]
     pointer: String,
-    /// What is wrong there.
+    /// The fault there.
     detail: String,
 }
 
@@ -190,7 +190,7 @@ impl Code {
         }
     }
 
-    /// Returns a header that says what the client should do next.
+    /// Returns a header that names the client's next step.
     fn hint(self) -> Option<(HeaderName, HeaderValue)> {
         match self {
             Self::Unauthorized => Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),

@@ -67,14 +67,14 @@ struct Received {
 
 /// The number of JSON values in a body: objects, lists, strings, numbers, true, false and null.
 pub(crate) const MOST_JSON_VALUES: usize = 200_000;
-/// The depth to which the objects and lists of a body may be nested. The parser takes 127 levels, and Fermata's own objects may add some around
+/// The deepest nesting of the objects and lists of a body. The parser takes 127 levels, and Fermata's own objects may add some around
 /// a posted value.
 pub(crate) const DEEPEST_JSON: usize = 100;
 /// The length of a body, in bytes, over which it is worked on by another thread. Everything else that a thread serves waits meanwhile, and a
 /// megabyte of chat takes some milliseconds.
 const LARGE_BODY: usize = 64 << 10;
 /// The bytes of a body that are received before the tasks that the thread serves have a turn. A proxy that has the whole body sends it as fast
-/// as it is taken. The runtime looks for what else has arrived once in 61 turns.
+/// as it is taken. The runtime looks for other arrivals once in 61 turns.
 const BYTES_IN_TURN: usize = 32 << 10;
 /// The time that a body waits for memory.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -185,7 +185,7 @@ fn parse<T: Posted>(json: &[u8]) -> Result<T, ApiError> {
 // === impl Received ===
 
 impl Received {
-    /// Does work on the body; on another thread if the body is large. It keeps its memory until the work is done, also if the client goes away
+    /// Does work on the body; on another thread if the body is large. It keeps its memory until the work is done, even if the client leaves
     /// meanwhile.
     async fn work<T: Send + 'static>(
         self,

@@ -1,6 +1,6 @@
 //! Fermata over HTTP.
 //!
-//! This crate reads settings and requests, identifies owners, and turns the engine's results into responses. What happens in a chat is
+//! This crate reads settings and requests, identifies owners, and turns the engine's results into responses. The events of a chat are
 //! decided by the engine. The binary `fermata` serves [`site`]; a Rust program may mount [`router`] beside its own routes.
 
 mod app;

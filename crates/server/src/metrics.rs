@@ -1,7 +1,7 @@
 //! Metrics for operators, in the format of Prometheus.
 //!
 //! All crates record metrics by the `metrics` facade. Their names follow OpenTelemetry's conventions for HTTP and generative AI and are
-//! in the table here, from which `docs/guide/metrics.md` is written. Labels never contain text from clients, so that clients cannot increase the
+//! in the table here, the source of `docs/guide/metrics.md`. Labels never contain text from clients, so that clients cannot increase the
 //! number of series. Every metric is shown from the start: the series whose labels are known begin at zero, those of the engine in its
 //! `zero_series`.
 

@@ -11,7 +11,7 @@ use unicode_normalization::UnicodeNormalization;
 /// The limit on the name of an owner, in characters.
 const LONGEST_NAME: usize = 255;
 
-/// Returns the owner with this name, or a predicate that says what is wrong with the name.
+/// Returns the owner with this name, or a predicate that describes the fault of the name.
 pub(crate) fn read_owner(name: &str) -> Result<Owner, &'static str> {
     let owner = Owner::new(name);
     if name.trim().is_empty() {

@@ -1,5 +1,5 @@
 //! All that is stored for an owner: written as one JSON document, and deleted. `/api/me/data` does it for the owner, and `fermata data` for an
-//! operator, also while servers use the database.
+//! operator, even while servers use the database.
 
 use std::{io::Write as _, time::Duration};
 
@@ -44,10 +44,10 @@ pub struct Memory {
     slot: Option<String>,
     /// `true` if the memory is never deleted to make room.
     pinned: bool,
-    /// The chat in which the user has said it, as long as the chat is kept.
+    /// The chat where the user has said it, as long as the chat is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     chat_id: Option<String>,
-    /// The message in which the user has said it, if that is known.
+    /// The message where the user has said it, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
     /// The party that has written it last.
@@ -70,7 +70,7 @@ pub enum Origin {
         tool: String,
         /// The call's id.
         tool_call_id: String,
-        /// What the model had read from outside in the turn before, such as the URL of a page.
+        /// The outside sources that the model had read in the turn before, such as the URL of a page.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         read: Vec<String>,
     },
@@ -90,7 +90,7 @@ pub struct Note {
     created_at: Timestamp,
 }
 
-/// The numbers of what was deleted.
+/// The numbers of deleted items.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Deleted {
     /// The number of chats, each with its messages, calls, summaries and plans.
@@ -104,7 +104,7 @@ pub struct Deleted {
     pub notes: usize,
 }
 
-/// The reason for which an operator's command has failed.
+/// The reason why an operator's command has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PersonalDataError {
     /// The database cannot be opened.
@@ -118,7 +118,7 @@ pub enum PersonalDataError {
     Output(#[from] std::io::Error),
 }
 
-/// The reason for which a document ends early.
+/// The reason why a document ends early.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The database has failed.
@@ -143,7 +143,7 @@ pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataEr
     while let Some(piece) = pieces.next().await {
         match std::io::stdout().write_all(&piece?) {
             Ok(()) => {}
-            // Whoever reads has read enough.
+            // The reader has read enough.
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => break,
             Err(error) => return Err(error.into()),
         }

@@ -60,7 +60,7 @@ struct Report<'a> {
     default_decision: &'a PolicyDecision,
     /// `true` if a message such as "yes" may decide about the call.
     takes_words: bool,
-    /// The way in which the input violates the tool's schema.
+    /// The way the input violates the tool's schema.
     input_error: Option<String>,
 }
 

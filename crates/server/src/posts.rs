@@ -1,4 +1,4 @@
-//! The rate at which each owner may start runs.
+//! The limit on the rate of runs that each owner starts.
 //!
 //! Each instance counts by itself. An owner who was quiet may send a whole period's posts at once; after that they come back one by one,
 //! evenly over the period (the generic cell rate algorithm). Answers to calls are no posts in this sense.
@@ -27,13 +27,13 @@ pub struct Posts {
 
 #[derive(Debug, Default)]
 struct Recent {
-    /// The time at which an owner may send a whole period's posts again.
+    /// The time when an owner may send a whole period's posts again.
     rested_at: HashMap<Owner, Instant>,
-    /// The number of owners at which those who are rested are forgotten.
+    /// Rested owners are forgotten once there are this many owners.
     forget_at: usize,
 }
 
-/// The least number of owners at which those who are rested are forgotten.
+/// Rested owners are not forgotten while there are fewer owners than this.
 const OWNERS: usize = 1_000;
 
 // === impl Posts ===
@@ -47,7 +47,7 @@ impl Posts {
     /// Counts a post of an owner.
     ///
     /// # Errors
-    /// Returns 429 if the owner has sent too many, with the time after which there is room for one.
+    /// Returns 429 if the owner has sent too many, with the time until there is room for one.
     pub fn admit(&self, owner: &Owner) -> Result<(), ApiError> {
         let Some(PostRate { posts, period }) = self.rate else { return Ok(()) };
         let now = Instant::now();
@@ -98,13 +98,13 @@ mod tests {
             for post in 0..number {
                 posts.admit(&ada).unwrap_or_else(|error| panic!("{post} of {number}: {error:?}"));
             }
-            let refusal = posts.admit(&ada).expect_err("it is one too many").into_response();
+            let refusal = posts.admit(&ada).expect_err("it exceeds the limit").into_response();
             assert_eq!(refusal.status(), StatusCode::TOO_MANY_REQUESTS);
             let wait: u64 =
                 refusal.headers()["retry-after"].to_str().expect("text").parse().expect("seconds");
             posts.admit(&bob).expect("others are not concerned");
             tokio::time::advance(Duration::from_secs(wait)).await;
-            posts.admit(&ada).expect("it has waited for as long as it was told");
+            posts.admit(&ada).expect("it has waited as long as the refusal demanded");
             tokio::time::advance(Duration::from_secs(seconds)).await;
             for _ in 0..number {
                 posts.admit(&ada).expect("after a quiet period, all posts are possible again");

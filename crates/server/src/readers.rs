@@ -19,7 +19,7 @@ use crate::error::{ApiError, Code};
 #[derive(Clone, Debug)]
 pub struct Readers {
     limit: Option<NonZeroUsize>,
-    /// The beginning of the time in which [`OpenStream::quiet_since`] is measured.
+    /// The origin of the times of [`OpenStream::quiet_since`].
     epoch: Instant,
     // The mutex is held for a few instructions, unless connections have run out, and never across an await.
     open: Arc<Mutex<Open>>,

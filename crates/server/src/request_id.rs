@@ -1,4 +1,4 @@
-//! An id for each request, by which an operator finds in the log what a person has seen, across a proxy in front.
+//! An id for each request. With it, an operator finds in the log what a person has seen, across a proxy in front.
 
 use axum::{
     extract::Request,

@@ -45,7 +45,7 @@ use crate::{
     sse,
 };
 
-/// The time in which a stream whose hold was ended has to leave its connection to another.
+/// A stream whose hold was ended has to leave its connection to another within this time.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Returns the router without the web demo, for a program that mounts it at any path.
@@ -181,7 +181,7 @@ async fn method_not_allowed() -> ApiError {
     )
 }
 
-/// Adds the layers that all routers share. They are one layer to the router, which clones what is below each of its layers for each request.
+/// Adds the layers that all routers share. They are one layer to the router, which clones the service below each layer for each request.
 ///
 /// Every response, errors included, tells browsers not to cache it, not to guess its type, and not to let pages of other sites load it,
 /// unless the response has its own header. The last header concerns only requests without CORS, so pages of `cors_origins` are not

@@ -8,7 +8,7 @@
 //! request under way, the new connection is answered by [`Server::when_full`], in one of a few reserved slots, so that health checks and
 //! answers always get through. Every request has its peer's address as [`ConnectInfo<SocketAddr>`] in its extensions, as with `axum::serve`.
 //!
-//! hyper is tolerant where RFC 9112 wants a request to be refused. The modules `conformance` and `line_ends` say what is refused here.
+//! hyper is tolerant where RFC 9112 wants a request to be refused. The modules `conformance` and `line_ends` list the refused ones.
 
 mod conformance;
 mod descriptors;

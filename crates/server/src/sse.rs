@@ -29,7 +29,7 @@ pub const STREAM_ID: HeaderName = HeaderName::from_static("x-resumable-stream-id
 /// within 15 seconds.
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(10);
 
-/// The longest time after which a client is to come back, in milliseconds.
+/// The longest delay before a client is to come back, in milliseconds.
 const LONGEST_RETRY: u128 = 2000;
 
 /// A stream of a run's events.

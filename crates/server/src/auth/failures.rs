@@ -16,9 +16,9 @@ use crate::client::network;
 
 /// The number of failures of an address that are answered without a delay.
 const FREE: u32 = 10;
-/// The time after which one failure is forgotten.
+/// One failure is forgotten after this time.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(6);
-/// The longest time after its last failure for which an address is slowed down.
+/// The longest time that an address is slowed down after its last failure.
 const LONGEST: Duration = Duration::from_secs(120);
 /// The delay of a response to an address with too many failures.
 const DELAY: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ pub struct Failures {
 
 #[derive(Debug, Default)]
 struct Recent {
-    /// The time at which all failures of an address will be forgotten.
+    /// The time when all failures of an address will be forgotten.
     clear_at: HashMap<Option<IpAddr>, Instant>,
     logged_at: Option<Instant>,
     /// The number of failures since the last log line.
@@ -69,7 +69,7 @@ impl Failures {
         }
     }
 
-    /// Counts a failure. If there were too many, it waits for a while and returns the time after which the client may try again.
+    /// Counts a failure. If there were too many, it waits for a while and returns the delay before the client may try again.
     pub async fn note(&self, client: Option<IpAddr>) -> Option<Duration> {
         let wait = self.count(client)?;
         if let Ok(_permit) = self.delays.try_acquire() {

@@ -81,7 +81,7 @@ impl Jwt {
         validation.set_required_spec_claims(&required);
         if matches!(keys, Keys::Published(_)) && !validation.validate_aud {
             tracing::warn!(
-                "jwt_audience is not set, so tokens that the issuer signed for other applications are accepted, too; set \
+                "jwt_audience is not set, so tokens that the issuer signed for other applications are also accepted; set \
                  FERMATA_JWT_AUDIENCE"
             );
         }
@@ -89,7 +89,7 @@ impl Jwt {
         Some(Self { keys, validation, groups_claim })
     }
 
-    /// Fetches the published keys. If that fails, the log says so right after the start.
+    /// Fetches the published keys. A failure is in the log right after the start.
     pub async fn prepare(&self) {
         if let Keys::Published(keys) = &self.keys {
             // The failure has been logged.

@@ -22,9 +22,9 @@ use tokio::time::Instant;
 
 use crate::config::Url;
 
-/// The age from which on newer keys are fetched. A withdrawn key is accepted for no longer than that.
+/// Keys older than this are fetched again. A withdrawn key is accepted for no longer than that.
 const FRESH_FOR: Duration = Duration::from_secs(600);
-/// The time for which an issuer that has failed is not asked again, if there are known keys.
+/// An issuer that has failed is not asked again for this time, if there are known keys.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The limit on requests to the issuer in a period.
 const MAX_REQUESTS: usize = 6;
@@ -69,7 +69,7 @@ struct Known {
 
 /// A public key.
 pub struct Key {
-    /// The key's id, by which tokens name it.
+    /// The key's id; tokens name the key with it.
     pub id: Option<String>,
     /// The algorithms that the key may verify.
     pub algorithms: Vec<Algorithm>,

@@ -20,13 +20,13 @@ pub struct LocalOnly {
     hosts: Vec<HostName>,
 }
 
-/// The header in which browsers name the relation of the requesting page to this server.
+/// The header of browsers with the relation of the requesting page to this server.
 const FETCH_SITE: &str = "sec-fetch-site";
-/// The header in which browsers say whether the response is going to be shown as a page.
+/// The header of browsers that tells whether the response is going to be shown as a page.
 const FETCH_MODE: &str = "sec-fetch-mode";
 
 impl LocalOnly {
-    /// Creates the protection. Pages of `allowed_origins` are admitted, too; `hosts` are other names of this server.
+    /// Creates the protection. Pages of `allowed_origins` are also admitted; `hosts` are other names of this server.
     pub fn new(allowed_origins: Vec<Origin>, hosts: Vec<HostName>) -> Self {
         Self { allowed_origins, hosts }
     }
@@ -34,7 +34,7 @@ impl LocalOnly {
     /// Checks a request with these headers.
     ///
     /// # Errors
-    /// Returns 403 if a page of another site sent it. The detail says what the operator can do about it.
+    /// Returns 403 if a page of another site sent it. The detail names the operator's remedy.
     pub fn admit(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         self.check_host(headers)?;
         match text(headers, header::ORIGIN) {
@@ -58,7 +58,7 @@ impl LocalOnly {
     /// Checks a request for one of the server's own pages. Any site may link to them.
     ///
     /// # Errors
-    /// Returns 403 if a page of another site sent it and is not just linking. The detail says what the operator can do about it.
+    /// Returns 403 if a page of another site sent it and is not just linking. The detail names the operator's remedy.
     pub fn admit_visitor(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         if text(headers, FETCH_MODE) == Some("navigate") {
             return self.check_host(headers);

@@ -1,6 +1,6 @@
 //! Access to the metrics.
 //!
-//! Metrics reveal how much a deployment is used and with which tools, which its users should not see. So if users are authenticated, the
+//! Metrics reveal the load of a deployment and the tools that it uses. Its users should not see that. So if users are authenticated, the
 //! metrics are available only at the operators' own address, or with the operator's token.
 
 use std::sync::Arc;

@@ -14,14 +14,14 @@ use crate::{
     owner::read_owner,
 };
 
-/// The header in which a proxy names the owner of a request.
+/// The header where a proxy names the owner of a request.
 #[derive(Debug)]
 pub struct ProxiedUser {
     header: HeaderName,
     allowed_origins: Vec<Origin>,
 }
 
-/// The header in which browsers name the relation of the requesting page to this server.
+/// The header of browsers with the relation of the requesting page to this server.
 const FETCH_SITE: &str = "sec-fetch-site";
 
 // === impl ProxiedUser ===

@@ -1,4 +1,4 @@
-//! `[assistants.<name>]`: an assistant that people can talk to. What it leaves out is as in the main settings.
+//! `[assistants.<name>]`: an assistant that people can talk to. It inherits all other settings from the main ones.
 
 use std::{fs, path::Path};
 
@@ -18,7 +18,7 @@ pub struct AssistantSettings {
     pub instructions: Option<String>,
     /// The use of the instructions that pages post; by default, as in the main settings.
     pub client_system: Option<ClientSystem>,
-    /// The names of its models, of which the first is the default; by default, the model of the main settings.
+    /// The names of its models. The first is the default. Without this, it has the model of the main settings.
     pub models: Option<Vec<String>>,
     /// The globs of the tools that it may call; by default, all.
     pub tools: Option<Vec<String>>,
@@ -42,7 +42,7 @@ pub enum Builtin {
     Time,
     /// Notes of the owner, in the database: search_notes and write_note.
     Notes,
-    /// What is known of the owner in all chats: remember, recall and forget.
+    /// Memories of the owner in all chats: remember, recall and forget.
     Memory,
     /// Questions to the user, with guesses: ask_user.
     AskUser,
@@ -77,7 +77,7 @@ pub(super) struct AssistantTable {
     suggestions: Option<Vec<NonEmpty>>,
     /// The owners who may talk to it, as globs over their names. For others it does not exist. By default, everybody may.
     owners: Option<Vec<NonEmpty>>,
-    /// The groups whose members may talk to it, as globs, besides those whom owners names.
+    /// The groups whose members may talk to it, as globs, besides the users in owners.
     groups: Option<Vec<NonEmpty>>,
 }
 
@@ -116,7 +116,7 @@ impl AssistantTable {
         let texts = |list: Vec<NonEmpty>| list.into_iter().map(|NonEmpty(text)| text).collect::<Vec<_>>();
         let instructions = match (self.instructions, self.instructions_file) {
             (Some(_), Some(_)) => {
-                return Err(("instructions_file", "instructions are there, too; use one of them".into()));
+                return Err(("instructions_file", "instructions is also set; use one of them".into()));
             }
             (None, Some(NonEmpty(path))) => {
                 Some(read_instructions(Some(file), &path).map_err(|reason| ("instructions_file", reason))?)

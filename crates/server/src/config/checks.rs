@@ -22,18 +22,18 @@ use super::{
     written::toml_key,
 };
 
-/// The default of `runs_per_owner` if owners are told apart.
+/// The default of `runs_per_owner` if there are several owners.
 const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
-/// The default of `posts_per_owner` if owners are told apart.
+/// The default of `posts_per_owner` if there are several owners.
 const POSTS_PER_OWNER: Option<PostRate> = match NonZeroU32::new(60) {
     Some(posts) => Some(PostRate { posts, period: Duration::from_secs(60) }),
     None => None,
 };
-/// The default of `readers_per_owner` if owners are told apart.
+/// The default of `readers_per_owner` if there are several owners.
 const READERS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(256);
-/// The default of `chats_per_owner` if owners are told apart.
+/// The default of `chats_per_owner` if there are several owners.
 const CHATS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(10_000);
-/// The default of `bytes_per_owner` if owners are told apart.
+/// The default of `bytes_per_owner` if there are several owners.
 const BYTES_PER_OWNER: Size = Size(2_000_000_000);
 
 // === impl Config ===
@@ -64,7 +64,7 @@ impl Config {
         }
     }
 
-    /// Completes the assistant `default`, which goes by the main settings in everything that its table leaves out.
+    /// Completes the assistant `default`, which inherits everything that its table leaves out from the main settings.
     fn with_default_assistant(mut self, sources: &Sources<'_>) -> Result<Self, ConfigError> {
         let mut instructions = self.instructions.clone();
         if let Some(path) = &self.instructions_file {
@@ -75,7 +75,7 @@ impl Config {
                 ))
             };
             if instructions.is_some() {
-                return Err(bad("instructions are set, too; use one of them"));
+                return Err(bad("instructions is also set; use one of them"));
             }
             let text = read_instructions(self.file.as_deref(), path).map_err(|reason| bad(&reason))?;
             instructions = Some(text);

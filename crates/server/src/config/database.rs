@@ -1,4 +1,4 @@
-//! Where the database and Redis are, as settings. Whoever reads them, in a report, in the log or in an error, reads the host and not the
+//! The addresses of the database and Redis, as settings. Reports, the log and errors show the host and not the
 //! password.
 
 use std::fmt;
@@ -116,7 +116,7 @@ fn check_place(url: &str, example: &str) -> Result<(), String> {
     let is_cut =
         (behind.contains('@') && !place.contains('@')) || !(port.is_empty() || port.parse::<u16>().is_ok());
     if is_cut {
-        return Err("its host and port cannot be told; a password that has / ? # or @ in it must have them \
+        return Err("its host and port are ambiguous; a password that has / ? # or @ in it must have them \
                     encoded, / as %2F, ? as %3F, # as %23 and @ as %40"
             .into());
     }

@@ -1,4 +1,4 @@
-//! `[errors]`: what follows a failure, by its type.
+//! `[errors]`: the consequence of a failure, by its type.
 
 use fermata_tools::{ErrorPolicy, ErrorStrategy, ErrorType};
 use schemars::JsonSchema;

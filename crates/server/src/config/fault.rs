@@ -1,8 +1,8 @@
-//! What is wrong with the file, in words that name a key and never a value, which may be a secret.
+//! Faults of the file, in words that name a key and never a value, which may be a secret.
 
 use super::value::either;
 
-/// The reason for which the file cannot be used.
+/// The reason why the file cannot be used.
 #[derive(Debug)]
 pub(super) struct Fault {
     /// The place, in bytes from the beginning of the file.
@@ -39,7 +39,7 @@ pub(super) fn reworded(message: &str, key: &str) -> String {
     }
 }
 
-/// Returns what is between two texts, and what is behind the second.
+/// Returns the text between two others, and the text behind the second.
 fn cut<'t>(text: &'t str, before: &str, between: &str) -> Option<(&'t str, &'t str)> {
     text.strip_prefix(before)?.split_once(between)
 }

@@ -1,7 +1,7 @@
 //! `fermata.toml`: its settings as texts by key, its tables, and the line of each.
 //!
 //! A setting stays a text here, because a variable or an option may stand in its place. `${NAME}` in a string is replaced from the
-//! environment. Nothing that is shown, neither by `Debug` nor by [`Written`] nor in an error, has what the environment holds.
+//! environment. Nothing that is shown, neither by `Debug` nor by [`Written`] nor in an error, has values of the environment.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -77,7 +77,7 @@ pub(super) struct Tables {
     pub(super) written: Vec<Written>,
 }
 
-/// The text of a file with what is needed to read it.
+/// The text of a file with the context that reading it needs.
 struct Source<'a> {
     path: &'a str,
     text: &'a str,
@@ -197,7 +197,7 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Reads the tables that a table has by name, and adds them to those for reports. What is wrong in one of them comes from `read`
+    /// Reads the tables that a table has by name, and adds them to those for reports. A fault of one of them comes from `read`
     /// with its key, or "" if it is the table itself.
     fn read_named<T: DeserializeOwned, V>(
         &self,

@@ -1,4 +1,4 @@
-//! The settings about owners: how they are told apart.
+//! The settings about owners and their authentication.
 //!
 //! Invariant: no combination of settings leaves a server open that was meant to ask people who they are.
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, text::NonEmpty, value::Value};
 
-/// The way in which owners are told apart.
+/// The authentication of owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AuthKind {
@@ -24,11 +24,11 @@ pub enum AuthKind {
     Header,
 }
 
-/// The name of the header in which a proxy names the owner.
+/// The name of the header where a proxy names the owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserHeader(pub HeaderName);
 
-/// A user of whom the settings say more than a token does.
+/// A user with more in the settings than a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserSettings {
     /// The groups that the user is in, besides those that a JSON Web Token names.
@@ -73,7 +73,7 @@ impl Value for UserHeader {
         let others = [header::AUTHORIZATION, header::COOKIE, header::HOST, header::ORIGIN, header::FORWARDED];
         if others.contains(&name) || name == "x-forwarded-for" {
             return Err(format!(
-                "{name} says something else; name the header in which your proxy says who asks"
+                "{name} has another meaning; name the header where your proxy names the user"
             ));
         }
         Ok(Self(name))
@@ -84,7 +84,7 @@ impl Value for UserHeader {
     }
 }
 
-/// Checks that the settings go together. The error has the key of a setting, and what is wrong with it.
+/// Checks that the settings go together. The error has the key of a setting, and its fault.
 pub(super) fn check(config: &Config) -> Result<(), (&'static str, String)> {
     let auth = config.auth.as_str();
     if config.auth != AuthKind::Token && !config.tokens.is_empty() {
@@ -123,7 +123,7 @@ pub(super) fn check(config: &Config) -> Result<(), (&'static str, String)> {
         AuthKind::Jwt => check_jwt(config),
         AuthKind::Header if config.user_header.is_none() => Err((
             "auth",
-            "auth is header but nothing says which; set FERMATA_USER_HEADER to the header in which your proxy says who asks".into(),
+            "auth is header but no header is set; set FERMATA_USER_HEADER to the header where your proxy names the user".into(),
         )),
         AuthKind::Header if config.trusted_proxies.is_empty() => Err((
             "user_header",
@@ -137,16 +137,16 @@ fn check_jwt(config: &Config) -> Result<(), (&'static str, String)> {
     match (&config.jwks_url, &config.jwt_secret) {
         (None, None) => Err((
             "auth",
-            "auth is jwt but nothing says by what tokens are checked; set FERMATA_JWKS_URL to where their issuer publishes its \
+            "auth is jwt but no key checks the tokens; set FERMATA_JWKS_URL to where their issuer publishes its \
              keys, or FERMATA_JWT_SECRET"
                 .into(),
         )),
         (Some(_), Some(_)) => {
-            Err(("jwt_secret", "jwks_url is set, too; keep the one by which your tokens are signed".into()))
+            Err(("jwt_secret", "jwks_url is also set; keep the one that signs your tokens".into()))
         }
         (Some(url), None) if !is_safe(&url.0) => Err((
             "jwks_url",
-            "it must begin with https://, because whoever changes the keys on their way can be anybody; http:// is for this \
+            "it must begin with https://, because a person who changes the keys on their way can be any user; http:// is for this \
              machine alone"
                 .into(),
         )),
@@ -154,7 +154,7 @@ fn check_jwt(config: &Config) -> Result<(), (&'static str, String)> {
     }
 }
 
-/// Returns whether nobody between here and the URL's host can change what is fetched.
+/// Returns whether nobody between here and the URL's host can change the response.
 fn is_safe(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else { return false };
     let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');

@@ -1,4 +1,4 @@
-//! `[mcp.<name>]`: an MCP server, as a program or at a URL. This module does not know what is done with it.
+//! `[mcp.<name>]`: an MCP server, as a program or at a URL. This module does not know its use.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -28,13 +28,13 @@ pub(super) struct ServerTable {
     /// The environment of the program, besides a few variables such as PATH and HOME.
     env: Option<BTreeMap<String, String>>,
     /// The sharing of a process of the program: shared (everybody), per_owner or per_chat. By default everybody shares one until it
-    /// asks a question without saying of which call; from then on each chat has its own.
+    /// asks a question without naming its call; from then on each chat has its own.
     processes: Option<Processes>,
     /// The maximum number of processes, besides the one that lists the tools.
     #[serde(default, deserialize_with = "value::deserialize")]
     #[schemars(with = "Option<NonZeroUsize>")]
     max_processes: Option<NonZeroUsize>,
-    /// The time after which a process that no call uses is ended.
+    /// The time limit of a process that no call uses; then it ends.
     #[serde(default, deserialize_with = "value::deserialize")]
     #[schemars(with = "Option<String>")]
     idle_timeout: Option<Duration>,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{Config, mcp::checked_headers, secret::Secret, text::NonEmpty, url::Url, value};
 
-/// A model. What is left out is as in the main settings.
+/// A model. It inherits all other settings from the main ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelSettings {
     /// The name of the model, as its API knows it.
@@ -33,7 +33,7 @@ pub struct ModelSettings {
     pub limits: Map<String, Value>,
     /// The options for the provider that a post may set, besides those that every post may.
     pub pass: Vec<String>,
-    /// The form of the requests to its API, where it is not what is known of the provider.
+    /// The form of the requests to its API, where it differs from the known facts about the provider.
     pub dialect: DialectSettings,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct ModelTable {
     #[serde(default, deserialize_with = "value::deserialize")]
     #[schemars(with = "Option<NonZeroU32>")]
     context: Option<NonZeroU32>,
-    /// The settings of its calls, by the AI SDK's names, such as temperature. What a post asks for goes before them.
+    /// The settings of its calls, by the AI SDK's names, such as temperature. The settings of a post override them.
     #[serde(default)]
     settings: CallSettingsTable,
     /// The limits on settings, by the same names. A value over its limit is lowered to it.
@@ -64,11 +64,11 @@ pub(super) struct ModelTable {
     /// parallelToolCalls, promptCacheKey, reasoningEffort, serviceTier (auto, default or flex) and verbosity.
     #[serde(default)]
     pass: Vec<NonEmpty>,
-    /// The form of the ids of calls: any, or nine letters and digits (nine). By default, what is known of the provider.
+    /// The form of the ids of calls: any, or nine letters and digits (nine). The default follows from the provider.
     tool_ids: Option<ToolIds>,
-    /// The order of messages: any, or with user and assistant in turns (alternate). By default, what is known of the provider.
+    /// The order of messages: any, or with user and assistant in turns (alternate). The default follows from the provider.
     roles: Option<Roles>,
-    /// Whether the model takes images and files. Without vision each of them is a line of text. By default, true.
+    /// `true` if the model takes images and files. Without vision each of them is a line of text. By default, true.
     vision: Option<bool>,
     /// The number of tools that one request may have. More are left out, those of MCP servers first. By default, 128.
     #[serde(default, deserialize_with = "value::deserialize")]
@@ -118,7 +118,7 @@ impl Config {
 }
 
 impl ModelSettings {
-    /// Returns the model, with what the main settings say about what is left out. If it is the demo model, this reads its file of scenes.
+    /// Returns the model, which inherits absent settings from the main ones. If it is the demo model, this reads its file of scenes.
     ///
     /// # Errors
     /// Returns an error if an API is named but no model, or if the file of scenes cannot be read or used.

@@ -37,7 +37,7 @@ pub struct WrittenRule {
 pub(super) struct RuleTable {
     /// The tools, as a glob over the name. If this is left out, the rule is about all tools.
     tool: Option<NonEmpty>,
-    /// Who runs the tools.
+    /// The side that runs the tools.
     from: Option<RunBy>,
     /// The owners of the chats, as a glob.
     owner: Option<NonEmpty>,
@@ -47,7 +47,7 @@ pub(super) struct RuleTable {
     input: Fields,
     /// The decision about calls that match.
     decision: Decision,
-    /// The reason for the decision, which the model and the person are told.
+    /// The reason for the decision, which the model and the person read.
     reason: Option<NonEmpty>,
     /// A person's "always" answers this rule if it asks.
     #[serde(default)]
@@ -56,7 +56,7 @@ pub(super) struct RuleTable {
     words: Option<bool>,
 }
 
-/// The conditions of a rule, in the order in which they are written.
+/// The conditions of a rule, in the order they are written.
 #[derive(Default)]
 struct Fields(Vec<(String, Matcher)>);
 

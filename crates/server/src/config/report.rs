@@ -1,4 +1,4 @@
-//! What `--check` prints: a file that has the settings in force, each with its place.
+//! The output of `--check`: a file that has the settings in force, each with its place.
 
 use std::fmt;
 

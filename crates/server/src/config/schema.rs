@@ -1,4 +1,4 @@
-//! The JSON Schema of `fermata.toml`, with which editors complete, explain and check it.
+//! The JSON Schema of `fermata.toml`. Editors complete, explain and check the file with it.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ struct Tables {
     context: Option<ContextTable>,
     /// The models that assistants have besides the one of the main settings, by name.
     models: Option<BTreeMap<String, ModelTable>>,
-    /// The assistants, by name. What one leaves out is as in the main settings, which are the assistant default.
+    /// The assistants, by name. Each inherits all other settings from the main ones, which are the assistant default.
     assistants: Option<BTreeMap<String, AssistantTable>>,
     /// The users who are in groups, by name.
     users: Option<BTreeMap<String, UserTable>>,

@@ -25,7 +25,7 @@ pub(super) const MIN_TOKEN: usize = 16;
 pub(super) const MIN_SIGNING_SECRET: usize = 32;
 /// The least number of different characters in such a secret. A random one of sixteen hexadecimal digits has about ten.
 const MIN_DIFFERENT: usize = 6;
-/// What a report shows instead of a secret.
+/// The text that a report shows instead of a secret.
 const HIDDEN: &str = "(secret)";
 
 impl<const MIN: usize> PartialEq for Secret<MIN> {

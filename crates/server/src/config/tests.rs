@@ -185,7 +185,7 @@ fn nobody_listens_beyond_this_machine_unasked() {
     );
     read(&["--bind", "0.0.0.0:1", "--insecure-bind", "true"], &[], "").expect("told in so many words");
     read(&["--bind", "0.0.0.0:1", "--auth", "token", "--tokens", "a:sixteen-letters!"], &[], "")
-        .expect("owners are told apart");
+        .expect("there are several owners");
     read(&["--bind", "[::1]:1"], &[], "").expect("loopback");
 }
 

@@ -1,4 +1,4 @@
-//! `[tools."glob"]`: what is set for tools by name.
+//! `[tools."glob"]`: settings of tools by name.
 
 use std::{borrow::Cow, fmt};
 
@@ -28,7 +28,7 @@ pub(super) struct ToolsTable {
     timeout: Option<NonZeroDuration>,
     /// A call that failed, or was cut off, may run again.
     repeatable: Option<bool>,
-    /// What follows a failure of the tool, by its type. It goes before the table errors.
+    /// The consequence of a failure of the tool, by its type. It overrides the table errors.
     errors: Option<ErrorsTable>,
     /// The part of an output, as a path with dots, that is empty if nothing was found. The model is then told what to do about it.
     empty: Option<NonEmpty>,

@@ -1,4 +1,4 @@
-//! A URL as a setting. Whoever reads it, in a report, in the log or in an error, does not read what may be a key in it.
+//! A URL as a setting. Reports, the log and errors hide the parts of it that may be a key.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl Url {
     /// Takes it to the letter.
     ///
     /// # Errors
-    /// What it should be.
+    /// Returns the form that it should have.
     pub(super) fn exact(text: &str) -> Result<Self, String> {
         let uri: Uri =
             text.trim().parse().map_err(|_| "it is not a URL, such as https://api.example.com/v1")?;
@@ -30,7 +30,7 @@ impl Url {
         }
     }
 
-    /// What may be shown of it if a key may be part of the path, too.
+    /// Hides the secrets of a URL whose path may also have a key.
     pub(super) fn masked_with_path(url: &str) -> String {
         let masked = Self::masked(url);
         let host = masked.find("://").map_or(0, |at| at + 3);
@@ -41,7 +41,7 @@ impl Url {
         }
     }
 
-    /// What may be shown of it: a key may stand before the host, as a value of the query, or behind all of it.
+    /// Hides the secrets of a URL: a key may stand before the host, as a value of the query, or behind all of it.
     pub(crate) fn masked(url: &str) -> String {
         let (rest, fragment) = cut(url, "#");
         let (rest, query) = cut(rest, "?");
@@ -74,7 +74,7 @@ impl fmt::Debug for Url {
     }
 }
 
-/// Where a password has a character that ends the host, its beginning stands where the port should.
+/// If a password has a character that ends the host, its beginning stands where the port should.
 fn has_odd_port(uri: &Uri) -> bool {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let behind_user = authority.rsplit('@').next().unwrap_or_default();

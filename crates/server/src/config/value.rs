@@ -41,7 +41,7 @@ pub(super) trait Value: Sized {
     /// Reads a value.
     ///
     /// # Errors
-    /// Returns an error that says what the text should be.
+    /// Returns an error that names the expected form.
     fn read(text: &str) -> Result<Self, String>;
 
     /// Returns the value for a report, without secrets; `None` if nothing is set.
@@ -81,7 +81,7 @@ pub struct Share(pub f64);
 #[derive(Clone, Debug, PartialEq)]
 pub struct List<T>(pub Vec<T>);
 
-/// The longest time. With a longer one, the sum with the time of day could leave what a clock can show.
+/// The longest time. With a longer one, the sum with the time of day could exceed the range of a clock.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// Reads a value in a table of the file, for `#[serde(deserialize_with)]`.
@@ -382,9 +382,9 @@ impl Duration {
     /// Reads a time.
     ///
     /// # Errors
-    /// Returns an error that says what the text should be.
+    /// Returns an error that names the expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // Clients send times, too, and an error does not repeat all of a long text.
+        // Clients also send times, and an error does not repeat all of a long text.
         let shown = shortened(text);
         let time = humantime::parse_duration(text.trim())
             .map_err(|_| format!("{shown} is not a time; write it as 30s, 5m or 24h"))?;

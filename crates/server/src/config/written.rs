@@ -39,7 +39,7 @@ pub(super) fn toml_key(name: &str) -> String {
     if is_bare && !name.is_empty() {
         name.to_owned()
     } else {
-        // Unlike a value, a key cannot be written in several lines. A JSON string is a TOML string, too.
+        // Unlike a value, a key cannot be written in several lines. A JSON string is also a TOML string.
         serde_json::Value::from(name).to_string()
     }
 }

@@ -3,7 +3,7 @@
 //! It knows neither levels nor formats. A library has such a writer, but it limits lines and not bytes, and it can panic at the end of the
 //! process.
 //!
-//! Invariant: logging cannot stop the server. [`LogWriter::put`] neither blocks nor panics, whatever happens at the other end. Lines that
+//! Invariant: logging cannot stop the server. [`LogWriter::put`] neither blocks nor panics, even if nobody reads the log. Lines that
 //! find no room, and lines that cannot be written, are dropped and counted.
 
 use std::{
@@ -22,7 +22,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 /// The limit on the lines that wait to be written, in bytes.
 const QUEUE_BYTES: usize = 4 << 20;
-/// The size from which the memory of a batch is given back.
+/// The memory of a batch of at least this size is freed.
 const LARGE_BATCH: usize = 64 << 10;
 /// The delay before the next attempt to write into a full pipe whose other end has made it non-blocking.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
@@ -47,7 +47,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     lines: Vec<u8>,
-    /// `true` while the thread writes what it has taken.
+    /// `true` while the thread writes the lines that it has taken.
     is_writing: bool,
 }
 
@@ -203,7 +203,7 @@ mod tests {
     /// The limit on any wait. A test that reaches it has failed.
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// An output whose writes do what the test says, one by one. When the test has said all, they succeed.
+    /// An output whose writes follow the test's script, one by one. After its end, they succeed.
     struct Scripted {
         results: Receiver<io::Result<usize>>,
         written: Sender<Vec<u8>>,

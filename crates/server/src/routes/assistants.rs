@@ -7,10 +7,10 @@ use utoipa::ToSchema;
 use super::schema::refusals;
 use crate::{App, auth::Caller, error::ApiError};
 
-/// An assistant. What the operator tells the model is not part of this.
+/// An assistant. The operator's instructions to the model are not part of this.
 #[derive(Serialize, ToSchema)]
 pub struct ListedAssistant {
-    /// The name by which `fermata.assistant` of a post chooses it.
+    /// The name that `fermata.assistant` of a post chooses it with.
     #[schema(example = "default")]
     name: String,
     /// The title for people.

@@ -22,7 +22,7 @@ use crate::{
 
 /// Cancels one call that a tool of the server or of an MCP server runs.
 ///
-/// The run goes on: the model is told that the user has cancelled the call, and what it has reported last.
+/// The run goes on: the model learns that the user has cancelled the call, and receives its last report.
 #[utoipa::path(post, path = "/api/chat/{id}/calls/{call}/cancel", operation_id = "cancelCall", tag = "chat",
     params(
         ("id" = String, Path, description = "The chat's id"),

@@ -20,7 +20,7 @@ use crate::{
     sse,
 };
 
-/// Starts a run from what is new in the post, and streams it.
+/// Starts a run from the new part of the post, and streams it.
 ///
 /// The stream is the AI SDK's UI Message Stream, version 1. The run continues if the connection ends; `GET …/stream` follows it again.
 #[utoipa::path(post, path = "/api/chat", operation_id = "postChat", tag = "chat", request_body = ChatRequest, responses(
@@ -28,7 +28,7 @@ use crate::{
     (status = 404, description = "`not_found`: the chat belongs to another owner, `fermata.exists` was wrong, or the assistant is not for this owner", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`nothing_to_continue`: the history contains nothing new; `decision_is_stale`: the message would decide about calls, and others wait than its sender was shown (`waiting` has them)", body = Problem, content_type = "application/problem+json"),
     refusals::Body,
-    (status = 429, description = "`too_many_posts`: wait for as long as `retry-after` says; `too_many_runs` or `too_many_readers`: wait for one to end; `too_many_chats` or `too_many_bytes`: delete chats; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
+    (status = 429, description = "`too_many_posts`: wait as long as `retry-after` says; `too_many_runs` or `too_many_readers`: wait for one to end; `too_many_chats` or `too_many_bytes`: delete chats; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
         headers(("retry-after" = u32, description = "Seconds"))),
 ))]
 pub async fn post(

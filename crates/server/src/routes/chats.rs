@@ -147,7 +147,7 @@ pub async fn get(
     Ok(Json(Chat { id: pages.chat.id.clone(), messages, status: pages.chat.into() }).into_response())
 }
 
-/// Returns a [`Chat`] as JSON in pages, of which one at a time is in memory.
+/// Returns a [`Chat`] as JSON in pages. Only one page at a time is in memory.
 fn long_chat(pages: ChatPages) -> impl Stream<Item = Result<Bytes, BoxError>> {
     futures::stream::try_unfold((Some(pages), true), async |(pages, is_first)| {
         let Some(mut pages) = pages else { return Ok(None) };

@@ -34,12 +34,12 @@ pub struct Grant {
     /// The calls in words.
     #[schema(example = "every call of fetch_url for docs.example.org")]
     covers: String,
-    /// Whether the grant holds in this chat or in all chats of the owner.
+    /// The extent of the grant: this chat or all chats of the owner.
     #[serde(rename = "for")]
     granted_for: GrantedFor,
     #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
-    /// The time at which the grant ends.
+    /// The time when the grant ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     until: Option<Timestamp>,
@@ -51,7 +51,7 @@ pub struct Grant {
 pub struct GrantFilter {
     /// The id of the scope.
     scope: Option<String>,
-    /// Whether the grant holds in this chat (`chat`) or in all chats of the owner (`owner`).
+    /// The extent of the grant: this chat (`chat`) or all chats of the owner (`owner`).
     #[serde(rename = "for")]
     #[param(rename = "for")]
     granted_for: Option<GrantedFor>,
@@ -63,7 +63,7 @@ pub struct GrantList {
     grants: Vec<Grant>,
 }
 
-/// Lists what a person has allowed for always: in the chat, and in all chats of its owner.
+/// Lists the permissions for always: in the chat, and in all chats of its owner.
 ///
 /// A grant is not listed if it has ended, or if its tool has changed since: the party that runs it, its description or its schema.
 #[utoipa::path(get, path = "/api/chat/{id}/grants", operation_id = "listGrants", tag = "record",

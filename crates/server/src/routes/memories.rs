@@ -150,7 +150,7 @@ pub async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Undoes the newest change of a memory, also its deletion.
+/// Undoes the newest change of a memory, even its deletion.
 #[utoipa::path(post, path = "/api/memories/{id}/undo", operation_id = "undoMemory", tag = "memory",
     params(("id" = String, Path, description = "The memory's id")),
     responses(

@@ -40,7 +40,7 @@ pub async fn healthz(State(app): State<App>) -> Result<&'static str, ApiError> {
     Ok("ok\n")
 }
 
-/// Checks whether the server is ready for requests. Lines after the first say what is wrong all the same.
+/// Checks whether the server is ready for requests. Lines after the first name faults that do not keep it from serving.
 #[utoipa::path(get, path = "/readyz", operation_id = "ready", tag = "operators", security(()), responses(
     (status = 200, description = "The server is ready", body = String, content_type = "text/plain"),
     (status = 503, description = "`unavailable`: the database fails, or the server is shutting down", body = Problem, content_type = "application/problem+json"),
@@ -70,7 +70,7 @@ pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
     )
 }
 
-/// Begins what a signal does, but for the end of the process: the server leaves and drains.
+/// Begins the same shutdown as a signal, without the end of the process: the server leaves and drains.
 pub async fn drain(State(app): State<App>) -> (StatusCode, Json<DrainStatus>) {
     app.ask_to_drain();
     (StatusCode::ACCEPTED, Json(app.drain_status()))

@@ -31,7 +31,7 @@ pub struct Pending {
     /// The call in the words of its tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     description: Option<String>,
-    /// What the call would do: `kind` (edit, run, send or info), `text`, and for an edit the text `before` and `after`.
+    /// The effect that the call would have: `kind` (edit, run, send or info), `text`, and for an edit the text `before` and `after`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     details: Option<CallDetails>,
@@ -40,7 +40,7 @@ pub struct Pending {
     input: JsonText,
     /// The same input as JSON text, as it is run, and as its hash is in the audit. JavaScript reads some numbers of `input` as others.
     input_text: String,
-    /// What `always` can mean for an approval, the narrowest first. Without any the call cannot be allowed for always.
+    /// The possible scopes of `always` for an approval, the narrowest first. Without any the call cannot be allowed for always.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(value_type = Vec<Object>)]
     scopes: Vec<Scope>,
@@ -50,7 +50,7 @@ pub struct Pending {
     state: StateName,
     #[schema(value_type = String, format = DateTime)]
     since: Timestamp,
-    /// The time at which it expires.
+    /// The time when it expires.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     expires: Option<Timestamp>,
@@ -66,13 +66,13 @@ pub struct Pending {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "rule")]
     reason_code: Option<&'static str>,
-    /// The words of others in the reason: of the rule or the tool, or what was read before a memory is changed.
+    /// The words of others in the reason: of the rule or the tool, or the sources that were read before a memory is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason_detail: Option<String>,
     /// The text of an elicitation.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// Who asks with an elicitation: `assistant`, `tool` or `mcp`.
+    /// The party that asks with an elicitation: `assistant`, `tool` or `mcp`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, example = "assistant")]
     asks: Option<Asks>,

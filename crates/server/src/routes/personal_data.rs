@@ -1,4 +1,4 @@
-//! All that belongs to whoever asks: to be taken along, or to be deleted.
+//! All data of the authenticated owner: to be exported, or to be deleted.
 
 use axum::{
     Json,
@@ -30,7 +30,7 @@ pub struct PersonalData {
     owner: String,
     #[schema(value_type = String, format = DateTime)]
     exported_at: Timestamp,
-    /// The chats, newest first, each as of the moment at which it was read.
+    /// The chats, newest first, each as of the moment when it was read.
     chats: Vec<ExportedChat>,
     memories: Vec<Memory>,
     notes: Vec<Note>,
@@ -66,7 +66,7 @@ pub struct ExportedChat {
 pub struct Decision {
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
-    /// What happened, such as `approved`, `started` or `chat_deleted`.
+    /// The event, such as `approved`, `started` or `chat_deleted`.
     event: String,
     /// The chat, if the event is about one.
     chat_id: Option<String>,
@@ -75,7 +75,7 @@ pub struct Decision {
     tool: Option<String>,
     /// The person who did it, if one did.
     decided_by: Option<String>,
-    /// The network address from which the person decided.
+    /// The network address of the person who decided.
     address: Option<String>,
     /// The rule that decided, if one did.
     rule: Option<String>,

@@ -1,4 +1,4 @@
-//! What `/openapi.json` says that endpoints share, and how it is made.
+//! The parts of `/openapi.json` that endpoints share, and its generation.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use utoipa::{
 /// The result of a batch of answers.
 #[derive(Serialize, ToSchema)]
 pub struct Answered {
-    /// What became of each call.
+    /// The result for each call.
     #[schema(value_type = Vec<AnsweredCall>)]
     pub calls: Vec<Receipt>,
 }
 
-/// What became of one answer.
+/// The result of one answer.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[expect(dead_code, reason = "it is read by the description only; the engine has the receipts")]

@@ -103,7 +103,7 @@ pub async fn put(
         (status = 409, description = "`run_open`: a run is open; `nothing_to_compact`: only recent messages are left", body = Problem, content_type = "application/problem+json"),
         refusals::Chat,
         refusals::Body,
-        (status = 429, description = "`too_many_posts`: wait for as long as `retry-after` says; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
+        (status = 429, description = "`too_many_posts`: wait as long as `retry-after` says; `too_many_failures` or `too_many_connections`: as for all requests", body = Problem, content_type = "application/problem+json",
             headers(("retry-after" = u32, description = "Seconds"))),
     )
 )]

@@ -60,20 +60,20 @@ pub struct ListedServer {
     reason: Option<String>,
 }
 
-/// The names of Fermata's own tools whose calls a page may show as what they do, whether or not the assistant has them.
+/// The names of Fermata's own tools whose calls a page may show by their effect, whether or not the assistant has them.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnTools {
-    /// The tool with which the model makes a plan.
+    /// The tool that makes a plan.
     #[schema(example = "make_plan")]
     make_plan: &'static str,
-    /// The tool with which the model reports a step of the plan.
+    /// The tool that reports a step of the plan.
     #[schema(example = "update_plan")]
     update_plan: &'static str,
-    /// The tool with which the model saves a memory.
+    /// The tool that saves a memory.
     #[schema(example = "remember")]
     remember: &'static str,
-    /// The tool with which the model deletes a memory.
+    /// The tool that deletes a memory.
     #[schema(example = "forget")]
     forget: &'static str,
 }

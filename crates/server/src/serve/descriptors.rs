@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// The limit of open files to which this process raises its own if nothing says how many connections are wanted. Some programs that it
+/// This process raises its limit of open files to this if no setting gives the number of connections. Some programs that it
 /// starts look at each descriptor below the limit.
 const ENOUGH_FILES: u64 = 1 << 20;
 /// The number of connections where the limit of open files is not known.

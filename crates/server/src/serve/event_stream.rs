@@ -1,15 +1,15 @@
 //! Event streams that are open for long.
 //!
 //! hyper keeps two buffers of 8 kB and a state of 4 kB for a connection, and hands each piece of a body through several layers. That is
-//! little for a request, and much for each of a hundred thousand streams on which nothing is said. So hyper serves a stream only until
+//! little for a request, and much for each of a hundred thousand quiet streams. So hyper serves a stream only until
 //! nothing more of it is ready: then the connection is taken from hyper, [`Socket::write_stream`] writes the rest of the body, and a new hyper
 //! waits for the next request. The bytes on the wire are the same.
 //!
 //! Invariants: a connection is taken only when hyper has read all of the request and written everything that it was given, between two
 //! chunks of the body. A body that was taken from hyper is written to its end, or the connection is closed.
 //!
-//! The other end of a request is here, too: a request may be refused before its body is read. If the connection were closed then, the kernel
-//! would reset it, and the client, or the proxy that sends the body for it, would lose the response. So what is left of a body is received and
+//! This module also ends requests: a request may be refused before its body is read. If the connection were closed then, the kernel
+//! would reset it, and the client, or the proxy that sends the body for it, would lose the response. So the rest of a body is received and
 //! discarded, within limits, while the response is written.
 //!
 //! [`Socket::write_stream`]: super::socket::Socket::write_stream
@@ -34,7 +34,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::slots::RequestGuard;
 
-/// The number of bytes after which what is ready of a body is written, although more is.
+/// After this number of bytes the ready part of a body is written, although more is ready.
 const WRITE_BYTES: usize = 64 << 10;
 
 /// The limit on the bytes of an unwanted body that are received and discarded.
@@ -71,7 +71,7 @@ struct Unread {
 /// The progress that hyper has made with the body of a stream.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Progress {
-    /// It has to write what it was given.
+    /// It has to write the bytes that it was given.
     #[default]
     Writing,
     /// It was given all that is ready.
@@ -99,11 +99,11 @@ pub(super) enum Rest {
     Over,
 }
 
-/// The body of a request, of which it is noted when all is read. When it is dropped before that, the rest is discarded.
+/// The body of a request. It notes when all is read. When it is dropped before that, the rest is discarded.
 pub(super) struct RequestBody {
     /// It is there until this is dropped.
     body: Option<Incoming>,
-    /// `true` if the client sends the body, or goes on to, whatever the response is.
+    /// `true` if the client sends the body, or goes on to, for any response.
     is_sent: bool,
     under_way: UnderWay,
 }
@@ -140,7 +140,7 @@ impl UnderWay {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that there is another request. Returns it with a body that does so, too. `is_sent` says whether the client sends the body without
+    /// Notes another request. Returns its body, which notes its own end. `is_sent` says whether the client sends the body without
     /// waiting for a response.
     pub fn request(&self, body: Incoming, is_sent: bool) -> RequestBody {
         let mut state = self.lock();
@@ -176,7 +176,7 @@ impl UnderWay {
         }
     }
 
-    /// Takes the stream from hyper if its connection can be taken now, and discards what has arrived of an unread body. To be called whenever
+    /// Takes the stream from hyper if its connection can be taken now, and discards the received part of an unread body. Call this whenever
     /// hyper can do nothing more.
     pub fn poll_take(&self, cx: &mut Context<'_>) -> Poll<EventStream> {
         let mut state = self.lock();
@@ -209,7 +209,7 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
 // === impl EventStream ===
 
 impl EventStream {
-    /// Returns what is ready of the body, in chunks, and the state of the rest.
+    /// Returns the ready part of the body, in chunks, and the state of the rest.
     pub fn take_ready(&mut self, cx: &mut Context<'_>) -> io::Result<(BytesMut, Rest)> {
         let mut ready = BytesMut::new();
         while ready.len() < WRITE_BYTES {
@@ -285,7 +285,7 @@ impl Drop for RequestBody {
 // === impl Unread ===
 
 impl Unread {
-    /// Discards what has arrived. Ready at the end of the body, with `true`, or when nothing more of it may come.
+    /// Discards the bytes that have arrived. Ready at the end of the body, with `true`, or when nothing more of it may come.
     fn poll_discard(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         while let Poll::Ready(frame) = http_body::Body::poll_frame(Pin::new(&mut self.body), cx) {
             let Some(Ok(frame)) = frame else { return Poll::Ready(frame.is_none()) };

@@ -11,7 +11,7 @@ const LINE_BYTES: usize = 128;
 /// A byte that neither a head nor the line before a chunk may have.
 const REFUSED: u8 = 0;
 
-/// Checks the line ends of what is received on one connection.
+/// Checks the line ends of the bytes that one connection receives.
 #[derive(Default)]
 pub(super) struct LineEnds {
     within: Within,

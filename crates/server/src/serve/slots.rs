@@ -54,7 +54,7 @@ pub(super) struct Slots {
 
 /// The slot of one connection, which is free again when this is dropped.
 pub(super) struct Slot {
-    /// The reason for which the slot is a reserved one.
+    /// The reason why the slot is a reserved one.
     pub full: Option<Full>,
     connection: Arc<Connection>,
     slots: Arc<Slots>,
@@ -82,7 +82,7 @@ struct Pool {
     became_idle: Notify,
 }
 
-/// The connections without a request, in the order in which they became idle, with the time from which on each can be evicted.
+/// The connections without a request, in the order they became idle. Each has the earliest time when it can be evicted.
 #[derive(Default)]
 struct Idle {
     last: u64,
@@ -120,11 +120,11 @@ const LEAST_RESERVE: usize = 16;
 const LARGEST_RESERVE: usize = 256;
 /// The number of regular slots for each reserved one, between these two numbers.
 const REGULAR_FOR_EACH_RESERVED: usize = 16;
-/// The time for which a new connection is not chosen to be evicted, because its request is probably on its way.
+/// A new connection is not evicted for this time, because its request is probably on its way.
 const ARRIVAL: Duration = Duration::from_millis(100);
-/// The time for which a connection may have a reserved slot. What is answered there takes milliseconds, unless its client is slow.
+/// The longest time that a connection may have a reserved slot. A request there takes milliseconds, unless its client is slow.
 const RESERVED_FOR: Duration = Duration::from_secs(10);
-/// The time for which the slot of an evicted connection is waited for.
+/// The longest wait for the slot of an evicted connection.
 const EVICTION_TIMEOUT: Duration = Duration::from_millis(100);
 /// The shortest time between two log lines about refused connections.
 const WARN_EVERY: Duration = Duration::from_secs(10);
@@ -326,7 +326,7 @@ impl Slot {
         Some(Reserved(self.clone(), self.full?))
     }
 
-    /// Waits until the slot is needed for another connection and nothing is under way on this one. It has to be polled after whatever serves
+    /// Waits until the slot is needed for another connection and nothing is under way on this one. Poll it after the future that serves
     /// the connection, because a request may come, and be found, only after the connection was chosen.
     pub async fn evicted(&self) {
         let mut chosen = pin!(self.connection.evicted.cancelled());
@@ -372,7 +372,7 @@ impl Drop for RequestGuard {
 // === impl Reserved ===
 
 impl Reserved {
-    /// Returns the reason for which the connection has no regular slot.
+    /// Returns the reason why the connection has no regular slot.
     pub fn full(&self) -> Full {
         self.1
     }

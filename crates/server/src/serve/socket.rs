@@ -83,7 +83,7 @@ impl<I> Socket<I> {
 }
 
 impl<I: AsyncRead + Unpin> Socket<I> {
-    /// Waits until the client has disconnected. What it sends is kept for later.
+    /// Waits until the client has disconnected. Bytes that it sends are kept for later.
     fn poll_disconnected(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         while self.received.len() < UNEXPECTED_BYTES {
             let mut bytes = [MaybeUninit::uninit(); PIECE_BYTES];

@@ -72,7 +72,7 @@ async fn connect(server: Server) -> (DuplexStream, impl Future<Output = ()>) {
     (client, Arc::new(server).connection(io, peer, slot, CancellationToken::new()))
 }
 
-/// Serves a client to the end of what it does.
+/// Serves a client until it is done.
 async fn served(client: impl Future<Output = ()>, connection: impl Future<Output = ()>) {
     tokio::select! {
         () = client => {}
@@ -357,7 +357,7 @@ async fn while_the_server_drains_a_connection_ends_after_its_next_response() {
     }
 }
 
-/// A server whose `/stream` is an event stream of what is said, whose `/endless-stream` is one without end, and whose `/` is as ever.
+/// A server whose `/stream` is an event stream of the sent texts, whose `/endless-stream` is one without end, and whose `/` is as ever.
 fn streaming() -> (Server, mpsc::Sender<Result<Bytes, Infallible>>) {
     let (said, says) = mpsc::channel::<Result<Bytes, Infallible>>(1);
     let says = Arc::new(Mutex::new(Some(says)));
@@ -424,7 +424,7 @@ async fn a_request_that_is_sent_during_an_event_stream_is_answered_after_it() {
         client.write_all(b"GET /stream HTTP/1.1\r\nhost: h\r\n\r\n").await.expect("sending");
         say(&said, "one").await;
         client.write_all(GET.as_bytes()).await.expect("sending");
-        // It is longer than what is received at a time.
+        // It is longer than one read.
         let long = format!("GET / HTTP/1.1\r\nhost: h\r\nx: {}\r\n\r\n", "y".repeat(PIPE));
         let (mut reader, mut writer) = tokio::io::split(&mut client);
         let talking = async {

@@ -1,4 +1,4 @@
-//! Tools that exist beside the demo model only, and show what follows a failure: one whose service is busy, and one whose service is away.
+//! Tools that exist beside the demo model only, and show how failures end: one whose service is busy, and one whose service is away.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub const NAMES: [&str; 2] = [BusySearch::NAME, BrokenSearch::NAME];
 /// The number of attempts of a call that the busy service refuses.
 const REFUSED: u32 = 2;
-/// The number of calls whose attempts are known at most. What has been given up is forgotten beyond it.
+/// The maximum number of calls with known attempts. Abandoned ones are forgotten beyond it.
 const MOST: usize = 1000;
 
 /// The input of both tools.

@@ -34,7 +34,7 @@ pub struct Input {
 const MAX_REDIRECTS: usize = 5;
 /// The limit on the text in an output, in bytes.
 const MAX_TEXT: usize = 100_000;
-/// The part of a page in which the page itself may name its encoding, in bytes.
+/// The length of the first part of a page, where it may name its own encoding, in bytes.
 const ENCODING_WITHIN: usize = 1_024;
 
 #[async_trait]
@@ -135,7 +135,7 @@ fn output(url: &Url, content_type: &str, bytes: &[u8], is_cut: bool) -> Result<V
     }
     let own_charset = if is_html { charset_within(&bytes[..bytes.len().min(ENCODING_WITHIN)]) } else { None };
     let encoding = charset.or(own_charset).unwrap_or(UTF_8);
-    // A byte order mark goes before what anybody says.
+    // A byte order mark overrides every declaration.
     let (text, _, _) = encoding.decode(bytes);
     if media_type.is_empty() && text.contains('\0') {
         return Err(ToolError::new(

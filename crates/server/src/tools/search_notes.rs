@@ -68,7 +68,7 @@ impl TypedTool for SearchNotes {
     }
 }
 
-/// Returns a note for the model. A long body is cut, and `cut` says so.
+/// Returns a note for the model. A long body is cut, and `cut` is true.
 fn to_json(note: &Note, share: usize) -> Value {
     let title = &note.title[..note.title.floor_char_boundary(LONGEST_TITLE)];
     let body = &note.body[..note.body.floor_char_boundary(share)];

@@ -169,7 +169,7 @@ async fn read(url: Url, response: Response) -> Result<Fetched, ToolError> {
     let bytes = match encoding.as_str() {
         "" | "identity" => bytes,
         "gzip" | "x-gzip" => {
-            // A body that was cut ends in the middle, so what comes out before the error counts.
+            // A body that was cut ends in the middle, so the output before the error counts.
             let mut decoded = Vec::new();
             let limit = MAX_BODY as u64 + 1;
             let result =
@@ -202,7 +202,7 @@ pub async fn body(mut response: Response) -> Result<(Vec<u8>, bool), ToolError> 
     Ok((bytes, false))
 }
 
-/// Checks that a response has what was asked for.
+/// Checks that a response has the requested content.
 ///
 /// # Errors
 /// Returns the failure that the status stands for.

@@ -44,7 +44,7 @@ pub struct Stream {
     unread: String,
     pub chunks: Vec<Value>,
     pub comments: usize,
-    /// The time after which the client is to come back, in milliseconds, if it was told.
+    /// The delay before the client is to come back, in milliseconds, if the stream names one.
     pub retry: Option<u64>,
     pub done: bool,
 }

@@ -1,4 +1,4 @@
-//! Assistants of the settings file: what a page can list and choose, and what the model is told.
+//! Assistants of the settings file: the choices of a page, and the instructions of the model.
 
 use axum::http::Method;
 use fermata_engine::model::ModelMessage;

@@ -1,4 +1,4 @@
-//! What a page reads in place of the server's English: why a call has no output, what asks about a call, and which places do not fit.
+//! Codes for pages in place of the server's English: why a call has no output, what asks about a call, and which places do not fit.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn from_client(client: u8, mut body: Value) -> Value {
     body
 }
 
-/// Returns what the stream says of the calls, merged as clients merge metadata.
+/// Returns the metadata of the calls in the stream, merged as clients merge it.
 fn told_live(stream: &Stream) -> Value {
     let mut told = json!({});
     for chunk in &stream.chunks {
@@ -34,7 +34,7 @@ fn told_live(stream: &Stream) -> Value {
     told
 }
 
-/// Returns what the record says of the calls of the chat's message with this place.
+/// Returns the metadata of the calls in the record, for the chat's message at this place.
 async fn told_after_a_reload(app: &TestApp, message: usize) -> Value {
     app.get("/api/chat/c").await.json()["messages"][message]["metadata"]["calls"].clone()
 }

@@ -41,7 +41,7 @@ impl Drop for Folder {
     }
 }
 
-/// Returns an address on which no server listens.
+/// Returns an address without a server.
 fn free_address() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("an address").to_string()

@@ -28,7 +28,7 @@ fn says_of(words: &str, approvals: &Value) -> Value {
     body
 }
 
-/// Returns how calls were decided by people, according to what is stored of the owner.
+/// Returns how calls were decided by people, according to the owner's stored data.
 async fn how_decided(app: &TestApp) -> Value {
     let data = app.get("/api/me/data").await.json();
     let decisions = data["decisions"].as_array().expect("a list").iter();

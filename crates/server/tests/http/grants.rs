@@ -17,7 +17,7 @@ fn writes(title: &str) -> [Turn; 2] {
     [calls(&[("write_note", note(title))]), model_says("ok")]
 }
 
-/// Makes the model write a note, and approves this for all later calls, too.
+/// Makes the model write a note, and also approves this for all later calls.
 async fn allow_for_always(app: &TestApp) {
     let mut stream = app.open(says("c", "go")).await;
     let question = stream.until("tool-approval-request").await;

@@ -19,7 +19,7 @@ struct Program {
 impl Program {
     /// Starts the program with this standard error, and waits until it accepts connections.
     fn start(stderr: impl Into<Stdio>, filter: &str) -> Self {
-        // The log cannot say on which port the program listens.
+        // The log cannot tell the port of the program.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         drop(listener);

@@ -89,7 +89,7 @@ async fn a_hundred_levels_are_taken_and_one_more_is_not() {
 async fn a_body_with_too_many_values_is_refused_though_it_is_small() {
     let app = TestApp::new([]).await;
     for path in BODIES {
-        // The body, its field and the list count, too.
+        // The body, its field and the list also count.
         for (values, status, code) in [(199_997, 422, "invalid_request"), (199_998, 413, "too_large")] {
             let body = format!("{{\"zzz\":1,\"x\":[{}]}}", vec!["[]"; values].join(","));
             let detail = app.ask(Method::POST, path, &[], body).await.problem(status, code);

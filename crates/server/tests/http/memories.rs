@@ -1,4 +1,4 @@
-//! Memories: the endpoints, the tools, their limits, and what belongs to whom.
+//! Memories: the endpoints, the tools, their limits and their owners.
 
 use axum::http::Method;
 use fermata_engine::model::{ModelContent, ModelMessage};

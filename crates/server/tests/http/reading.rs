@@ -1,4 +1,4 @@
-//! Reading never writes: no `GET` request changes a row, whatever waits in a chat.
+//! Reading never writes: no `GET` request changes a row, even while something waits in a chat.
 
 use serde_json::{Value, json};
 

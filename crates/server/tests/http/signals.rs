@@ -17,7 +17,7 @@ use crate::app::{PATIENCE, Settings};
 pub struct Program {
     child: Child,
     log: Lines<BufReader<ChildStderr>>,
-    /// The address on which it listens.
+    /// The address that it listens on.
     address: String,
 }
 
@@ -77,7 +77,7 @@ impl Program {
         answer.split(' ').nth(1).expect("a status").to_owned()
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> &str {
         &self.address
     }

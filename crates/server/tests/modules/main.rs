@@ -3,7 +3,7 @@
 //! Sibling modules, each with everything below it, must not form a circle. What a module and the modules below it use of each other does not
 //! count, because children are a part of their parent. A name that is re-exported counts as used from the module that defines it.
 //!
-//! The test reads paths. It does not see methods that are called on a value, and therefore not on which file an `impl` block is in.
+//! The test reads paths. It does not see methods that are called on a value, and therefore not the file of an `impl` block.
 
 mod syntax;
 mod tree;

@@ -22,7 +22,7 @@ struct Module {
     defined: BTreeSet<String>,
     /// The paths that the module imports or re-exports, by the names that they get. A name may mean a module and a function.
     imported: BTreeMap<String, BTreeSet<Names>>,
-    /// The modules of which everything is imported or re-exported.
+    /// The modules with a glob import or re-export.
     globs: BTreeSet<Names>,
     /// All paths in the module.
     paths: BTreeSet<Names>,
@@ -80,7 +80,7 @@ impl Tree {
         }
     }
 
-    /// Returns the modules that define what a path means in a module, and nothing if that is in another crate.
+    /// Returns the modules that define a path's meaning in a module, and nothing if that is in another crate.
     fn resolve(
         &self,
         module: usize,

@@ -1,4 +1,4 @@
-//! Where the database and Redis are: what is taken, what is refused, and that no password is ever shown.
+//! The addresses of the database and Redis: some are taken, some are refused, and no password is ever shown.
 
 use super::*;
 

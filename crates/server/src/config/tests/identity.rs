@@ -1,4 +1,4 @@
-//! Who may use the server: what goes together, and that nothing is open by mistake.
+//! Access to the server: the valid combinations of settings, and that nothing is open by mistake.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn json_web_tokens_need_keys_or_a_secret_and_not_both() {
     assert_eq!(config.jwt_audience.to_vec(), ["a", "b"]);
     for (variables, reason) in [
         (&[JWT][..], "FERMATA_JWKS_URL"),
-        (&[JWT, ISSUER, ("FERMATA_JWT_SECRET", SECRET)], "jwks_url is set, too"),
+        (&[JWT, ISSUER, ("FERMATA_JWT_SECRET", SECRET)], "jwks_url is also set"),
         (&[JWT, ("FERMATA_JWT_SECRET", "hush-hush-hush")], "shorter than 32 bytes"),
         (&[JWT, ISSUER, ("FERMATA_TOKENS", "a:sixteen-letters!")], "set auth to token"),
         (&[JWT, ISSUER, HEADER, PROXIES], "set auth to header"),

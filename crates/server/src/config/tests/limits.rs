@@ -1,4 +1,4 @@
-//! `docs/guide/limits.md` says of every setting that is a size, a number or a time what a client gets that goes over it.
+//! `docs/guide/limits.md` lists every setting that is a size, a number or a time, with the consequence of exceeding it.
 //!
 //! The page is written from the table of settings: `FERMATA_WRITE_DOCS=1 cargo test -p fermata-server --lib limits`.
 

@@ -17,7 +17,7 @@ fn tables(toml: &str) -> Config {
     read(&[], &[("TOKEN", "hush"), ("NAME", "value")], toml).expect("good settings").0
 }
 
-/// What the rules say about a call of a server's tool, and by which rule.
+/// Returns the decision of the rules about a call of a server's tool, and the rule.
 fn policy_decision(config: &Config, name: &str, input: &serde_json::Value) -> (Decision, DecisionSource) {
     let spec = ToolSpec {
         name: name.into(),
@@ -531,11 +531,11 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
         ),
         (
             "[assistants.a]\ninstructions_file = \"a.md\"\ninstructions = \"b\"\n",
-            "fermata.toml:2: instructions_file: instructions are there, too; use one of them",
+            "fermata.toml:2: instructions_file: instructions is also set; use one of them",
         ),
         (
             "instructions = \"a\"\ninstructions_file = \"b.md\"\n",
-            "fermata.toml:2: instructions_file: instructions are set, too; use one of them",
+            "fermata.toml:2: instructions_file: instructions is also set; use one of them",
         ),
     ] {
         let error = error(&variables, toml);

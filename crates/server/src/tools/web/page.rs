@@ -1,7 +1,7 @@
 //! A page of HTML as readable text with its links, for a model.
 //!
 //! A page comes from a stranger. It is read token by token and never becomes a tree, so that neither deep nesting nor unclosed elements cost
-//! more than their bytes. What is between the tags of scripts, styles and the like is left out, and so is what a person does not see: elements
+//! more than their bytes. The content of scripts, styles and the like is left out, and so is all that people do not see: elements
 //! that are hidden by an attribute or their own style, and invisible characters. Style sheets are not read. This module fetches nothing.
 
 use fermata_tools::is_invisible;
@@ -44,7 +44,7 @@ struct Renderer<'a> {
     /// The element whose content is left out, and the open elements in it; empty if there is none.
     skipped: Vec<ElementName>,
     is_in_title: bool,
-    /// The number of open elements in which every space counts.
+    /// The number of open elements where every space counts.
     preformatted: usize,
     link: Option<OpenLink>,
 }
