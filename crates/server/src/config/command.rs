@@ -20,7 +20,7 @@ use super::{
     value::{Value, words},
 };
 
-/// What the command line asks for.
+/// The command of the command line.
 #[derive(Debug)]
 pub enum Invocation {
     /// Serve.
@@ -31,7 +31,7 @@ pub enum Invocation {
     CheckMcp(Box<Config>, String),
     /// Print this JSON Schema of the file, and exit.
     Schema(String),
-    /// Print what the rules decide about a call, and exit.
+    /// Print the decision of the rules about a call, and exit.
     TestPolicy(Box<Config>, TestedCall),
     /// Bring the database up to date, and exit.
     Migrate(Box<Config>),
@@ -43,7 +43,7 @@ pub enum Invocation {
     ExportData(Box<Config>, Owner),
     /// Delete all that is stored for this owner, and exit.
     DeleteData(Box<Config>, Owner),
-    /// Print what the model would be sent next in this chat, and exit.
+    /// Print the next request to the model in this chat, and exit.
     Prompt(Box<Config>, ChatId),
     /// Ask the server at the address of these settings whether it can serve, and exit.
     Health(Box<Config>),
@@ -133,13 +133,13 @@ enum Subcommands {
         #[arg(long)]
         wait: bool,
     },
-    /// Print the JSON Schema of the file, with which editors complete and check it.
+    /// Print the JSON Schema of the file, so that editors can complete and check it.
     Schema,
 }
 
 #[derive(Subcommand)]
 enum PolicyCommand {
-    /// Print if a call would run, need approval or be denied, by which rule and why.
+    /// Print if a call would run, need approval or be denied, with the rule and the reason.
     Test(TestedCall),
 }
 

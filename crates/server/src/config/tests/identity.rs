@@ -76,7 +76,7 @@ fn a_header_tells_owners_apart_where_there_are_proxies_to_believe() {
             &[HEADER, PROXIES, ("FERMATA_AUTH", "token"), ("FERMATA_TOKENS", "a:sixteen-letters!")],
             "auth is token",
         ),
-        (&[PROXIES, ("FERMATA_USER_HEADER", "authorization")], "says something else"),
+        (&[PROXIES, ("FERMATA_USER_HEADER", "authorization")], "has another meaning"),
         (&[PROXIES, ("FERMATA_USER_HEADER", "x y")], "not the name of a header"),
     ] {
         let words = error(variables, "");
