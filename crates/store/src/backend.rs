@@ -19,7 +19,7 @@ use crate::{
     sqlite::{SqliteDatabase, on_another_thread},
 };
 
-/// The size of a chat's messages, in bytes, up to which SQLite reads all of them in less time than it takes to change the thread.
+/// The largest size of a chat's messages, in bytes, that SQLite reads faster than a change of the thread takes.
 const SMALL_CHAT: usize = 32 * 1024;
 
 /// An open database. Clones share its connections.
@@ -129,8 +129,8 @@ impl Backend {
         }
     }
 
-    /// Runs queries that write, however much that is, in one transaction, which is handed in and, unless they fail, given back to be
-    /// committed. What they are about is handed in, too, because SQLite has them on another thread.
+    /// Runs queries that write, few or many, in one transaction. They receive it and, unless they fail, return it to be committed.
+    /// They also receive their input, because SQLite runs them on another thread.
     ///
     /// Work whose effect is [`Effect::Repeatable`] may be done again after it was committed.
     ///

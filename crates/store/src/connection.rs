@@ -1,10 +1,10 @@
 //! A connection to either database, its transactions, and the queries that run on it.
 //!
-//! A query is the driver's own, of the database to which the connection leads: rusqlite's or tokio-postgres's. A value can be bound and a
+//! A query is the driver's own: rusqlite's or tokio-postgres's, depending on the database. A value can be bound and a
 //! row can be read only if both drivers know its type, so the compiler checks each query for both databases, and a value may be written
 //! differently in each of them, as [`Text`](crate::text::Text) is.
 //!
-//! Queries on SQLite block the thread, and are ready when they are polled first. Whoever takes a connection to it decides which thread that
+//! Queries on SQLite block the thread, and are ready at the first poll. The code that takes a connection to it decides which thread that
 //! is; for a row or two it is the thread of the task, because to have another thread do it takes longer than the query.
 //!
 //! In a transaction, PostgreSQL is not asked to answer one query before the next one is sent ([`Pipeline`]).
@@ -42,7 +42,7 @@ pub enum PooledConnection {
     Postgres(Pipeline),
 }
 
-/// A transaction. Whoever has begun it commits it.
+/// A transaction. The code that began it commits it.
 pub enum Transaction {
     SqliteReader(Snapshot),
     SqliteWriter(Turn),

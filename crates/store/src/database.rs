@@ -1,4 +1,4 @@
-//! Opens the database that a URL names, whichever kind it is.
+//! Opens the database that a URL names, of either kind.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub async fn open(url: &str, options: &OpenOptions) -> Result<Database, OpenErro
 }
 
 /// Brings the database that the URL names up to date, and makes the file of a SQLite database that is not there. Several processes may
-/// do it at once, also while older servers run.
+/// do it at once, even while older servers run.
 ///
 /// # Errors
 /// For the same reasons as [`open`].
@@ -96,7 +96,7 @@ impl Database {
         self.sql.sweep().await;
     }
 
-    /// Waits for what is under way and closes all connections, also those of clones.
+    /// Waits for the work under way and closes all connections, including those of clones.
     pub async fn close(&self) {
         self.sql.close().await;
     }

@@ -5,10 +5,10 @@ use std::error::Error;
 use fermata_engine::store::StoreError;
 use sqlx::error::DatabaseError;
 
-/// The reason for which a value cannot be written to a column or read from it, as the drivers have it.
+/// The reason why a value cannot be written to a column or read from it, as the drivers have it.
 pub type BoxError = Box<dyn Error + Sync + Send>;
 
-/// The reason for which a query failed.
+/// The reason why a query failed.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// The database has undone this because of another transaction, of other work in the same one, or because it is being stopped. It can be

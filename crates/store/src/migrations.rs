@@ -1,6 +1,6 @@
 //! The migrations that this version knows. They are part of the binary.
 //!
-//! The macro of sqlx would include them, too, but it builds sqlx with both databases and their TLS a second time, for the compiler.
+//! The macro of sqlx could include them as well, but it builds sqlx with both databases and their TLS a second time, for the compiler.
 
 use std::sync::LazyLock;
 

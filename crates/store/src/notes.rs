@@ -27,7 +27,7 @@ pub struct NotePage {
     pub next: Option<String>,
 }
 
-/// The reason for which a note is not written.
+/// The reason why a note is not written.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum WriteNoteError {
     /// The owner has as many notes as the limit allows.

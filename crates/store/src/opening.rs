@@ -1,8 +1,8 @@
-//! The options with which a database is opened, and the reasons for which it cannot be.
+//! The options for opening a database, and the reasons why it cannot be opened.
 
 use std::path::PathBuf;
 
-/// The options with which a database is opened.
+/// The options for opening a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
     /// `true` if missing migrations are applied. Otherwise a database that lacks a migration is refused.
@@ -11,7 +11,7 @@ pub struct OpenOptions {
     pub connections: u32,
 }
 
-/// The reason for which a database cannot be opened, as text for the operator that never contains a password.
+/// The reason why a database cannot be opened, as text for the operator that never contains a password.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The URL does not name a database that can be used.

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a commit is one transaction that first locks the chat's row by raising its version, so nothing else of the chat needs a
 //! lock. If the database has undone something because two transactions were in each other's way, it is done again. Something that may
-//! have been done is never done again here; the caller is told that it may have been, and knows what can be repeated.
+//! have been done is never done again here; the caller's error says that it may have been, and the caller knows what can be repeated.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ const CLOSING: Duration = Duration::from_secs(3);
 #[derive(Clone)]
 pub struct PostgresDatabase {
     pub pool: Pool,
-    /// The sessions by which others see that the instances of this process are alive.
+    /// The sessions that show others that the instances of this process are alive.
     pub sessions: Arc<Sessions>,
     /// The extension that compares vectors, if the database has it.
     pub pgvector: Option<Arc<Pgvector>>,

@@ -7,7 +7,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 
-/// The table in which sqlx notes the migrations that were applied.
+/// The table where sqlx notes the applied migrations.
 const APPLIED: &str = "_sqlx_migrations";
 
 /// Finds the oldest migration that a program has to know.
@@ -36,7 +36,7 @@ pub trait Schema: Migrate + Send + Sized {
     fn floor(&mut self) -> impl Future<Output = Result<i64, sqlx::Error>> + Send;
 }
 
-/// The reason for which a database cannot be used as it is.
+/// The reason why a database cannot be used as it is.
 pub enum SchemaError {
     /// The database needs a program that knows this migration.
     Newer(i64),

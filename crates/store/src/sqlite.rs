@@ -1,7 +1,7 @@
 //! A SQLite file: its connections, and how queries run on them.
 //!
 //! Statements run with rusqlite, on the thread that asks: sqlx would change threads twice for each statement, because its connections have
-//! threads of their own. What may be much is read and written on a thread for that, so that nobody waits for it on a runtime of one thread.
+//! threads of their own. Large reads and writes run on a thread for that, so that nobody waits for it on a runtime of one thread.
 //!
 //! Invariants: all writes go through one connection, whose thread commits them; a file has one server: an instance that joins takes the place
 //! of all others.
@@ -31,16 +31,16 @@ pub mod open;
 mod remains;
 pub mod writer;
 
-/// The time for which a failed write is reason enough to say that the store cannot be used.
+/// The store counts as unusable for this long after a failed write.
 const DISTRUST: Duration = Duration::from_secs(10);
 
-/// The time for which nothing could be written after which the process is said to be broken.
+/// The process counts as broken if nothing could be written for this long.
 const BROKEN: Duration = Duration::from_secs(120);
 
-/// The time after a write at which the write-ahead log is emptied, so that what was deleted is not in it for long.
+/// The delay between a write and the emptying of the write-ahead log, so that deleted data is not in it for long.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The number of attempts to empty the log after a deletion, and the pause after each in which somebody reads.
+/// The number of attempts to empty the log after a deletion, and the pause after each that meets a reader.
 const READER_CHECKS: usize = 5;
 const READER_PAUSE: Duration = Duration::from_millis(30);
 
@@ -49,16 +49,16 @@ const READER_PAUSE: Duration = Duration::from_millis(30);
 pub struct SqliteDatabase {
     /// The connection that writes.
     pub writer: Writer,
-    /// The connections that read. A database in memory has none: whoever reads waits for the writer.
+    /// The connections that read. A database in memory has none: its readers wait for the writer.
     pub readers: Option<Readers>,
     /// A connection beside the others. A database in memory lives as long as it has a connection, and the writer's may be replaced. In a
     /// file this one empties the write-ahead log.
     pub aside: SqlitePool,
     /// The failure of the last write, unless one has worked since: the disk may be full. The lock is held for a copy or a change.
     failure: Arc<Mutex<Option<WriteFailure>>>,
-    /// The time at which the write-ahead log is to be emptied: it holds what was deleted. Held for a copy or a change.
+    /// The time when the write-ahead log is to be emptied: it holds what was deleted. Held for a copy or a change.
     checkpoint_at: Arc<Mutex<Option<Instant>>>,
-    /// The pages in which something of a deleted row may be left. Held for a copy or a change.
+    /// The pages that may still hold remains of a deleted row. Held for a copy or a change.
     sweep: Arc<Mutex<Sweep>>,
 }
 

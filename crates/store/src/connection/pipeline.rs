@@ -1,8 +1,8 @@
-//! A connection to PostgreSQL on which the queries of a transaction are sent one after another, without a wait for their answers.
+//! A connection to PostgreSQL that sends the queries of a transaction one after another, without a wait for their answers.
 //!
 //! A transaction takes one round trip to the server for each query that reads, and one for its end, however many queries change something:
-//! they are on their way together with the query or the commit after them. So it is the server that has to stop a transaction in which a
-//! query fails. It does so by itself for an error; that a query has changed no row is made an error by what is put around it.
+//! they are on their way together with the query or the commit after them. So the server has to stop a transaction when a
+//! query fails. It does so by itself for an error; the SQL around a query turns a change of no row into an error.
 //!
 //! Invariants: answers are taken in the order of the queries, and the first error is the one that counts, because the server refuses all
 //! later queries of the transaction for it. A connection goes back to the pool only if nothing more is expected from it.
@@ -25,7 +25,7 @@ use crate::error::{Fault, failed_in_postgres, unreadable_in_postgres};
 
 /// A connection with the queries whose answers were not taken yet.
 pub struct Pipeline {
-    /// Queries that are on their way have it, too; none has it any more when this is dropped.
+    /// Queries on their way share it; none holds it any more when this is dropped.
     client: Option<Arc<Client>>,
     sent: VecDeque<Sent>,
     state: State,
@@ -118,7 +118,7 @@ impl Pipeline {
         faults.into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// Returns the prepared statement, for which the server has to be asked if this connection does not have it yet.
+    /// Returns the prepared statement. Asks the server for it if this connection does not have it yet.
     async fn prepare(&mut self, sql: &str, types: &[Type]) -> Result<Statement, Fault> {
         let prepared = self.client().prepare_typed_cached(sql, types).await;
         match prepared {
@@ -155,7 +155,7 @@ impl Drop for Pipeline {
         if self.state != State::Idle
             && let Some(Client::Pooled(client)) = self.client.take().and_then(Arc::into_inner)
         {
-            // Whoever got it next would have to wait for what was asked here.
+            // The next user of the connection would have to wait for the queries sent here.
             drop(Object::take(client));
         }
     }

@@ -22,7 +22,7 @@ pub struct Readers(managed::Pool<Connect>);
 /// A connection that reads. It goes back when it is dropped.
 pub type Reader = Object<Connect>;
 
-/// A connection on which every query sees the database as of the moment of the first one.
+/// A connection whose queries all see the database as of the moment of the first one.
 pub struct Snapshot(Reader);
 
 type Opened = rusqlite::Result<rusqlite::Connection>;

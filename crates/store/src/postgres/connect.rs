@@ -36,7 +36,7 @@ pub struct Connector {
 // === impl Connector ===
 
 impl Connector {
-    /// Returns what opens connections with these options, or the reason for which it cannot.
+    /// Returns a connector with these options, or the reason why there is none.
     pub fn new(options: &PgConnectOptions) -> Result<Self, String> {
         let mut config = Config::new();
         config

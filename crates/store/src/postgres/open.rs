@@ -47,7 +47,7 @@ const SESSION: [(&str, &str); 7] = [
     ("tcp_user_timeout", "7s"),
 ];
 
-/// Opens the database that the URL names, and brings it up to date if the options say so.
+/// Opens the database that the URL names, and brings it up to date if the options ask for it.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<PostgresDatabase, OpenError> {
     let connect = parse(url)?;
     let Found { pgvector, loses_commits, .. } = bring_up(&connect, &POSTGRES, options.migrate).await?;

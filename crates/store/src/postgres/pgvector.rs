@@ -27,7 +27,7 @@ use crate::{
     vector::vector,
 };
 
-/// The number of vectors of an owner up to which all are compared.
+/// The largest number of an owner's vectors that are all compared.
 const EXACT: usize = 10_000;
 /// The largest number of dimensions that pgvector's type can have.
 const MOST_DIMENSIONS: usize = 16_000;
@@ -35,7 +35,7 @@ const MOST_DIMENSIONS: usize = 16_000;
 const MOST_INDEXED_DIMENSIONS: usize = 2_000;
 /// The oldest version that is used: it scans an index on if a filter has removed what was found.
 const OLDEST: (u32, u32) = (0, 8);
-/// The first key of the advisory lock of whoever builds an index; the second is the number of dimensions.
+/// The first key of the advisory lock for building an index; the second is the number of dimensions.
 const INDEX_LOCKS: i32 = 0x4665_7678;
 
 /// The extension in an open database.
@@ -51,7 +51,7 @@ pub struct Pgvector {
 /// The indexes that this process builds. The tasks end with it.
 #[derive(Default)]
 struct Indexing {
-    /// The numbers of dimensions for which it was tried, whatever came of it.
+    /// The numbers of dimensions that it was tried for, with or without success.
     begun: BTreeSet<usize>,
     tasks: JoinSet<()>,
 }
@@ -108,7 +108,7 @@ fn index_name(dimensions: usize) -> String {
 /// Builds the index for vectors of this length, unless it is there or another session builds it.
 async fn build_index(options: &PgConnectOptions, schema: &str, dimensions: usize) -> Result<(), sqlx::Error> {
     let mut connection = PgConnection::connect_with(options).await?;
-    // Whoever waited for the lock would keep the index from being finished, which waits for all statements that are under way.
+    // A statement that waited for the lock would keep the index from being finished: that waits for all statements under way.
     let is_mine: bool = sqlx::query_scalar("select pg_try_advisory_lock($1, $2)")
         .bind(INDEX_LOCKS)
         .bind(i32::try_from(dimensions).unwrap_or(i32::MAX))
@@ -233,7 +233,7 @@ impl Pgvector {
     ) -> Result<Vec<(Memory, f32)>, Fault> {
         let (schema, dimensions) = (&self.schema, to.len());
         pipeline.begin("begin");
-        // The planner would rather sort an owner's vectors for as long as it takes them for few.
+        // The planner prefers to sort an owner's vectors while it estimates that they are few.
         let set = "select set_config('hnsw.iterative_scan', 'strict_order', true),
             set_config('hnsw.ef_search', '200', true), set_config('enable_sort', 'off', true)";
         pipeline.query(set).execute().await?;

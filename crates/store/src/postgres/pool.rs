@@ -20,7 +20,7 @@ use crate::{
 
 /// The time that a query waits for a connection that is free, or for a new one.
 const QUEUE: Duration = Duration::from_secs(5);
-/// The time for which a connection is idle before it has to show that it still leads somewhere. One whose end was told, or that answered
+/// A connection that was idle for this long has to show that it still leads somewhere. One whose end was told, or that answered
 /// just now, need not.
 const IDLE: Duration = Duration::from_secs(1);
 /// The time that it may take for that.
@@ -118,7 +118,7 @@ impl Pool {
     }
 }
 
-/// Returns `true` if a server refuses a connection as it does while it starts, or for as long as others have all that it allows.
+/// Returns `true` if a server refuses a connection as it does while it starts, or while others hold all that it allows.
 fn is_transient(error: &PoolError) -> bool {
     let PoolError::Backend(error) = error else { return false };
     if let Some(code) = error.code() {

@@ -44,7 +44,7 @@ const LOCKS: i32 = 0x4665_726d;
 /// this, twice the interval of heartbeats and a new connection fit into a lease.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The time without a heartbeat after which an instance whose lock is free is dead. An instance that has lost its session and nothing else
+/// An instance whose lock is free is dead after this time without a heartbeat. An instance that has lost its session and nothing else
 /// is heard of sooner: it sends a heartbeat every two seconds.
 const SILENCE: Duration = Duration::from_secs(5);
 
@@ -77,7 +77,7 @@ struct Session {
 /// The facts that an instance has seen in its last heartbeats.
 #[derive(Clone, Default)]
 struct Seen {
-    /// As in [`Renewed`], until a heartbeat has told it: one that is given up goes on and learns it, too.
+    /// As in [`Renewed`], until a heartbeat has reported it: one that is given up goes on and learns it as well.
     was_dead: bool,
     has_failed_over: bool,
     /// The time of its last heartbeat, by the server's clock, in microseconds.
@@ -118,7 +118,7 @@ impl Sessions {
             let mut seen = Seen::default();
             seen.forbear(SILENCE);
             let renewed = session.heartbeat(instance, &mut seen).await?;
-            // It was not there before, or its process begins anew.
+            // It was not there before, or its process starts again.
             seen.was_dead = false;
             Ok((Member { session: Some(session), seen, heartbeats: Vec::new() }, renewed.now, mark))
         };
@@ -146,7 +146,7 @@ impl Sessions {
                 None => Err(StoreError::Unavailable("the session has ended".into()).into()),
             };
             if renewed.is_err() {
-                // What has ended this session may have ended those of the others, too, and they are about to come back.
+                // The cause that ended this session may have ended those of the others, and they are about to come back.
                 seen.forbear(LEASE);
                 session = None;
                 renewed = match Session::open(&connector).await {
@@ -305,7 +305,7 @@ impl Session {
     }
 
     /// Notes that the instance is alive, and its session. Returns true if its row was not there, and the time by the server's clock, in
-    /// microseconds, when that was done: the server may have stood still since it was told to.
+    /// microseconds, when that was done: the server may have stood still since the request.
     async fn renew(&mut self, instance: &InstanceId) -> Result<(bool, i64), Fault> {
         let mut was_dead = false;
         if !self.is_noted {

@@ -17,7 +17,7 @@ use rustls::{
 pub struct Certificates {
     /// `sslrootcert`: authorities that are trusted beside those that everybody trusts.
     pub root: Option<String>,
-    /// `sslcert`: the certificate by which the server knows this client.
+    /// `sslcert`: the certificate that identifies this client to the server.
     pub client: Option<String>,
     /// `sslkey`: the key of that certificate.
     pub key: Option<String>,
@@ -26,7 +26,7 @@ pub struct Certificates {
 /// The part of the server's certificate that is verified, by the names of libpq.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
-    /// `prefer` and `require`: nothing. The connection is encrypted, and leads to whoever has answered.
+    /// `prefer` and `require`: nothing. The connection is encrypted, and leads to any server that answers.
     Nothing,
     /// `verify-ca`: a trusted authority has issued it.
     Authority,
@@ -41,7 +41,7 @@ struct Verifier {
     full: Arc<WebPkiServerVerifier>,
 }
 
-/// Returns the settings of the TLS connections, or the reason for which there are none.
+/// Returns the settings of the TLS connections, or the reason why there are none.
 pub fn client_config(verify: Verify, certificates: &Certificates) -> Result<ClientConfig, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let mut roots: RootCertStore = webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();

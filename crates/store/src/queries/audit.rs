@@ -39,10 +39,10 @@ pub struct Decision {
     /// The person who did it; `None` if nobody did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// The way in which the person's decision came: `button`, `words`, `message` or `api`.
+    /// The channel of the person's decision: `button`, `words`, `message` or `api`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub how: Option<String>,
-    /// The network address from which the person decided.
+    /// The network address that the person decided from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The rule that decided.
@@ -127,7 +127,7 @@ pub async fn forget(
     Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
 }
 
-/// Rows about the owner's data, the oldest first. What others have tried is for the operator: it names them.
+/// Rows about the owner's data, the oldest first. The attempts of others are for the operator, because they name these people.
 pub async fn of_owner(
     connection: &mut Connection<'_>,
     owner: &Owner,

@@ -1,4 +1,4 @@
-//! Tool calls. They are kept for as long as their chat, so that a repeated answer to a settled call can be answered, and for operators.
+//! Tool calls. They are kept as long as their chat, so that a repeated answer to a settled call can be answered, and for operators.
 
 use std::sync::LazyLock;
 
@@ -80,7 +80,7 @@ pub async fn take_over(
     Ok(())
 }
 
-/// Notes with which call a person makes a failed one again, whatever run the failed one belongs to.
+/// Notes the call that retries a failed one for a person. The failed one may belong to any run.
 pub async fn note_retry(
     connection: &mut Connection<'_>,
     chat: &ChatId,
@@ -116,7 +116,7 @@ pub async fn find(
     Ok(row.map(Row::call).transpose()?)
 }
 
-/// The calls of a run, in the order in which they were first put.
+/// The calls of a run, in the order of their first put.
 pub async fn of_run(connection: &mut Connection<'_>, chat: &ChatId, run: &RunId) -> Result<Vec<Call>, Fault> {
     let rows: Vec<Row> =
         connection.query(&OF_RUN).bind(chat.as_str()).bind(text(run.as_str())).fetch_all().await?;

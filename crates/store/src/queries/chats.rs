@@ -66,7 +66,7 @@ pub struct ChatRow {
     pub has_decisions: bool,
 }
 
-/// The columns of a chat that a commit changes. What is `None` stays as it was.
+/// The columns of a chat that a commit changes. A column that is `None` stays as it was.
 #[derive(Default)]
 pub struct ChatColumns<'a> {
     pub profile: Option<Profile>,

@@ -105,7 +105,7 @@ pub async fn grant_ends(connection: &mut Connection<'_>, chat: &ChatId) -> Resul
     Ok(ends)
 }
 
-/// All decisions in the chat, in the order in which they were made.
+/// All decisions in the chat, the earliest first.
 pub async fn all(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Vec<Confirmation>, Fault> {
     let rows: Vec<Row> = connection
         .query(
@@ -170,7 +170,7 @@ pub async fn end_grant_to_owner(
     Ok(())
 }
 
-/// All grants that hold in all chats of the owner, in the order in which they were given.
+/// All grants that hold in all chats of the owner, the earliest first.
 pub async fn of_owner(connection: &mut Connection<'_>, owner: &Owner) -> Result<Vec<Grant>, Fault> {
     let rows: Vec<(Text, i64, String)> = connection
         .query("select tool, since, terms from owner_grants where owner = $1 order by since, tool, scope")

@@ -219,7 +219,7 @@ pub async fn forget_events(
     Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
 }
 
-/// Waits until nobody else changes the owner's memories, and keeps others from it until the transaction ends. What is read afterwards is what
+/// Waits until nobody else changes the owner's memories, and keeps others from it until the transaction ends. Later reads see what
 /// the last one has left.
 async fn lock_owner(transaction: &mut Connection<'_>, owner: &Owner) -> Result<(), Fault> {
     // In SQLite a transaction that may write is the only one.

@@ -1,4 +1,4 @@
-//! The vectors of memories, by which similar ones are found.
+//! The vectors of memories. A search compares them to find similar memories.
 //!
 //! Invariant: a memory has a vector if it says which model made it (`memories.embedded_by`), and the vector is that of its text. The
 //! row of the memory is written first, so a change of the text waits for the vector, or makes it a vector of an older version.

@@ -19,7 +19,7 @@ pub struct Note {
     pub title: String,
     /// The text.
     pub body: String,
-    /// The time at which the note was written.
+    /// The time when the note was written.
     pub created_at: Timestamp,
 }
 

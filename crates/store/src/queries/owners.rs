@@ -34,7 +34,7 @@ pub async fn usage(
     if let Some(most) = wanted.runs_elsewhere {
         let (runs,): (i64,) = connection
             .query(
-                // Three ranges of the index, so that the runs of this instance, of which there may be many, are not looked at.
+                // Three ranges of the index leave out the runs of this instance, because there may be many.
                 "select count(*) from (
                     select 1 from runs where owner = $1 and outcome is null and instance is null
                     union all

@@ -51,7 +51,7 @@ impl<'a> RunState<'a> {
         })
     }
 
-    /// The state of a run of which nothing was saved yet.
+    /// The state of a run before its first save.
     pub fn unsaved(owner: &'a InstanceId) -> Self {
         Self {
             state: &Value::Null,
@@ -200,7 +200,7 @@ pub async fn append(
     let first = i64::try_from(first).map_err(|_| conflict("no log is that long"))?;
     let refused = || conflict(format!("run {run} is not open, or its log has places at {first} already"));
     let append = match connection {
-        // An insert that reads the table to which it adds is done by way of a table of its own, so that is asked before.
+        // SQLite would run an insert that reads its own table through a temporary table, so a query reads it first.
         Connection::Sqlite(_) => {
             let next: Option<(i64,)> = connection
                 .query(
@@ -297,7 +297,7 @@ pub async fn forget_logs(
     before: Timestamp,
     limit: usize,
 ) -> Result<usize, Fault> {
-    // Whoever changes the runs also deletes what belongs to them, and nobody else.
+    // Only the code that changes the runs deletes what belongs to them.
     let forgotten: Vec<(String, String)> = connection
         .query(
             "update runs set has_log = false
@@ -392,7 +392,7 @@ pub async fn orphans(connection: &mut Connection<'_>, limit: usize) -> Result<Ve
 }
 
 /// The query for [`orphans`]. It asks the index of runs at work for one instance after the other, so it does not look at the runs of
-/// instances that are alive. SQLite has to be told the index, or it would look at every run that waits.
+/// instances that are alive. SQLite needs the name of the index, or it would look at every run that waits.
 macro_rules! orphans {
     ($runs:literal) => {
         concat!(

@@ -1,4 +1,4 @@
-//! The summaries of chats, and the chats of which one is to be written.
+//! The summaries of chats, and the chats that need one.
 
 use fermata_engine::store::{StoreError, SummaryRecord};
 use fermata_protocol::{ChatId, MessageId};
@@ -121,7 +121,7 @@ pub async fn schedule(
     Ok(())
 }
 
-/// The chats of which a summary may be begun, with their owners, the earliest first.
+/// The chats that are due for a summary, with their owners, the earliest first.
 pub async fn due(
     connection: &mut Connection<'_>,
     now: Timestamp,

@@ -14,7 +14,7 @@ use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
 use super::open::{PRIVATE, is_in_memory, options};
 use crate::{OpenError, postgres::is_postgres};
 
-/// The reason for which a database was not backed up or restored.
+/// The reason why a database was not backed up or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The database is one of PostgreSQL, which has programs of its own for this.

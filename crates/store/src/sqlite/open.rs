@@ -49,10 +49,10 @@ const PRAGMAS: [(&str, &str); 5] = [
     // What is deleted is overwritten.
     ("secure_delete", "on"),
 ];
-/// The memory in which the connection that writes keeps pages, in KiB. A transaction of many commits changes up to 2 MB of them, and what
+/// The memory for the pages of the connection that writes, in KiB. A transaction of many commits changes up to 2 MB of them, and what
 /// does not fit is written twice.
 const CACHE_KIB: i64 = 8_000;
-/// The size of the write-ahead log from which on a commit moves it into the file. A page that was changed many times since is moved once.
+/// A commit moves a write-ahead log of at least this size into the file. A page that was changed many times since is moved once.
 const CHECKPOINT_PAGES: i64 = 4_000;
 /// The number of prepared statements that a connection keeps. There are fewer queries.
 const STATEMENTS: usize = 256;
@@ -65,14 +65,14 @@ mod code {
     pub const NOT_A_DATABASE: u32 = 26;
 }
 
-/// The file to which connections lead.
+/// The file behind the connections.
 struct DatabaseFile {
     path: PathBuf,
     flags: OpenFlags,
     vfs: Option<String>,
 }
 
-/// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>` or `sqlite::memory:`. If `migrate` says so, a file that is not
+/// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>` or `sqlite::memory:`. If `migrate` is set, a file that is not
 /// there is created and the database is brought up to date.
 pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError> {
     let options = options(url)?;
@@ -111,7 +111,7 @@ pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError>
     let writer = writer(&options, url)?;
     // The file is left as it is if this fails.
     let _ = migrating.close().await;
-    // Whoever writes must not wait for a checkpoint that waits for a reader.
+    // A writer must not wait for a checkpoint that waits for a reader.
     let waits_for_nobody = options.clone().busy_timeout(Duration::ZERO);
     let aside = SqlitePoolOptions::new()
         .max_connections(1)
@@ -223,7 +223,7 @@ async fn connect(
     migrations: &Migrator,
     migrate: bool,
 ) -> Result<(SqliteConnection, Migrated), OpenError> {
-    // While another process turns a new file into one with a write-ahead log, SQLite reports "locked" at once, whatever the busy timeout is.
+    // While another process turns a new file into one with a write-ahead log, SQLite reports "locked" at once, in spite of the busy timeout.
     let pauses =
         ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
     let open = async || {
@@ -341,7 +341,7 @@ impl Schema for SqliteConnection {
     }
 
     async fn wait_for_turn(&mut self, _: &Migrator) -> Result<(), sqlx::Error> {
-        // The transaction in which this happens is the only one that writes.
+        // This transaction is the only one that writes.
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Overwrites what deleted rows have left in pages that are in use.
 //!
-//! SQLite overwrites a row that is deleted (`secure_delete`), but not the places at which it was before: when rows move, the unused part of a
+//! SQLite overwrites a row that is deleted (`secure_delete`), but not its former places: when rows move, the unused part of a
 //! page keeps a copy of them. So after a deletion all pages are looked at, some at a time. Readers look, and the connection that writes
 //! overwrites only where something is left.
 //!
@@ -48,7 +48,7 @@ impl Sweep {
         self.remaining == 0
     }
 
-    /// Looks at the pages of a round. Returns those in which something is left, and the sweep of the others.
+    /// Looks at the pages of a round. Returns those with remains, and the sweep of the others.
     ///
     /// # Errors
     /// If the pages cannot be read.

@@ -1,4 +1,4 @@
-//! What a SQLite file does when work shares a transaction, and when the disk is full or fails.
+//! The behaviour of a SQLite file when work shares a transaction, and when the disk is full or fails.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -54,7 +54,7 @@ async fn a_full_database_is_unavailable_and_goes_on_when_there_is_room() {
     store.commit(&chat, Version(1), Version(2), Timestamp::UNIX_EPOCH, append(1, "x".into())).await.unwrap();
 }
 
-/// Changes for which SQLite, if there is no room, ends the whole transaction by itself.
+/// Changes that make SQLite end the whole transaction by itself if there is no room.
 fn say(words: String) -> Arc<[Change]> {
     [Change::PutMessage(Box::new(UiMessage {
         id: MessageId::new(format!("m{}", words.len())),
@@ -135,7 +135,7 @@ async fn a_commit_that_is_given_up_halfway_leaves_nothing_and_blocks_nobody() {
     assert_eq!(store.chat(&chat).await.unwrap().unwrap().open_run.unwrap().texts(), ["y"]);
 }
 
-/// Begins work that has its turn until it is told to end, so that what comes meanwhile waits.
+/// Begins work that keeps its turn until the test ends it, so that later work waits.
 async fn hold(database: &SqliteDatabase) -> (tokio::sync::oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
     let (end, ended) = tokio::sync::oneshot::channel();
     let (began, has_begun) = tokio::sync::oneshot::channel();

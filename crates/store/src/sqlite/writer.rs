@@ -7,8 +7,8 @@
 //! The thread does commits to chats itself: each is handed over as a whole, so it costs two switches of threads, however many statements it
 //! has. For everything else the connection is lent.
 //!
-//! Invariants: work that fails undoes only itself; nobody is told that work is done, or that it failed, before the transaction is committed;
-//! a connection on which the transaction itself has failed is not used again, because SQLite may have ended it.
+//! Invariants: work that fails undoes only itself; no caller learns that work is done or failed before the transaction is committed;
+//! a connection whose transaction itself has failed is not used again, because SQLite may have ended it.
 
 use std::{
     io,
@@ -33,7 +33,7 @@ use crate::{
 
 /// The most pieces of work in one transaction. The first of them waits for the last.
 const GROUP: usize = 64;
-/// The pieces of work that wait before whoever comes next has to wait for a place in the queue.
+/// The pieces of work that the queue holds. The sender of the next one waits for a place.
 const QUEUE: usize = 1024;
 /// The time that work waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -65,9 +65,9 @@ type Done = Result<(), Fault>;
 /// Work that waits for its turn.
 struct Work {
     job: Job,
-    /// Set by whoever is first: the thread when it begins the work, or its sender when that gives up.
+    /// Set by the first of two: the thread when it begins the work, or its sender when that gives up.
     is_decided: Arc<AtomicBool>,
-    /// Is told when the transaction is committed. Work that was not kept is told, too, because what it has read may have been undone.
+    /// Resolves when the transaction is committed, even for work that was not kept, because its reads may have been undone.
     outcome: oneshot::Sender<Done>,
 }
 
@@ -153,7 +153,7 @@ impl Writer {
         let (turn, granted) = oneshot::channel();
         let (keep, is_kept) = oneshot::channel();
         let working = async {
-            // If it is never granted, the reason is told as the outcome.
+            // If it is never granted, the outcome holds the reason.
             let done = work(granted.await.ok()?).await;
             // If nobody listens, nobody tells the outcome either.
             let _ = keep.send(done.is_ok());
@@ -243,7 +243,7 @@ fn serve(
         match begin(usable.take().map_or_else(&connect, Ok)) {
             Ok(connection) => usable = do_group(connection, first, &mut queue),
             Err(fault) => {
-                // Whoever waits already would wait as long once more, for the same reason.
+                // Work that waits already would wait as long once more, for the same reason.
                 let mut refused = Some(first);
                 while let Some(Work { job, outcome, .. }) = refused {
                     // The outcome stands before the turn is refused.
@@ -276,7 +276,7 @@ fn do_group(
         tracing::warn!("SQLite has ended a transaction by itself, so its connection is replaced");
         for (index, Member { outcome, done, .. }) in group.members.into_iter().enumerate() {
             let undone = Err(Fault::Collided(StoreError::from(fault.clone()).to_string()));
-            // The one that was at work is the cause if it has failed. What others have read was undone, so they have to look again.
+            // The one that was at work is the cause if it has failed. The reads of others were undone, so they have to look again.
             let _ = outcome.send(if index == group.at_work { done.and(undone) } else { undone });
         }
         return None;
@@ -376,7 +376,7 @@ fn end_savepoint(connection: &rusqlite::Connection, is_kept: bool) -> Done {
     execute(connection, if is_kept { "release work" } else { "rollback to work" })
 }
 
-/// Returns the next work that waits. If none does, whoever is about to send some on this core goes first: one synchronisation with the disk
+/// Returns the next work that waits. If none does, a task about to send some on this core goes first: one synchronisation with the disk
 /// costs more than all the work that it may serve.
 fn next_work(queue: &mut mpsc::Receiver<Work>) -> Option<Work> {
     queue.try_recv().ok().or_else(|| {

@@ -135,7 +135,7 @@ pub fn save(id: &str, state: Value, expires: Option<Timestamp>) -> Change {
     }
 }
 
-/// What a run was asked for.
+/// Puts the settings of the request for a run.
 pub fn put_settings(id: &str, settings: Value) -> Change {
     Change::PutSettings { run: run(id), settings }
 }
@@ -398,7 +398,7 @@ pub fn put_summary(messages: usize, content: Value) -> Change {
     Change::PutSummary(Box::new(summary(messages, content)))
 }
 
-/// A plan with these steps, each of which depends on those before.
+/// A plan with these steps. Each depends on those before.
 pub fn plan(goal: &str, steps: &[&str]) -> Plan {
     let step = |(index, id): (usize, &&str)| PlanStep {
         id: (*id).to_owned(),

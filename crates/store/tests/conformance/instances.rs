@@ -30,7 +30,7 @@ in_every_store! {
     the_log_of_a_run_that_is_over_stays_until_it_is_forgotten
 }
 
-/// Has all of them alive, also in a store that takes the one that joins for the only one.
+/// Has all of them alive, even in a store that takes the one that joins for the only one.
 async fn alive(store: &AnyStore, instances: &[&str]) {
     for id in instances {
         store.join(&instance(id)).await.unwrap();

@@ -1,4 +1,4 @@
-//! What every store does alike: one suite, run over the reference store in memory, over SQLite, in a file and in
+//! The behaviour that all stores share: one suite, run over the reference store in memory, over SQLite, in a file and in
 //! memory, and over PostgreSQL.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -345,7 +345,7 @@ async fn the_number_of_attempts_to_resume_a_run_is_saved(store: AnyStore) {
     assert_eq!(kept().await, (0, true));
 }
 
-/// What ends a run whose state nobody survives looking at: its calls, an end of its log far behind what is saved, and its row.
+/// The changes that end a run whose state no instance survives reading: its calls, an end of its log far behind what is saved, and its row.
 async fn a_run_can_be_ended_without_being_read(store: AnyStore) {
     let id = with_run(&store).await;
     let calls = [call("a", executing()), call("b", awaiting_approval()), call("c", scheduled())];

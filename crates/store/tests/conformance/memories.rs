@@ -244,7 +244,7 @@ async fn what_nobody_knows_cannot_be_changed_or_undone(store: AnyStore) {
 }
 
 async fn what_is_least_missed_makes_room(store: AnyStore) {
-    // In the order in which they go.
+    // In the order of eviction.
     let order = ["old", "new", "long", "short"];
     for (second, name) in [(3, "long"), (1, "old"), (4, "short"), (2, "new")] {
         change(&store, second, save(new(name, name))).await;

@@ -67,7 +67,7 @@ impl Embedder for Parts {
     }
 }
 
-/// A database of a server that has pgvector. Where it is not installed, the tests are skipped, also if services are required, because
+/// A database of a server that has pgvector. Where it is not installed, the tests are skipped, even if services are required, because
 /// PostgreSQL comes without it, and not every system has a package of it.
 async fn database() -> Option<TestDatabase> {
     let postgres = TestDatabase::database().await?;
@@ -197,7 +197,7 @@ async fn an_owner_with_very_many_vectors_gets_an_index() {
         let own = vectors.iter().find(|of| of.id == *found).unwrap();
         assert!((cosine(&to, &own.vector) - similarity).abs() < 1e-5);
     }
-    // A vector that comes later is in the index, too.
+    // The index also has a vector that comes later.
     postgres.execute("update memories set embedded_by = null where id = 'm7'").await.unwrap();
     let new = MemoryVector { owner: alice(), id: id("m7"), version: 0, vector: to.to_vec() };
     databases[1].store.put_vectors("m", vec![new]).await.unwrap();

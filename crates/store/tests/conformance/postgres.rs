@@ -1,4 +1,4 @@
-//! What only PostgreSQL can do, or be in the way of: sessions that end, transactions that collide, and what the schema itself refuses.
+//! Behaviour and failures that only PostgreSQL has: sessions that end, transactions that collide, and what the schema itself refuses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -97,7 +97,7 @@ async fn a_container_that_is_started_again_takes_the_place_of_its_earlier_self_a
     for id in ids {
         store.join(&instance(id)).await.unwrap();
     }
-    // Neighbours may share the name of the host, too, but this one was heard of since.
+    // Neighbours may even share the name of the host, but this one was heard of since.
     assert_eq!(alive(store, "neighbour").await.len(), 3);
     let elsewhere = "update instances set process = regexp_replace(process, 'pid:\\[[0-9]+\\]', 'pid:[1]') where id <> 'restarted'";
     postgres.execute(elsewhere).await.unwrap();

@@ -1,4 +1,4 @@
-//! What stands between a store and its PostgreSQL.
+//! A proxy between a store and its PostgreSQL.
 
 use std::{
     net::Ipv4Addr,

@@ -1,4 +1,4 @@
-//! What only a SQLite file can do, or be in the way of: opening, reopening, sharing, and what the schema itself refuses.
+//! Behaviour and failures that only a SQLite file has: opening, reopening, sharing, and what the schema itself refuses.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -108,7 +108,7 @@ async fn a_file_that_may_only_be_read_is_not_made_writable() {
     let folder = Folder::new();
     opened(&folder).await.close().await;
     std::fs::set_permissions(folder.file(), std::fs::Permissions::from_mode(0o444)).unwrap();
-    // Whoever runs the tests may be allowed to write to everything, so it may be opened or not.
+    // The user that runs the tests may be allowed to write to everything, so it may be opened or not.
     if let Ok(store) = SqlStore::open(&folder.url()).await {
         store.close().await;
     }
@@ -467,7 +467,7 @@ async fn raw_file(folder: &Folder) {
     connection.close().await.unwrap();
 }
 
-/// What a migration of a later version leaves behind.
+/// The row that a migration of a later version leaves behind.
 const LATER: &str = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
                      values (9000, 'later', true, x'00', 0)";
 

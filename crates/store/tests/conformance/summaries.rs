@@ -1,4 +1,4 @@
-//! Summaries of chats, the times at which they are due, and what the last post of a chat asked for.
+//! Summaries of chats, the times when they are due, and what the last post of a chat asked for.
 
 use std::collections::BTreeSet;
 

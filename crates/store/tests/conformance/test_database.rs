@@ -15,14 +15,14 @@ use tokio::sync::OnceCell;
 
 const LOCAL: &str = "postgres://postgres@127.0.0.1:5432/postgres";
 
-/// What is not there after a power cut is no loss to a test.
+/// Data lost in a power cut is no loss to a test.
 const FAST: &str = "-c%20synchronous_commit%3Doff";
 
 /// A database, or a schema in one, that only one test uses.
 pub struct TestDatabase {
-    /// What a store is opened with.
+    /// The URL that opens a store.
     pub url: String,
-    /// What undoes it.
+    /// The statement that drops the database.
     drop: String,
 }
 
@@ -141,7 +141,7 @@ impl TestDatabase {
 
 impl Drop for TestDatabase {
     fn drop(&mut self) {
-        // Also after a panic, and whatever the runtime of the test does meanwhile.
+        // This runs even after a panic, and regardless of the runtime of the test.
         let statement = std::mem::take(&mut self.drop);
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! What an operator reads about tool calls with plain SQL.
+//! The tool calls as an operator reads them with plain SQL.
 
 use fermata_engine::store::ChatStore;
 use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};

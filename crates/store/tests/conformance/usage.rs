@@ -1,4 +1,4 @@
-//! How large chats are, and what is stored for an owner.
+//! The size of chats, and what is stored for an owner.
 
 use fermata_engine::store::{AnswerRoute, Change, OwnerUsage, StoreError, Version, WantedUsage, json_bytes};
 use fermata_protocol::{ChatId, Role, UiMessage};

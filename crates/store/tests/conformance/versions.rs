@@ -189,7 +189,7 @@ async fn a_commit_that_is_repeated_is_made_once(store: AnyStore) {
     assert_eq!(version(&*store, &id).await, opened);
     assert_eq!(store.chat(&id).await.unwrap().unwrap().open_run.unwrap().texts(), ["one"]);
     assert_eq!(store.messages(&id).await.unwrap().len(), 1);
-    // Somebody else has written since: whoever repeats it now learns that it is out of date.
+    // Somebody else has written since: a caller that repeats it now learns that it is out of date.
     store.commit(&id, opened, later, at(2), [close("r")].into()).await.unwrap();
     assert_eq!(store.commit(&id, made, opened, at(1), append.clone()).await, Err(StoreError::Fenced));
     assert_eq!(store.commit(&id, Version::NONE, made, at(0), create.clone()).await, Err(StoreError::Fenced));

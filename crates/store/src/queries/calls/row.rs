@@ -24,7 +24,7 @@ use crate::{
 struct More<'a> {
     #[serde(skip_serializing_if = "Presentation::is_empty")]
     presentation: &'a Presentation,
-    /// Unless it is what the state says, too.
+    /// Absent if the state says the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<&'a AnswerKind>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -80,7 +80,7 @@ macro_rules! bound_row {
 }
 
 bound_row! {
-    /// A call as a row of `tool_calls`, without the columns that say to which chat and run it belongs and at which position it is there.
+    /// A call as a row of `tool_calls`, without the columns for its chat, its run and its position there.
     pub struct Row {
         id: Text,
         step: i64,
@@ -249,7 +249,7 @@ impl Row {
     }
 }
 
-/// The fields of a state that is not final, for which there are no columns.
+/// The fields of a state that is not final. They have no columns.
 fn open_state(state: &CallState) -> Result<Map<String, Value>, StoreError> {
     if state.is_final() {
         return Ok(Map::new());
@@ -360,7 +360,7 @@ mod tests {
         "history",
     ];
 
-    /// A call of which every field without a column says something.
+    /// A call with a value in every field that has no column.
     fn full() -> Call {
         let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), None, Timestamp::UNIX_EPOCH);
         call.presentation.title = Some("A title".into());

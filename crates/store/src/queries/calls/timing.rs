@@ -1,4 +1,4 @@
-//! The times at which a call was made, ran and ended, and how long it waited, computed from the states that it entered, in whole
+//! The times when a call was made, ran and ended, and how long it waited, computed from the states that it entered, in whole
 //! microseconds. This module knows no column.
 
 use fermata_tools::{StateName, Transition};
@@ -12,7 +12,7 @@ pub struct Timing {
     pub started_at: Option<i64>,
     pub ended_at: Option<i64>,
     pub waited_for_approval: Option<i64>,
-    /// The time for which the call waited for the gate or for a lock.
+    /// The time that the call waited for the gate or for a lock.
     pub waited_for_turn: Option<i64>,
     pub ran_for: Option<i64>,
 }

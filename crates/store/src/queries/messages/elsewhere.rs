@@ -19,14 +19,14 @@ use crate::{
     text::{Text, text},
 };
 
-/// The size in bytes from which a value is kept elsewhere. A reference to it takes about 100 bytes.
+/// The smallest size in bytes of a value that is kept elsewhere. A reference to it takes about 100 bytes.
 pub const LEAST_BYTES: usize = 1024;
 
 /// A message as its row has it.
 pub struct StoredMessage {
     pub body: String,
     pub elsewhere: Option<String>,
-    /// The number of bytes by which the body is shorter than the whole message.
+    /// The number of bytes that the body lacks of the whole message.
     pub bytes_elsewhere: usize,
 }
 
