@@ -115,7 +115,7 @@ impl Connection {
             Ok(Err(error)) => error.to_string(),
             Err(_) => NO_ANSWER.to_owned(),
         };
-        // A refusal counts, too: a server that has become a replica keeps refusing, and a new connection may lead to the new master.
+        // A refusal counts as well: a server that has become a replica keeps refusing, and a new connection may lead to the new master.
         self.is_broken.store(true, Ordering::Relaxed);
         Err(unavailable(&self.server, &reason))
     }

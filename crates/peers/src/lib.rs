@@ -5,8 +5,8 @@
 //! opaque here.
 //!
 //! Redis is not trusted with the content of messages: they are sealed (see [`seal`]), and a message that does not open is dropped. Redis
-//! can still lose messages, and it sees who sends to whom, and how much. A mailbox is named after the key with which its messages are
-//! sealed. Instances with different keys, and versions that did not seal, therefore find no mailbox of each other, and know at once that
+//! can still lose messages, and it sees the sender, the receiver and the size of each. A mailbox is named after the key that seals
+//! its messages. Instances with different keys, and versions that did not seal, thus find no mailbox of each other, and know at once that
 //! their request was not received.
 //!
 //! Invariant: the owner of a mailbox notices every loss of messages. Redis numbers the messages of a mailbox without gaps (see
@@ -43,7 +43,7 @@ use mailbox_reader::MailboxReader;
 pub use seal::{BadClusterKey, ClusterKey};
 use seal::{Opener, Refusal, Seal};
 
-/// The time after which a Redis that does not answer counts as unreachable.
+/// A Redis that does not answer for this long counts as unreachable.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// The shortest interval between two warnings that messages were dropped.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ pub struct MailboxLimits {
     /// The number of messages that a mailbox holds before it drops the oldest. It may hold a few hundred more, because Redis drops them in
     /// blocks.
     pub messages: usize,
-    /// The time after which a mailbox without a reader expires.
+    /// The lifetime of a mailbox without a reader.
     pub expiry: Duration,
 }
 

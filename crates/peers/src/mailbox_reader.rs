@@ -25,7 +25,7 @@ pub const FIELD: &str = "l";
 
 /// The maximum number of messages that one read returns.
 const BATCH: usize = 64;
-/// The time for which Redis holds a read of an empty mailbox. A mailbox that is gone is noticed when it is over.
+/// The longest time that Redis holds a read of an empty mailbox. A deleted mailbox is noticed when the read returns.
 const BLOCK: Duration = Duration::from_secs(2);
 /// The time that Redis may take for an answer beyond that.
 const GRACE: Duration = Duration::from_secs(3);

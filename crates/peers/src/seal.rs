@@ -5,7 +5,7 @@
 //! mailbox are authenticated with the message. Therefore
 //!
 //! - a message opens only if it was sealed with the cluster key, and was neither changed nor put into another mailbox;
-//! - a message opens once, because its receiver remembers the numbers that it has opened of each sender, for as long as it lives;
+//! - a message opens once, because its receiver remembers, while it lives, the numbers that it has opened of each sender;
 //! - a message that is older than [`MAX_AGE`] does not open. It counts as lost, like any message that does not arrive.
 //!
 //! A mailbox belongs to one start of a process and is never opened by another process, so nothing has to be remembered for longer.

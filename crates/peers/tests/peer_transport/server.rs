@@ -15,7 +15,7 @@ use redis::{FromRedisValue, aio::MultiplexedConnection};
 /// The prefix of the keys in the tests.
 pub const PREFIX: &str = "test";
 
-/// The settings with which a server keeps its data when it is killed.
+/// The settings that let a server keep its data when it is killed.
 pub const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always"];
 
 /// The cluster key of the instances in the tests.
