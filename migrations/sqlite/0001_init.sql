@@ -39,7 +39,7 @@ create index chats_by_age on chats (updated_at, id);
 -- title: the beginning of a user's message, for lists of chats.
 -- elsewhere: JSON, a list of {at, file | input | editedInput | output}: the JSON pointer to a value that was cut out of body, and the
 --   hash of a file or the id of a call. Null if the body is whole.
--- bytes_elsewhere: the number of bytes by which the body is shorter than the whole message.
+-- bytes_elsewhere: the number of bytes that the body lacks of the whole message.
 create table messages (
     chat_id text not null references chats (id) on delete cascade,
     position integer not null check (position >= 0),
@@ -93,7 +93,7 @@ create table summaries (
     primary key (chat_id, messages)
 ) strict;
 
--- Chats that need a summary, and the time from which on an instance may write it.
+-- Chats that need a summary, and the earliest time when an instance may write it.
 create table due_summaries (
     chat_id text not null primary key references chats (id) on delete cascade,
     due_at integer not null
@@ -197,7 +197,7 @@ create table plan_steps (
 -- program computes them, because databases compute in different ways.
 -- run_by: null if there is no tool of that name.
 -- states: JSON, a list of {state, at} in order; at as in RFC 3339, exactly.
--- created_at, started_at, ended_at: the times at which the model made it, it first ran, and it got its outcome.
+-- created_at, started_at, ended_at: the times when the model made it, it first ran, and it got its outcome.
 -- waited_for_approval, waited_for_turn (for the gate or a lock), ran_for (or was parked for the browser): what is over; null for what
 --   did not happen.
 -- policy_decision, policy_source, policy_reason: the decision of the policy. policy_source: default, rule <its number>, auto, chain,
@@ -257,7 +257,7 @@ create unique index tool_calls_by_approval on tool_calls (approval_id, chat_id) 
 create index tool_calls_by_tool on tool_calls (tool, created_at);
 
 -- The decisions of people, and the inputs that they are about. Rows are added, never changed, and go only with their chat.
--- terms: JSON, what the decision covers besides its call: the scope, for whom, until when, and the fingerprints of the tools. Null if it
+-- terms: JSON, what the decision covers besides its call: the scope, the people, the end, and the fingerprints of the tools. Null if it
 --   covers nothing else.
 create table confirmations (
     chat_id text not null,
@@ -326,7 +326,7 @@ begin
     select raise(abort, 'grant_ends are append-only');
 end;
 
--- Grants that hold in all chats of an owner. They outlive the chat in which they were given. The audit has who gave and revoked them.
+-- Grants that hold in all chats of an owner. They outlive the chat where they were given. The audit has who gave and revoked them.
 create table owner_grants (
     owner text not null,
     tool text not null,
@@ -457,7 +457,7 @@ create table memory_vectors (
     foreign key (owner, memory_id) references memories (owner, id) on delete cascade
 ) strict;
 
--- The ways in which the stock pages of a user answer. With hold = auto they decide how long streams are held.
+-- The kinds of requests that the stock pages of a user answer with. With hold = auto they decide how long streams are held.
 -- answered_by_post_at: the last time that one answered by posting the chat again; null if none ever did.
 -- answered_by_result_at: the last time that one answered by POST /chat/tool-result while its stream was open; null if none ever did.
 create table owners (
@@ -482,7 +482,7 @@ create table resource_locks (
 
 create index resource_locks_by_instance on resource_locks (instance);
 
--- The key with which instances encrypt the messages that they send each other, as base64. The first instance that needs it makes it.
+-- The key that encrypts the messages between instances, as base64. The first instance that needs it makes it.
 -- Anyone with read access to it can read and forge messages, and can read all chats in this database anyway.
 create table cluster_keys (
     id integer not null primary key check (id = 1),
@@ -490,7 +490,7 @@ create table cluster_keys (
 ) strict;
 
 -- A server that starts compares its clock with these times, so that a wrong clock deletes no chat and expires no call.
--- reached_at: the time that has certainly come. doubted_at: the time to which a clock has leapt, while that is not believed yet.
+-- reached_at: the time that has certainly come. doubted_at: the time of a clock that has leapt, while that is not believed yet.
 create table clock_marks (
     id integer not null primary key check (id = 1),
     reached_at integer not null,
