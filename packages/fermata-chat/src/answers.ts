@@ -32,13 +32,13 @@ export interface ApprovalResponse {
   inputText?: string;
 }
 
-/** What "always" means. */
+/** The meaning of "always" in an answer. */
 export interface Always {
   /** The id of one of the call's scopes; the first one if it is left out. */
   scope?: string;
-  /** Whether it holds in this chat, or in all chats of the person. */
+  /** The reach of the answer: this chat, or all chats of the person. */
   for?: 'chat' | 'owner';
-  /** How long it holds, such as `24h`; without an end if it is left out. */
+  /** The duration of the answer, such as `24h`. It has no end if this is left out. */
   until?: string;
 }
 
@@ -55,7 +55,7 @@ interface Answered {
     state: CallStatus['state'];
     /** The calls of the step that still wait for a person. */
     waitingFor: string[];
-    /** Whether the call runs only when those are decided. */
+    /** `true` if the call runs only when those are decided. */
     gateClosed?: boolean;
     /** The other calls that were asked about and that the answer lets run. */
     alsoApproved?: string[];
@@ -93,7 +93,7 @@ export class Answers {
         this.#follower.record.noteAnswer();
       });
       if (!this.#follower.isBusy()) {
-        // No stream says so.
+        // No stream reports it.
         for (const { toolCallId, state, gateClosed } of answered.calls)
           this.#follower.known.calls.set(toolCallId, {
             state,

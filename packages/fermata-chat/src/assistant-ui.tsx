@@ -38,13 +38,12 @@
 // What you can rely on:
 // - Everything that the package promises: answers go on in the stream that is open, tools run once, in one
 //   tab.
-// - A tool with `execute` runs when the server says so: what must be asked about is asked first, and runs
+// - A tool with `execute` runs when the server starts it: calls that need approval wait for it, and run
 //   with the input that was approved. One that waits for `human()` counts as running; name it in `repeatable`
 //   to ask again after a reload.
 // - While a run waits for this page only, the thread counts as not running, as assistant-ui has it: the
 //   message's status is `requires-action`, and the composer sends. A new message supersedes the run.
-// - The thread list is the server's. It cannot rename or archive chats; both are refused with an error that
-//   says so.
+// - The thread list is the server's. It cannot rename or archive chats; both are refused with an error.
 // - The server's record is the truth: branches of edited or regenerated messages are not kept, nor are local
 //   deletions.
 //
@@ -86,7 +85,7 @@ export function useFermataThread(): AssistantChat | undefined {
 }
 
 /**
- * How many earlier messages of the thread that is shown assistant-ui does not have, and what gives it more:
+ * The number of earlier messages that assistant-ui lacks of the shown thread, and a function that gives it more:
  * as many as at first.
  */
 export function useFermataEarlier(): Earlier {

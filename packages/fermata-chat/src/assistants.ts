@@ -2,9 +2,9 @@
 
 import { FermataError, type Server } from './server.js';
 
-/** An assistant. What the operator tells the model is not part of it. */
+/** An assistant. The operator's instructions for the model are not part of it. */
 export interface Assistant {
-  /** The name by which the option `assistant` chooses it. */
+  /** The name that the option `assistant` takes. */
   name: string;
   /** The title for people. */
   title: string;
@@ -14,7 +14,7 @@ export interface Assistant {
   suggestions: string[];
 }
 
-/** The assistant and the model that a chat has chosen. What is absent was never chosen: then the default answers. */
+/** The assistant and the model that a chat has chosen. An absent field was never chosen: then the default answers. */
 export interface Chosen {
   assistant?: string;
   model?: string;

@@ -10,7 +10,7 @@ export interface Scope {
   covers: string;
 }
 
-/** What a person has to know of a call to decide about it. */
+/** The facts that a person needs to decide about a call. */
 export interface AskedCall {
   tool: string;
   /** The name of the MCP server that offers the tool. */
@@ -20,16 +20,16 @@ export interface AskedCall {
   input?: unknown;
   /** The input as the JSON text that runs. It is left out if it is long; `Pending` has it then. */
   inputText?: string;
-  /** What "always" can mean for the call, the narrowest first. */
+  /** The scopes that "always" can have for the call, the narrowest first. */
   scopes?: Scope[];
-  /** What asks. */
+  /** The code of the reason to ask. */
   reasonCode?: ReasonCode;
   /** The words of others in the reason: of the rule or the tool, or what was read before a memory is changed. */
   reasonDetail?: string;
 }
 
 /**
- * What asks a person about a call. The reason of a `rule` and of a `tool` is their own text; the others are Fermata's, and a page can
+ * The reason to ask a person about a call. The reason of a `rule` and of a `tool` is their own text; the others are Fermata's, and a page can
  * translate them.
  */
 export type ReasonCode =
@@ -55,7 +55,7 @@ export function askedCall(part: object): AskedCall | undefined {
 export interface CallStatus extends Partial<AskedCall> {
   state: 'validating' | 'awaiting_approval' | 'scheduled' | 'executing' | 'success' | 'error' | 'cancelled';
   /**
-   * What the call waits for: a person's decision or reply, the output of a page, the decisions about the other
+   * The cause of the wait: a person's decision or reply, the output of a page, the decisions about the other
    * calls of its step, a resource that another call uses, or the end of others, because no more may run at a time.
    */
   waitsFor?: 'person' | 'page' | 'gate' | 'resource' | 'capacity';
@@ -65,19 +65,19 @@ export interface CallStatus extends Partial<AskedCall> {
   heldBy?: string;
   /** The type of the failure, if the call has failed. */
   errorType?: string;
-  /** How often the call has begun to run, if that was more than once. */
+  /** The number of times that the call has begun to run, if more than one. */
   attempts?: number;
-  /** What follows the failure. */
+  /** The consequence of the failure. */
   strategy?: FailureStrategy;
   /** The failed call in whose place this one was made. */
   fallbackOf?: string;
   /** The failed call that a person has made again with this one. */
   retryOf?: string;
-  /** Whether a person edits the input, here or in another page. */
+  /** `true` if a person edits the input, here or in another page. */
   editing?: boolean;
 }
 
-/** What follows a failure: another attempt, the model without the result, a question to the person, or the end of the run. */
+/** The consequence of a failure: another attempt, the model without the result, a question to the person, or the end of the run. */
 export type FailureStrategy = 'retry' | 'go_on' | 'ask_person' | 'fail_run';
 
 /** Why a call has no output. */

@@ -23,7 +23,7 @@ import { isLeft } from './state.js';
 import { compactChat, correctSummary, type ChatSummary, type Summary } from './summaries.js';
 import type { Connection, FermataOptions } from './transport.js';
 
-/** What a chat of Fermata can do besides what the AI SDK's can. */
+/** The abilities of a Fermata chat that the AI SDK's chat lacks. */
 export interface FermataChat {
   /**
    * Shows the chat as the server has it, follows what goes on in it, and keeps doing so. Returns what ends
@@ -38,7 +38,7 @@ export interface FermataChat {
   addToolOutput: (output: ToolOutput) => Promise<void>;
   addToolApprovalResponse: (response: ApprovalResponse) => Promise<void>;
   answerElicitation: (answer: ElicitationAnswer) => Promise<void>;
-  /** Ends the run, also one that only waits. Rejects if the server cannot be told; the run is then followed again. */
+  /** Ends the run, even one that only waits. Rejects if the server cannot be reached; the run is then followed again. */
   stop: () => Promise<void>;
   readonly connection: Connection;
   /** The state of a call on the server, and what it waits for; `undefined` if no stream has said so yet. */
@@ -46,11 +46,11 @@ export interface FermataChat {
   /** Calls a function whenever the status of a call changes; returns what ends that. */
   onCallStatus: (listener: () => void) => () => void;
   /**
-   * How full the model's window is, as the record of the chat says, and then each step. `undefined` if the server does not
+   * The fill of the model's window, first from the record of the chat, then from each step. `undefined` if the server does not
    * know, and after `compact`.
    */
   readonly contextUsage: Followed<ContextUsage | undefined>;
-  /** What the run of the chat is doing; `undefined` as long as neither the record nor a stream has said so. */
+  /** The status of the chat's run; `undefined` until the record or a stream reports one. */
   readonly runStatus: Followed<RunStatus | undefined>;
   /** The summary of earlier messages; it is loaded as long as somebody follows it. */
   readonly summary: Followed<ChatSummary | undefined>;
@@ -76,10 +76,10 @@ export interface FermataChat {
   compact: (instructions?: string) => Promise<void>;
 }
 
-/** How long a stop waits for the end of the stream before it cuts it off, in milliseconds. */
+/** The time that a stop waits for the end of the stream before it cuts it off, in milliseconds. */
 const STOP_PATIENCE = 2000;
 
-/** How often a server that does not answer is told to stop. */
+/** The number of requests to stop that a server without an answer gets. */
 const STOP_ATTEMPTS = 6;
 
 /** Constructs a chat that follows its server. */
@@ -105,7 +105,7 @@ export function followedChat<MESSAGE extends UIMessage, CHAT extends AbstractCha
   answers.stock = { addToolOutput, ...(addToolApprovalResponse && { addToolApprovalResponse }) };
   const { known, tabs } = follower;
   const { server } = follower.transport;
-  /** Shows a summary that the server has just saved, also in other tabs. */
+  /** Shows a summary that the server has just saved, in all tabs. */
   const showSummary = (summary: ChatSummary) => {
     known.summary.set(summary);
     tabs.tell();
@@ -153,7 +153,7 @@ function initOf<MESSAGE extends UIMessage>(
     transport: follower.transport,
     sendAutomaticallyWhen: ({ messages }) => {
       const { phase, isStale } = follower.state;
-      // What is asked for or read brings what follows, too.
+      // A request or a stream that is open brings the rest as well.
       if (phase.name !== 'idle' || isStale || isLeft(follower.state)) return false;
       // An answer that this page gave goes on only if the chat is posted again.
       const calls = lastStepOf(messages.at(-1));

@@ -1,7 +1,7 @@
 // What the server says of the context of a chat: how full the model's window is (`data-context`, and `context` of the
 // record), and that a summary is written because a request is too long (`data-compaction`).
 
-/** How many tokens the model has read in the newest step, and how many it can take. */
+/** The number of tokens that the model has read in the newest step, and the number that it can take. */
 export interface ContextUsage {
   inputTokens: number;
   /** The size of the model's window in tokens; absent if the server does not know it. */
@@ -22,7 +22,7 @@ export interface Compaction {
 }
 
 /**
- * The reason for which a summary is written: many messages had none, the chat came near the size of the model's
+ * The reason why a summary is written: many messages had none, the chat came near the size of the model's
  * window, the provider refused a request for its length, or somebody asked for it.
  */
 export type SummaryReason = 'every' | 'size' | 'overflow' | 'asked';

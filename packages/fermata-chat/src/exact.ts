@@ -2,7 +2,7 @@
 //
 // Invariant: a number that nobody has edited is written as it was, or not at all.
 
-/** Whether JavaScript reads a JSON text as it is: what it has read, written again, is the same text but for white space. */
+/** Returns `true` if JavaScript reads a JSON text as it is: what it has read, written again, is the same text but for white space. */
 export function isReadExactly(text: string): boolean {
   try {
     return JSON.stringify(JSON.parse(text)) === text.replace(/("(?:[^"\\]|\\.)*")|\s+/g, '$1');
@@ -11,7 +11,7 @@ export function isReadExactly(text: string): boolean {
   }
 }
 
-/** Whether JavaScript reads a number as the one that is written. */
+/** Returns `true` if JavaScript reads a number as the one that is written. */
 export const isNumberReadExactly = (text: string): boolean =>
   decimalOf(text) === decimalOf(String(Number(text)));
 

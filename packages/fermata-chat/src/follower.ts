@@ -48,7 +48,7 @@ export class ChatFollower {
   #prepared: Prepared | undefined;
   /** The request for a stream that has no answer yet. */
   #opening: { request: number; abort: AbortController } | undefined;
-  /** What waits for a state. */
+  /** The listeners that wait for a state. */
   #watchers = new Set<() => void>();
   /** Ends what the first viewer has begun. */
   #watching: (() => void) | undefined;

@@ -10,20 +10,20 @@ export interface Memory {
   id: string;
   kind: MemoryKind;
   text: string;
-  /** The name of the one thing that it says, such as `timezone`. A memory with a slot is told to the model in every run. */
+  /** The name of the one thing that it says, such as `timezone`. The model receives a memory with a slot in every run. */
   slot?: string;
-  /** Whether it is never deleted to make room for others. */
+  /** `true` if it is never deleted to make room for others. */
   pinned: boolean;
-  /** The chat in which the person said it, if it comes from one. */
+  /** The chat where the person said it, if it comes from one. */
   chatId?: string;
   /** The message of that chat. */
   messageId?: string;
-  /** Who has written it last; absent if a server of an earlier version did not note it. */
+  /** The last writer; absent if a server of an earlier version did not note it. */
   origin?: MemoryOrigin;
   createdAt: string;
 }
 
-/** Who has written a memory. `read` has what the model had read from outside before, such as the URL of a page. */
+/** The writer of a memory. `read` lists the outside sources that the model had read before, such as the URL of a page. */
 export type MemoryOrigin =
   { by: 'person' } | { by: 'tool'; tool: string; toolCallId: string; read?: string[] } | { by: 'summary' };
 
@@ -68,7 +68,7 @@ export interface Memories {
   change(id: string, change: MemoryChange): Promise<Memory>;
   forget(id: string): Promise<void>;
   /**
-   * Undoes the newest change of a memory, also its deletion. Returns the memory as it is then, or `null` if the
+   * Undoes the newest change of a memory, even its deletion. Returns the memory as it is then, or `null` if the
    * change was its creation.
    */
   undo(id: string): Promise<Memory | null>;
@@ -79,9 +79,9 @@ export interface Memories {
 /** A memory as a message tells of it. */
 export type MentionedMemory = Pick<Memory, 'id' | 'kind' | 'text' | 'slot'>;
 
-/** What a run has done with memories: the part `data-memory` of its message. */
+/** The uses and changes of memories in a run: the part `data-memory` of its message. */
 export interface MemoryUse {
-  /** What the model was told. */
+  /** The memories that the model received. */
   recalled: MentionedMemory[];
   saved: MentionedMemory[];
   changed: MentionedMemory[];
@@ -128,7 +128,7 @@ export function memoriesOf(server: Server): Memories {
 }
 
 /**
- * What the run of a message has done with memories; `undefined` if the message does not say, because nothing was
+ * The uses and changes of memories in the run of a message; `undefined` if the message does not say, because nothing was
  * done or the post did not ask for it (`show`).
  */
 export function memoryOf(message: Pick<UIMessage, 'parts'>): MemoryUse | undefined {

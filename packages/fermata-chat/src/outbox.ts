@@ -6,17 +6,17 @@ export interface Draft {
   message: UIMessage;
   /** Why it was not sent. There is none if the person has stopped it. */
   error?: Error;
-  /** Whether the page does not show it, because it follows a run. */
+  /** `true` if the page does not show it, because it follows a run. */
   isAside: boolean;
 }
 
-/** What the person said last. A stream that is still read may have written behind it. */
+/** The person's last message. A stream that is still read may have written behind it. */
 export function draftOf(messages: readonly UIMessage[], error?: Error): Draft | undefined {
   const message = messages.findLast(({ role }) => role === 'user');
   return message && { message, isAside: false, ...(error && { error }) };
 }
 
-/** Whether the server has it. */
+/** Returns `true` if the server has the message. */
 export const isDelivered = (message: UIMessage, record: readonly UIMessage[]): boolean =>
   record.some(({ id, parts }) => id === message.id && textOf(parts) === textOf(message.parts));
 

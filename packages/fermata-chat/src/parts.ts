@@ -13,16 +13,16 @@ export interface ToolPart {
 
 export const isToolPart = (part: object): part is ToolPart => 'toolCallId' in part && 'state' in part;
 
-/** Whether something is still to come of a call. */
+/** Returns `true` if something is still to come of a call. */
 export const isOpen = (part: ToolPart): boolean =>
   ['input-streaming', 'input-available', 'approval-requested'].includes(part.state) ||
   part.preliminary === true;
 
-/** Whether a call has been approved, and has no outcome yet. */
+/** Returns `true` if a call has been approved, and has no outcome yet. */
 const isApproved = (part: ToolPart): boolean =>
   part.state === 'approval-responded' && part.approval?.approved === true;
 
-/** Whether a call of the message has no outcome yet. */
+/** Returns `true` if a call of the message has no outcome yet. */
 export const hasOpenCall = ({ role, parts }: UIMessage): boolean =>
   role === 'assistant' &&
   (parts as object[]).some((part) => isToolPart(part) && (isOpen(part) || isApproved(part)));

@@ -39,7 +39,7 @@ export interface FermataChatOptions<MESSAGE extends UIMessage = UIMessage>
   model?: string | undefined;
   /** `false` leaves the posts out of memory from now on. */
   memory?: boolean | undefined;
-  /** Whether the page has made up the id, and nobody has posted to it yet: then the server is not asked for it. */
+  /** `true` if the page has made up the id, and nobody has posted to it yet: then the server is not asked for it. */
   isNew?: boolean;
   /** At most one rendering in so many milliseconds while a message streams. */
   throttle?: number;
@@ -47,7 +47,7 @@ export interface FermataChatOptions<MESSAGE extends UIMessage = UIMessage>
 
 type Stock<MESSAGE extends UIMessage> = ReturnType<typeof useChat<MESSAGE>>;
 
-/** What `useChat` gives, and what only a chat of Fermata can do. */
+/** The result of `useChat`, with the abilities that only a chat of Fermata has. */
 export type UseFermataChat<MESSAGE extends UIMessage = UIMessage> = Omit<
   Stock<MESSAGE>,
   keyof FermataChat | 'addToolResult'
@@ -57,7 +57,7 @@ export type UseFermataChat<MESSAGE extends UIMessage = UIMessage> = Omit<
     chat: Chat<MESSAGE> & FermataChat;
   };
 
-/** A chat, and what React is to be told of it. */
+/** A chat, and the notices of its changes for React. */
 class Session<MESSAGE extends UIMessage> {
   readonly chat: Chat<MESSAGE> & FermataChat;
   #options: FermataChatOptions<MESSAGE>;
@@ -150,7 +150,7 @@ export function useCallStatus(
   return useSyncExternalStore(chat.onCallStatus, status, status);
 }
 
-/** What the run of the chat is doing; `undefined` as long as neither the record nor a stream has said so. */
+/** The status of the chat's run; `undefined` until the record or a stream reports one. */
 export function useRunStatus(chat: Pick<FermataChat, 'runStatus'>): RunStatus | undefined {
   const { subscribe, get } = chat.runStatus;
   return useSyncExternalStore(subscribe, get, get);
@@ -158,7 +158,7 @@ export function useRunStatus(chat: Pick<FermataChat, 'runStatus'>): RunStatus | 
 
 /** A memory in a list. */
 export interface ListedMemory extends Memory {
-  /** Whether it was forgotten here. It stays in its place until the list is loaded again, and `undo` brings it back. */
+  /** `true` if it was forgotten here. It stays in its place until the list is loaded again, and `undo` brings it back. */
   isForgotten: boolean;
 }
 
@@ -168,7 +168,7 @@ export type MemoryList =
   | { status: 'failed'; error: Error }
   | { status: 'ready'; memories: ListedMemory[]; hasMore: boolean };
 
-/** A list of memories, and what changes it. What the server refuses is thrown, and changes nothing. */
+/** A list of memories, and the functions that change it. A refusal of the server is thrown, and changes nothing. */
 export interface UseMemories extends Pick<Memories, 'add' | 'change' | 'forget' | 'undo' | 'forgetAll'> {
   list: MemoryList;
   /** Loads the list again, from its beginning. */
@@ -267,7 +267,7 @@ function withMemory(list: readonly ListedMemory[], memory: Memory): ListedMemory
   return others.map((one) => (one.id === memory.id ? listed : one));
 }
 
-/** How full the model's window is; `undefined` as long as neither the record of the chat nor a step says so. */
+/** The fill of the model's window; `undefined` until the record of the chat or a step reports it. */
 export function useContextUsage(chat: Pick<FermataChat, 'contextUsage'>): ContextUsage | undefined {
   const { subscribe, get } = chat.contextUsage;
   return useSyncExternalStore(subscribe, get, get);
@@ -291,7 +291,7 @@ export function useChosen(chat: Pick<FermataChat, 'chosen'>): Chosen {
   return useSyncExternalStore(subscribe, get, get);
 }
 
-/** The lists of assistants by the server, each of which is asked once. */
+/** The lists of assistants by server. Each server is asked once. */
 const lists = new WeakMap<object, Promise<readonly Assistant[]>>();
 
 /** The assistants of a server (`fermata()`); the list is empty as long as it is not loaded. */

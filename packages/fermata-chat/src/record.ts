@@ -15,11 +15,11 @@ export interface ChatRecord extends Partial<RunStatus> {
   /** The assistant and the model that the chat has chosen. */
   assistant?: string;
   model?: string;
-  /** How full the model's window was after the newest step; absent if the server does not know. */
+  /** The fill of the model's window after the newest step; absent if the server does not know. */
   context?: ContextUsage;
 }
 
-/** What a call would do, as its tool says; `before` and `after` are the two texts of an edit. */
+/** The effect of a call, as its tool describes it; `before` and `after` are the two texts of an edit. */
 export interface CallDetails {
   kind: 'edit' | 'run' | 'send' | 'info';
   text: string;
@@ -27,7 +27,7 @@ export interface CallDetails {
   after?: string;
 }
 
-/** What waits for somebody, as `GET /api/chat/{id}/pending` has it. */
+/** The requests that wait for somebody, as `GET /api/chat/{id}/pending` has it. */
 export interface Pending {
   id: string;
   toolCallId: string;
@@ -38,12 +38,12 @@ export interface Pending {
   title?: string;
   /** The call in the words of its tool. */
   description?: string;
-  /** What the call would do. */
+  /** The effect of the call. */
   details?: CallDetails;
   input: unknown;
   /** The input as the JSON text that runs. */
   inputText: string;
-  /** What "always" can mean for an approval, the narrowest first; absent if the call cannot be allowed for always. */
+  /** The scopes that "always" can have for an approval, the narrowest first; absent if the call cannot be allowed for always. */
   scopes?: Scope[];
   kind: 'approval' | 'output' | 'elicitation';
   state: string;
@@ -52,13 +52,13 @@ export interface Pending {
   approvalId?: string;
   /** Why a person is asked, in the words of the rule that asks. */
   reason?: string;
-  /** What asks. */
+  /** The code of the reason to ask. */
   reasonCode?: ReasonCode;
   /** The words of others in the reason. */
   reasonDetail?: string;
-  /** What an elicitation asks. */
+  /** The question of an elicitation. */
   message?: string;
-  /** Who asks it. */
+  /** The author of the question. */
   asks?: 'assistant' | 'tool' | 'mcp';
   /** The name of a message that Fermata has written. */
   code?: 'call_failed';
@@ -96,7 +96,7 @@ export function statusOf(pending: Pending): CallStatus {
 }
 
 /**
- * Reads the record, and tries again for as long as `goesOn` says.
+ * Reads the record, and tries again while `goesOn` returns `true`.
  *
  * @throws FermataError with the code `not_found` if there is no such chat.
  */
@@ -116,7 +116,7 @@ export async function readRecord(
 export class RecordReader {
   readonly #server: Server;
   readonly #chatId: string;
-  /** How often an answer was sent or taken: a record that was asked for before may be without it. */
+  /** The number of answers sent or taken: a record that was asked for before may be without it. */
   #answers = 0;
   /** Done when what is asked of older messages is shown. */
   #settled: Promise<void> = Promise.resolve();

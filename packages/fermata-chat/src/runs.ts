@@ -1,25 +1,25 @@
 // What the server says of the run of a chat: its stage (`data-run`, and the record of the chat), and its plan (`data-plan`).
 // Knows nothing of streams.
 
-/** What a run is doing: it plans, makes calls, has their results, asks the model what is next, or speaks. */
+/** The stage of a run: it plans, makes calls, has their results, asks the model what is next, or speaks. */
 export type Stage = 'idle' | 'plan' | 'tool_call' | 'tool_result' | 'decide' | 'respond';
 
 /** The status of the run of a chat. */
 export interface RunStatus {
   stage: Stage;
-  /** Whether a call waits for a person's decision. */
+  /** `true` if a call waits for a person's decision. */
   requiresConfirm: boolean;
-  /** Whether no call of the step runs, because one of them waits for a person's decision. */
+  /** `true` if no call of the step runs, because one of them waits for a person's decision. */
   gateClosed?: boolean;
   /** The words that approve all calls that wait, if a message that is one of them does so now. */
   confirmWords?: string[];
-  /** Whether a message is the answer to a question of the assistant now. */
+  /** `true` if a message is the answer to a question of the assistant now. */
   takesReply?: boolean;
-  /** What the request to the model waits for: the end of others, because the model may be sent no more at a time. */
+  /** The cause of the wait for the model: the end of others, because the model may be sent no more at a time. */
   waitsFor?: 'capacity';
   /** The tool of the last call that got its outcome. */
   lastTool?: string;
-  /** The beginning of what the model was told of it. */
+  /** The beginning of the result that the model received. */
   lastResult?: string;
 }
 

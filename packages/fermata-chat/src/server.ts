@@ -2,7 +2,7 @@
 
 import { unlessLeaving } from './leaving.js';
 
-/** Where a server is, and what every request to it has. */
+/** The address of a server, and the headers and the `fetch` of every request to it. */
 export interface ServerOptions {
   /** The path or URL of the chat endpoint; `/api/chat` by default. */
   api?: string;
@@ -24,7 +24,7 @@ export class FermataError extends Error {
   override readonly name = 'FermataError';
   /** The HTTP status. */
   readonly status: number;
-  /** What went wrong, such as `already_answered`. */
+  /** The code of the error, such as `already_answered`. */
   readonly code: string;
   /** The places that do not fit, if an answer was refused for them. */
   readonly errors: readonly RefusedPlace[];
@@ -42,7 +42,7 @@ const WAITS = [500, 1000, 2000, 4000, 8000];
 /** For how long a request is made again while the server does not answer or has no time, in milliseconds: longer than a deploy takes. */
 const PATIENCE = 90_000;
 
-/** Whether the same request may succeed later. */
+/** Returns `true` if the same request may succeed later. */
 const isTransient = (status: number) => [408, 429, 502, 503, 504].includes(status);
 
 export class Server {
@@ -89,7 +89,7 @@ export class Server {
   }
 
   /**
-   * Asks for the stream of a chat's open run, from its beginning or after a position, for as long as it takes
+   * Asks for the stream of a chat's open run, from its beginning or after a position, and tries again
    * until the server answers; `undefined` if there is none.
    */
   async openStream(
@@ -172,7 +172,7 @@ export function pause(attempt: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Reads a problem document (RFC 9457), or whatever a proxy says instead. */
+/** Reads a problem document (RFC 9457), or the text of a proxy in its place. */
 export async function refusalOf(response: Response): Promise<FermataError> {
   const text = await response.text();
   try {
@@ -184,15 +184,15 @@ export async function refusalOf(response: Response): Promise<FermataError> {
   }
 }
 
-/** Whether an answer was refused because of what it says. */
+/** Returns `true` if an answer was refused because of its content. */
 export const isInvalid = (error: unknown): error is FermataError =>
   error instanceof FermataError && [400, 413, 422].includes(error.status);
 
-/** Whether a message was refused because the calls that wait have changed since its sender saw them. */
+/** Returns `true` if a message was refused because the calls that wait have changed since its sender saw them. */
 export const isStaleDecision = (error: unknown): error is FermataError =>
   error instanceof FermataError && error.code === 'decision_is_stale';
 
-/** Whether an answer was refused because the page shows what does not wait for it any more. */
+/** Returns `true` if an answer was refused because the page shows a request that waits no longer. */
 export const isSettledElsewhere = (error: unknown): boolean =>
   error instanceof FermataError &&
   ['already_answered', 'gone', 'not_found', 'tool_changed'].includes(error.code);

@@ -29,7 +29,7 @@
 // | reading, …   | ended                    | idle                  |                                                 |
 // | any          | failed, as a refusal     |                       | tells the page                                  |
 // | any          | failed                   | loading (recovering)  | asks what became of the run; three times        |
-// | loading (recovering) | loaded, run goes on, | as when loading   | the page is told nothing                        |
+// | loading (recovering) | loaded, run goes on, | as when loading   | the page receives no error                     |
 // |              | waits, or is finished    |                       |                                                 |
 // | loading (recovering) | loaded, not loaded | idle                | tells the page                                  |
 // | failing      | shown                    | idle                  |                                                 |
@@ -44,7 +44,7 @@ import type { Connection, RequestEvent } from './transport.js';
 
 export type Phase =
   | { name: 'idle' }
-  /** `recovering`: the error of a run that may go on; the page is told if it does not. */
+  /** `recovering`: the error of a run that may go on; the page receives it if the run does not. */
   | { name: 'loading'; request: number; isRetrying: boolean; recovering?: Error }
   | { name: 'following'; request: number; record: ChatRecord; isRetrying: boolean }
   | { name: 'sending'; request: number }
@@ -58,12 +58,12 @@ export interface State {
   phase: Phase;
   /** Streams that the AI SDK reads, the oldest first. All but the newest are of runs that were superseded. */
   streams: readonly number[];
-  /** Whether the page may show something else than the server has. */
+  /** `true` if the page may show something else than the server has. */
   isStale: boolean;
   draft: Draft | undefined;
-  /** How many components show the chat; `undefined` if none ever said so. */
+  /** The number of components that show the chat; `undefined` if none ever did. */
   viewers: number | undefined;
-  /** How often a failed run was looked for since a stream came to its end. */
+  /** The number of searches for a failed run since a stream came to its end. */
   recoveries: number;
 }
 
@@ -97,7 +97,7 @@ export type Action =
   | { type: 'tellTabs' }
   | { type: 'settleOlder' };
 
-/** What the AI SDK's chat says of itself, and the number for a request that begins. */
+/** The state of the AI SDK's chat, and the number for a request that begins. */
 export interface Context {
   status: ChatStatus;
   messages: readonly UIMessage[];
@@ -117,7 +117,7 @@ export const initialState: State = {
 
 export const isLeft = (state: State): boolean => state.viewers === 0;
 
-/** Whether the AI SDK is at work, or reads for us. */
+/** Returns `true` if the AI SDK is at work, or reads for us. */
 export const isBusy = (state: State, status: ChatStatus): boolean =>
   state.streams.length > 0 ||
   state.phase.name === 'sending' ||
@@ -220,7 +220,7 @@ function load(state: State, request: number, record: ChatRecord, context: Contex
   return [{ ...state, draft, phase: following }, [{ type: 'openStream', request }]];
 }
 
-/** Whether the last run came to its end elsewhere, and has not failed: then its message says how it ended. */
+/** Returns `true` if the last run came to its end elsewhere, and has not failed: then its message says how it ended. */
 function isFinished({ messages }: ChatRecord): boolean {
   const last = messages.at(-1);
   if (last?.role !== 'assistant') return false;

@@ -10,7 +10,7 @@
 import type { UIMessageChunk } from 'ai';
 import type { ChatRecord } from './record.js';
 
-/** What becomes of a stream; the last is `ended`. */
+/** The events of a stream; the last is `ended`. */
 export type StreamEvent =
   | { type: 'broke' }
   | { type: 'reconnected' }
@@ -20,19 +20,19 @@ export type StreamEvent =
    */
   | { type: 'ended'; isWhole: boolean; isAborted: boolean; outcome?: StreamOutcome };
 
-/** What there is in place of the rest of a stream: the record, and if it says that a run is open, the stream of that from its beginning. */
+/** The replacement for the rest of a stream: the record and, if it has an open run, the run's stream from its beginning. */
 export interface StreamOutcome {
   record: ChatRecord;
   body?: ReadableStream<Uint8Array>;
 }
 
-/** What a stream has read when its connection is lost. */
+/** The progress of a stream whose connection is lost. */
 export interface Lost {
   /** The position in the run's log; `undefined` if nothing of the log has come. */
   position: string | undefined;
-  /** Whether the AI SDK has been given anything. */
+  /** `true` if the AI SDK has been given anything. */
   hasBegun: boolean;
-  /** Whether the connection has said that nothing comes that could follow. */
+  /** `true` if the connection has announced that nothing more can follow. */
   isOver: boolean;
   /** The number of connections in a row that were opened again and brought nothing of the log. */
   vain: number;
@@ -66,7 +66,7 @@ export function chunkStream(options: StreamOptions): ReadableStream<UIMessageChu
         if (done === true) controller.close();
         else controller.enqueue(value);
       },
-      // The AI SDK could not read what it was told, or wants no more.
+      // The AI SDK could not read a chunk, or wants no more.
       async cancel() {
         options.abort.abort();
         await chunks.return(undefined);
@@ -122,11 +122,11 @@ async function* readChunks(options: StreamOptions): AsyncGenerator<UIMessageChun
 class RunReader {
   /** The last event of the run's log that was read. Events that are meant for one reader only have no position. */
   position: string | undefined;
-  /** Whether the run's own end was read. The stream of a run that a new message supersedes ends without it. */
+  /** `true` if the run's own end was read. The stream of a run that a new message supersedes ends without it. */
   isWhole = false;
-  /** Whether nothing more is to be read. */
+  /** `true` if nothing more is to be read. */
   isOver = false;
-  /** Whether the run has come from its beginning again, so that what comes does not follow what was read. */
+  /** `true` if the run has come from its beginning again, so that what comes does not follow what was read. */
   isReplay = false;
   readonly #silence: number;
   readonly #signal: AbortSignal;
@@ -191,18 +191,18 @@ class RunReader {
   }
 }
 
-/** Whether an event is meant for one reader, and is not of the run's log. */
+/** Returns `true` if an event is meant for one reader, and is not of the run's log. */
 const isForOneReader = (id: string): boolean => id.slice(id.indexOf(':')).includes('.');
 
 /** The place of an event in the run's log. */
 const numberOf = (id: string): number => Number(id.slice(id.indexOf(':') + 1).split('.')[0] || -1);
 
-/** Whether an event only says that the instance lets this reader go; the run goes on elsewhere, or after the next start of its server. */
+/** Returns `true` if an event only says that the instance dismisses this reader. The run goes on elsewhere, or after a restart. */
 const isFarewell = (id: string | undefined, chunk: UIMessageChunk): boolean =>
   (chunk.type === 'error' && id !== undefined && isForOneReader(id)) ||
   (chunk.type === 'finish' && 'finishReason' in chunk && (chunk.finishReason as string) === 'interrupted');
 
-/** What a promise gives, or `undefined` if that takes too long. */
+/** Returns the result of a promise, or `undefined` if that takes too long. */
 async function inTime<T>(promise: Promise<T>, longest: number): Promise<T | undefined> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const late = new Promise<undefined>((resolve) => {

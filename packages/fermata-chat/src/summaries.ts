@@ -4,7 +4,7 @@ import type { SummaryReason } from './context.js';
 import { FollowedValue, type Followed } from './followed.js';
 import { FermataError, type Server } from './server.js';
 
-/** A summary. What it does not know is empty. */
+/** A summary. A field that it does not know is empty. */
 export interface Summary {
   /** The goal of the person. */
   goal: string;
@@ -71,7 +71,7 @@ export class FollowedSummary implements Followed<ChatSummary | undefined> {
   readonly #summary = new FollowedValue<ChatSummary | undefined>(undefined);
   /** Tells the newest reading from older ones. */
   #readings = 0;
-  /** Whether the summary may have changed while nobody followed it. */
+  /** `true` if the summary may have changed while nobody followed it. */
   #isStale = false;
   #timers: ReturnType<typeof setTimeout>[] = [];
 

@@ -10,11 +10,11 @@ export interface ToolRun {
   toolCallId: string;
   tool: BrowserTool;
   input: unknown;
-  /** Whether the call may have been settled or run before. */
+  /** `true` if the call may have been settled or run before. */
   isReplay: boolean;
   /** Asks the server whether the call still waits for a page. */
   isPending: () => Promise<boolean>;
-  /** Tells the server, for as long as `goesOn` says. */
+  /** Sends the outcome to the server, again while `goesOn` returns `true`. */
   deliver: (outcome: Outcome, goesOn: () => boolean) => Promise<void>;
 }
 
@@ -70,7 +70,7 @@ export class ToolRunner {
     });
   }
 
-  /** Tells the server for as long as it takes. An output that it refuses becomes the call's error. */
+  /** Sends the outcome until the server takes it. An output that the server refuses becomes the call's error. */
   async #deliver(outcome: Outcome, { deliver }: ToolRun, signal: AbortSignal): Promise<void> {
     const goesOn = () => !signal.aborted;
     try {
@@ -125,7 +125,7 @@ function keep(key: string, what: unknown) {
   }
 }
 
-/** Where the page keeps what must survive it; nothing if the browser forbids it. */
+/** The storage for state that must survive the page; `undefined` if the browser forbids it. */
 function storage(): Storage | undefined {
   try {
     return (globalThis as Partial<typeof globalThis>).localStorage;

@@ -14,20 +14,20 @@ import { AI_VERSION, knowsResetStep } from './version.js';
 
 /** A tool that this page runs. */
 export interface BrowserTool {
-  /** What the model is told about it. */
+  /** The description for the model. */
   description?: string;
   /** JSON Schema of its input. */
   inputSchema: object;
-  /** Runs a call. What it throws is the call's error. If left out, the page answers with `addToolOutput`. */
+  /** Runs a call. An exception becomes the call's error. If left out, the page answers with `addToolOutput`. */
   execute?: (input: unknown, call: { toolCallId: string; signal: AbortSignal }) => unknown;
-  /** Whether a call may run again if the page goes away while it runs. */
+  /** `true` if a call may run again if the page goes away while it runs. */
   repeatable?: boolean;
 }
 
 export interface FermataOptions extends ServerOptions {
   /** The version of `ai`, if it is not the one that is installed: `"7.0.173"`, or a major version. */
   client?: string | number;
-  /** How long a stream stays open while calls wait, such as `30s`; the server's own setting by default. */
+  /** The time that a stream stays open while calls wait, such as `30s`; the server's own setting by default. */
   hold?: string;
   /**
    * The data parts that the server streams besides the AI SDK's own: `call` is `data-call`, the state of a call
@@ -55,7 +55,7 @@ export interface FermataOptions extends ServerOptions {
   /** The page's tools, by name. */
   tools?: Record<string, BrowserTool> | ((chatId: string) => Record<string, BrowserTool>);
   /**
-   * How long a connection may be silent before it counts as broken, in milliseconds; the server says something
+   * The longest silence of a connection before it counts as broken, in milliseconds; the server sends something
    * every ten seconds.
    */
   silence?: number;
@@ -66,7 +66,7 @@ export interface FermataOptions extends ServerOptions {
 /** `closed`: no stream is read. `open`: one is. `reconnecting`: it broke, and is being opened again. */
 export type Connection = 'closed' | 'open' | 'reconnecting';
 
-/** What becomes of a request of the AI SDK, for whoever looks after the chat. */
+/** The events of a request of the AI SDK, for the observer of the chat. */
 export type RequestEvent =
   | { type: 'sent' }
   | { type: 'accepted' }
@@ -75,18 +75,18 @@ export type RequestEvent =
   | { type: 'retrying' }
   | StreamEvent;
 
-/** Looks after the chat for which the transport works. */
+/** Looks after the chat that the transport serves. */
 export interface Observer {
   /** The number of the next request. */
   begin: () => number;
   on: (request: number, event: RequestEvent) => void;
   /** The server has accepted a post that chose an assistant or a model. */
   onChosen: (chosen: Chosen) => void;
-  /** Whether a call that the page shows as waiting for a decision is known to wait no longer. */
+  /** Returns `true` if a call that the page shows as waiting for a decision is known to wait no longer. */
   isDecided: (toolCallId: string) => boolean;
-  /** Reads the record, and tries again for as long as `goesOn` says. */
+  /** Reads the record, and tries again while `goesOn` returns `true`. */
   record: (goesOn: () => boolean) => Promise<ChatRecord>;
-  /** What the AI SDK gets when it asks for the stream: one that was opened before, or an error to be shown. */
+  /** The reply to the AI SDK when it asks for the stream: one that was opened before, or an error to be shown. */
   prepared: () => Prepared | undefined;
 }
 
@@ -94,7 +94,7 @@ export type Prepared =
   | { type: 'stream'; request: number; abort: AbortController; body: ReadableStream<Uint8Array> }
   | { type: 'error'; error: Error };
 
-/** How often a message is posted whose connection fails each time, and how often the record is asked for it each time. */
+/** The number of posts of a message whose connection fails each time, and of looks into the record after each. */
 const POSTS = 3;
 const LOOKS = 3;
 
@@ -230,7 +230,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     }
   }
 
-  /** Whether the server has a message; `undefined` if it does not say. */
+  /** Returns `true` if the server has a message; `undefined` if it does not say. */
   async #isTaken(chatId: string, message: MESSAGE, signal: AbortSignal): Promise<boolean | undefined> {
     try {
       const goesOn = (attempt: number) => attempt < LOOKS && !signal.aborted;
@@ -305,14 +305,14 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
         if (event.type === 'ended') this.#reading.delete(request);
         this.#on(request, event);
       },
-      // Whoever looks after the chat loads what is missing. Nobody else can, so the AI SDK shows an error.
+      // The observer of the chat loads what is missing. Nobody else can, so the AI SDK shows an error.
       ...(this.#observer === undefined && { onLost: throwLost }),
     });
   }
 
   /**
-   * Opens a stream again, for as long as the record says that a run is open. If it cannot go on where it ended, the run's stream is opened
-   * from its beginning, for whoever looks after the chat.
+   * Opens a stream again while the record has an open run. If it cannot go on where it ended, the run's stream is opened
+   * from its beginning, for the observer of the chat.
    */
   async #reopen(
     chatId: string,
@@ -351,7 +351,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     }
   }
 
-  /** Reads the record, for as long as it takes; `undefined` if there is none, or nobody wants it any more. */
+  /** Reads the record, and tries again until it arrives; `undefined` if there is none, or nobody wants it any more. */
   async #record(chatId: string, signal: AbortSignal): Promise<ChatRecord | undefined> {
     const goesOn = () => !signal.aborted;
     try {
@@ -362,7 +362,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     }
   }
 
-  /** What a post has besides the messages. */
+  /** The fields of a post besides the messages. */
   #body(chatId: string): object {
     const tools = Object.entries(this.tools(chatId)).map(([name, { description, inputSchema }]) => [
       name,
@@ -374,15 +374,15 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     };
   }
 
-  /** What a post says of this client, and what it wants. */
+  /** The fields of a post that describe this client and its wishes. */
   #fermata(chosen: Chosen): object {
     const { client = AI_VERSION, hold, show, memory } = this.#options;
-    // Memory is on where nothing is said. What is undefined is not part of the JSON.
+    // Memory is on by default. An undefined field is not part of the JSON.
     const isLeftOut = (typeof memory === 'function' ? memory() : memory) === false;
     return { client, hold, show, ...chosen, ...(isLeftOut && { memory: false }) };
   }
 
-  /** The approvals about which a new message may decide: those that the page shows as waiting. */
+  /** The approvals that a new message may decide: those that the page shows as waiting. */
   #decides(messages: readonly MESSAGE[]): string[] {
     if (messages.at(-1)?.role !== 'user') return [];
     return shownApprovals(messages)
@@ -390,7 +390,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       .map(({ id }) => id);
   }
 
-  /** Who is to answer, as the options say now. */
+  /** The assistant and the model that the options choose now. */
   #chosen(chatId: string): Chosen {
     const [assistant, model] = [this.#options.assistant, this.#options.model].map((option) =>
       typeof option === 'function' ? option(chatId) : option,
@@ -399,7 +399,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
   }
 }
 
-/** Whether nobody can know if the server has taken a post: the connection to it, or that of a proxy before it, has failed. */
+/** Returns `true` if it is unknown whether the server has taken a post: the connection to it, or that of a proxy before it, has failed. */
 const isUnclear = (error: unknown): boolean =>
   error instanceof FermataError ? error.status === 502 || error.status === 504 : error instanceof TypeError;
 

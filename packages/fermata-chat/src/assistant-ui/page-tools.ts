@@ -31,7 +31,7 @@ const isForPage = (_name: string, { type, disabled }: Tool) =>
   disabled !== true && (type === undefined || type === 'frontend' || type === 'human');
 
 /**
- * The tools of the page, run for the chat, which knows when, and in which tab.
+ * The tools of the page, run for the chat. The chat knows the time and the tab.
  *
  * assistant-ui would run them by itself, but only in a run that has ended, not side by side with one that
  * began before, and never where somebody was asked. So `execute` is taken away from it, but for one thing

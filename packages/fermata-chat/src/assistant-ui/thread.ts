@@ -38,7 +38,7 @@ const APPROVAL_OPTIONS = [
 export class Thread {
   readonly chat: AssistantChat;
   readonly page = new PageTools();
-  /** How many messages the next post keeps, where assistant-ui has cut some off. */
+  /** The number of messages that the next post keeps, if assistant-ui has cut some off. */
   #kept: number | undefined;
 
   readonly id: string;
@@ -163,14 +163,14 @@ export class Thread {
       changed.every((message, index) => message.id === messages[index]?.id);
     if (isCut) {
       this.#kept = changed.length;
-      // The post is made at once; whatever else cuts messages off has no effect on the record.
+      // The post is made at once. No other cut has an effect on the record.
       queueMicrotask(() => (this.#kept = undefined));
     } else if (typeof change === 'function') {
       this.chat.messages = changed;
     }
   }
 
-  /** Cuts off what is to be posted anew; the first message that is. */
+  /** Cuts off the messages that are to be posted again. Returns the first of them. */
   #cut(): UIMessage | undefined {
     if (this.#kept === undefined) return undefined;
     const first = this.chat.messages[this.#kept];

@@ -67,7 +67,7 @@ export class Threads implements ThreadListAdapter {
     }
   };
 
-  /** The server's title is the beginning of the first message, which is known here, too. */
+  /** The server's title is the beginning of the first message, which is known here as well. */
   generateTitle: ThreadListAdapter['generateTitle'] = (id, messages) =>
     Promise.resolve(
       createAssistantStream((stream) => {
@@ -76,7 +76,7 @@ export class Threads implements ThreadListAdapter {
       }),
     );
 
-  /** Notes the title of a chat, of which assistant-ui may have the newest messages only; `undefined` if it has none. */
+  /** Notes and returns the title of a chat; `undefined` if assistant-ui has no first message of it. */
   noteTitle(id: string, messages: readonly UIMessage[]): string | undefined {
     const title = titleOf(messages.find(isOfUser)?.parts);
     if (title !== undefined) this.#titles.set(id, title);
