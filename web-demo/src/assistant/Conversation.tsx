@@ -76,7 +76,7 @@ export function Conversation({ id }: { id: string }) {
   );
 }
 
-/** What is shown instead of messages: lines to begin with, or that the chat is being loaded. */
+/** The placeholder for messages: lines to begin with, or the notice that the chat is being loaded. */
 function Empty({ id }: { id: string }) {
   const { t } = useTranslation();
   const aui = useAui();
@@ -100,7 +100,7 @@ function SummaryOfEarlier({ count }: { count: number }) {
   return chat && <SummaryLine chat={chat} after={chat.messages.slice(0, count)} />;
 }
 
-/** What there is to say below the messages. */
+/** The notices below the messages. */
 function State() {
   const chat = useFermataThread();
   if (chat === undefined) return null;

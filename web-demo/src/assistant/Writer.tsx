@@ -22,7 +22,7 @@ export function Writer({ id }: { id: string }) {
   const chat = useFermataThread();
   const isEmpty = useAuiState(({ composer }) => composer.isEmpty);
   const hasMessages = useAuiState(({ thread }) => thread.messages.length > 0);
-  // assistant-ui's threads do not run while they wait for the person; a run that waits can be stopped, too.
+  // assistant-ui's threads do not run while they wait for the person; a run that waits can still be stopped.
   const isBusy =
     chat !== undefined &&
     (chat.status === 'submitted' ||

@@ -1,4 +1,4 @@
-// The parts of a message, each drawn by what both pages share. Where that needs the part as the AI SDK has
+// The parts of a message, each drawn by the components of both pages. If these need the part as the AI SDK has
 // it, it is found in the chat.
 
 import { useMemo } from 'react';
@@ -90,13 +90,13 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
   );
 }
 
-/** What the calls of the last step wait for together. */
+/** The gate that the calls of the last step wait for together. */
 export function LastGate() {
   const { chat, message } = useMessage();
   return chat && message && <Gate message={message} chat={chat} />;
 }
 
-/** The memories that the model was told for the message. */
+/** The memories that the model received for the message. */
 export function MemoriesUsed() {
   const { message } = useMessage();
   return message && <UsedMemories message={message} />;
@@ -108,7 +108,7 @@ export function SummaryAfterMessage() {
   return chat && message && <SummaryLine chat={chat} after={[message]} />;
 }
 
-/** What the run of the message has done with memories. */
+/** The changes of memories in the run of the message. */
 export function MemoriesChanged() {
   const { message } = useMessage();
   return message && <MemoryChanges message={message} />;

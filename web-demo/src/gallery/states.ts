@@ -77,7 +77,7 @@ const mcp = (state: string, more: object = {}): Part =>
     ...more,
   }) as unknown as Part;
 
-/** What the server would say of the calls that wait. */
+/** The server's statuses of the calls that wait. */
 export const statuses = new Map<string, CallStatus>();
 
 function waiting(part: Part, status: Omit<CallStatus, 'state'>): Part {

@@ -21,7 +21,7 @@ const stored = recall(KEY);
 export const language = new Cell<Language>(closest(stored === undefined ? navigator.languages : [stored]));
 
 /**
- * How times and numbers are written: as the person is used to, where that is a form of the page's language.
+ * The locale of times and numbers: the person's own, if that is a form of the page's language.
  */
 export const localeOf = (spoken: string, tags: readonly string[] = navigator.languages) =>
   tags.find((tag) => tag === spoken || tag.startsWith(`${spoken}-`)) ?? spoken;

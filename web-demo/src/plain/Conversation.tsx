@@ -19,7 +19,7 @@ import { isNewChat } from '../chat/server/chatId';
 import { server, unknownChats } from '../chat/server/server';
 import { useCell } from '../state/cell';
 
-/** How often the page shows what came, in milliseconds: often enough to look like writing. */
+/** The interval between updates of the page, in milliseconds: short enough to look like writing. */
 const THROTTLE = 50;
 
 export function Conversation({ id }: { id: string }) {
@@ -53,7 +53,7 @@ export function Conversation({ id }: { id: string }) {
   };
   const stop = () => {
     focusComposer();
-    // Where nobody can be told, the page says that it looks for the server.
+    // If the server cannot be reached, the page shows that it looks for it.
     void chat.stop().catch(() => undefined);
   };
 

@@ -1,4 +1,4 @@
-// A value that components follow. It knows nothing of what it holds; whoever writes to it tells everybody who
+// A value that components follow. It knows nothing of its content; a write notifies every component that
 // reads it.
 
 import { useSyncExternalStore } from 'react';

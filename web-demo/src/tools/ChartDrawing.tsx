@@ -102,7 +102,7 @@ function configuration(
 export default function ChartDrawing({ chart }: { chart: ChartInput }) {
   const { t } = useTranslation('cards');
   const canvas = useRef<HTMLCanvasElement>(null);
-  // Parts are new objects with every delta of their message; only what they say may draw the chart anew.
+  // Parts are new objects with every delta of their message; only a change of content may redraw the chart.
   const drawn = JSON.stringify(chart);
   useEffect(() => {
     const element = canvas.current;

@@ -1,6 +1,6 @@
-// Keeps a record in this browser, once the person says so.
+// Keeps a record in this browser, once the person agrees.
 //
-// Invariants: nothing is written before that; a call writes once, and the model is told what is really kept.
+// Invariants: nothing is written before that; a call writes once, and the model receives the record that is really kept.
 // So the record of a call is taken back where the call was answered otherwise meanwhile, and a "no" to what
 // another tab has already written is a "yes".
 
@@ -104,7 +104,7 @@ function Question({ toolCallId, wanted, isBusy, answer, fail }: QuestionProps) {
   );
 }
 
-/** What is kept is text, so that equal lists are the same to React. */
+/** The snapshot is text, so that equal lists are the same to React. */
 const snapshot = () => JSON.stringify(records());
 const empty = () => '[]';
 
@@ -130,7 +130,7 @@ function Kept({ id }: { id: string }) {
   );
 }
 
-/** What this browser keeps, with a way to forget it. */
+/** The records in this browser, with a way to forget them. */
 function StoredRecords({ all }: { all: StoredRecord[] }) {
   const { t } = useTranslation('cards');
   return (

@@ -1,13 +1,13 @@
 // Where this browser is, by its geolocation API.
 //
-// Repeatable: asking twice changes nothing. What it throws is told to the model, so it says what happened and
+// Repeatable: asking twice changes nothing. The model receives its errors, so they say what happened and
 // what would help.
 
 import { useTranslation } from 'react-i18next';
 import { isRecord } from '../chat/record/isRecord';
 import type { PageTool, ToolBodyProps } from './tool';
 
-/** How long the person may take to allow it, and the device to find out. */
+/** The longest time for the person to allow it, and for the device to find out. */
 const LONGEST = 60_000;
 /** A position this old, in milliseconds, is still where the browser is. */
 const FRESH = 60_000;

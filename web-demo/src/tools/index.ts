@@ -23,7 +23,7 @@ export const browserTools: Record<string, PageTool> = {
 export const pageTool = (name: string): PageTool | undefined =>
   Object.hasOwn(browserTools, name) ? browserTools[name] : undefined;
 
-/** Whether this page has a tool, and whether it runs by itself. */
+/** Returns the way that a tool of this page runs; `undefined` if the page lacks it. */
 export const pageRuns: PageRuns = (name) => {
   const tool = pageTool(name);
   if (tool === undefined) return undefined;

@@ -13,7 +13,7 @@ import { Picture } from '../chat/values/ToolResult';
 import { LongText } from '../chat/values/ToolValue';
 import type { PageTool, ToolBodyProps } from './tool';
 
-/** How much of a text is read, in bytes. */
+/** The largest part of a text that is read, in bytes. */
 const MAX_TEXT = 100_000;
 /** The largest picture that is passed on, in bytes. */
 const MAX_IMAGE = 200_000;
@@ -23,9 +23,9 @@ export interface PickedFile {
   /** In bytes. */
   size: number;
   type: string;
-  /** What is in it, where it is text. */
+  /** The content of the file, if it is text. */
   text?: string;
-  /** Whether `text` is its beginning only. */
+  /** `true` if `text` is its beginning only. */
   truncated?: boolean;
   /** The picture, where it is a small one. */
   dataUrl?: string;

@@ -1,11 +1,11 @@
 // The records that this browser keeps.
 //
-// Knows nothing of cards or chats. Invariant: a call has one record at most, whatever is pressed how often
+// Knows nothing of cards or chats. Invariant: a call has one record at most, no matter what is pressed how often
 // and in however many tabs, because the call's id is the record's place.
 
 import { isRecord } from '../chat/record/isRecord';
 
-/** What was written for a call. */
+/** The record that was written for a call. */
 export interface StoredRecord {
   /** The id of the call that wrote it. */
   id: string;
@@ -68,9 +68,9 @@ export function forget(id: string): void {
   tell();
 }
 
-/** Hears of changes, also those of other tabs. Returns what ends that. */
+/** Hears of changes in all tabs. Returns a function that ends that. */
 export function onChange(hear: () => void): () => void {
-  // `storage` is told to the other tabs only.
+  // Only the other tabs receive `storage`.
   window.addEventListener('storage', hear);
   window.addEventListener(CHANGE, hear);
   return () => {

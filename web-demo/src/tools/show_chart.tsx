@@ -1,7 +1,7 @@
 // Draws a chart of the model's numbers.
 //
 // The drawing follows from the input alone, so it is there again after a reload; the call itself only says
-// that it is shown. What draws is loaded when the first chart is to be seen.
+// that it is shown. The drawing code is loaded when the first chart is to be seen.
 
 import { lazy, Suspense } from 'react';
 import { useTranslation } from 'react-i18next';

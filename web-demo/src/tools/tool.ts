@@ -1,4 +1,4 @@
-// What a tool of this page is: what the server and the model are told of it, and how its card shows it.
+// The type of a tool of this page: its description for the server and the model, and the body of its card.
 //
 // A tool either has `execute`, and then the helper runs it by itself, or its `Body` asks the person and
 // answers.
@@ -7,27 +7,27 @@ import type { ComponentType } from 'react';
 import type { BrowserTool } from 'fermata-chat';
 import type { Taken } from '../chat/ui/useAnswer';
 
-/** What the body of a call's card gets. */
+/** The props of the body of a call's card. */
 export interface ToolBodyProps {
   toolCallId: string;
   /** The model's input; not to be trusted to fit the schema where the call failed. */
   input: unknown;
   /**
    * `waiting`: the person may answer. `working`: it runs by itself. `done`: `output` is the result. `over`:
-   * it failed, or was denied; the card says so.
+   * it failed, or was denied; the card shows that.
    */
   stage: 'waiting' | 'working' | 'done' | 'over';
   output?: unknown;
-  /** Whether an answer is under way. */
+  /** `true` if an answer is under way. */
   isBusy: boolean;
   /** Answers the call. The card shows why an answer was refused. */
   answer: (output: unknown) => Promise<Taken>;
-  /** Ends the call with an error that the model is told. */
+  /** Ends the call with an error that the model receives. */
   fail: (errorText: string) => Promise<Taken>;
 }
 
 /** A tool of this page. */
 export interface PageTool extends BrowserTool {
-  /** What the card shows besides the input and output; where it is left out, those alone. */
+  /** The content of the card besides the input and output. Without it, the card shows those alone. */
   Body?: ComponentType<ToolBodyProps>;
 }

@@ -1,4 +1,4 @@
-// Approve, with a menu of other calls that a person can allow with the same answer, for whom and for how long.
+// Approve, with a menu of other calls that a person can allow with the same answer, their reach and their duration.
 
 import { ChevronDown } from 'lucide-react';
 import { useId, useRef, useState, type ReactNode } from 'react';
@@ -9,7 +9,7 @@ import { scopeWords } from './asked';
 
 export interface AlwaysMenuProps {
   tool: string;
-  /** What "always" can mean, the narrowest first. */
+  /** The scopes that "always" can have, the narrowest first. */
   scopes: readonly Scope[];
   disabled: boolean;
   onChoose: (always: Always) => void;

@@ -22,21 +22,21 @@ export interface ApprovalQuestionProps {
   toolCallId: string;
   name: string;
   input: unknown;
-  /** What the message says of the call. */
+  /** The facts about the call in the message. */
   told: Partial<AskedCall> | undefined;
   /** JSON Schema of the input, where it is known. */
   schema: object | undefined;
-  /** Whether the call makes a plan, which has a form of its own. */
+  /** `true` if the call makes a plan, which has a form of its own. */
   isPlan?: boolean;
   /** Why it is asked, where somebody said. */
   reason?: string | undefined;
-  /** Whether a person edits the input, here or in another tab. */
+  /** `true` if a person edits the input, here or in another tab. */
   isEdited?: boolean;
   /** Called when all of the input is to be shown. */
   onShowAll?: () => void;
 }
 
-/** How often a page says that its person edits an input, in milliseconds. The server believes it for three times as long. */
+/** The interval between notes that the person edits an input, in milliseconds. The server trusts a note for three times as long. */
 const NOTE_EVERY = 30_000;
 
 type Mode = 'ask' | 'deny' | 'edit';
@@ -197,7 +197,7 @@ interface AnswersProps {
   answering: ReturnType<typeof useAnswer>;
   respond: (way: Way, response: Omit<ApprovalResponse, 'id'>) => void;
   go: (mode: Mode) => void;
-  /** Whether something of the input was not shown yet. */
+  /** `true` if something of the input was not shown yet. */
   isUnseen: boolean;
 }
 

@@ -4,10 +4,10 @@ import { diffLines } from 'diff';
 import { useTranslation } from 'react-i18next';
 import { Name } from '../values/ToolValue';
 
-/** How long the difference may take to be found, in milliseconds. */
+/** The longest time to find the difference, in milliseconds. */
 const PATIENCE = 200;
 
-/** The lines of a text, of which the last one need not have an end. */
+/** The lines of a text. The last one need not have an end. */
 const linesOf = (text: string) => (text === '' ? [] : text.replace(/\n$/, '').split('\n'));
 
 export function Difference({ before, after }: { before: string; after: string }) {

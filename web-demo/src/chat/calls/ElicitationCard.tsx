@@ -25,11 +25,11 @@ export interface Elicitation {
   elicitationId: string;
   toolCallId: string;
   tool: string;
-  /** Who asks. */
+  /** The author of the question. */
   asks: 'assistant' | 'tool' | 'mcp';
   /** The MCP server that asks. */
   server?: string;
-  /** What failed, if Fermata asks what follows it. */
+  /** The failure, if Fermata asks how to go on after it. */
   failure?: { errorType: string; errorText: string };
   message: string;
   requestedSchema: Schema;
@@ -122,7 +122,7 @@ function Card({ part, chat }: ElicitationCardProps) {
 
 type Translate = ReturnType<typeof useTranslation<'cards'>>['t'];
 
-/** Who asks, in words. */
+/** The author of the question, in words. */
 function askerWords({ asks, server, tool, failure }: Elicitation, t: Translate): string {
   if (failure !== undefined) return t('elicitation.callFailed', { tool: inOneLine(tool) });
   switch (asks) {
@@ -137,7 +137,7 @@ function askerWords({ asks, server, tool, failure }: Elicitation, t: Translate):
   }
 }
 
-/** What is asked, unless the form says the same: the labels of its fields are the questions of the model. */
+/** The question, unless the form says the same: the labels of its fields are the questions of the model. */
 function Message({ asked }: { asked: Elicitation }) {
   const { t } = useTranslation('cards');
   if (asked.asks === 'assistant' && asked.state === 'pending' && asksForFields(asked.requestedSchema))

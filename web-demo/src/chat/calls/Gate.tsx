@@ -1,4 +1,4 @@
-// The foot of a step with several calls of which some wait for a decision: how many are decided, what waits
+// The foot of a step with several calls if some wait for a decision: how many are decided, what waits
 // for what, and all at once.
 
 import { useTranslation } from 'react-i18next';
@@ -22,11 +22,11 @@ export interface GateCount {
   total: number;
   /** The questions: the ids of their approvals, and what they are about. */
   waiting: { id: string; input: unknown }[];
-  /** Whether nothing runs before all are decided; `undefined` as long as the server has not said. */
+  /** `true` if nothing runs before all are decided; `undefined` as long as the server has not said. */
   isClosed: boolean | undefined;
 }
 
-/** How far the decisions of a step are; `undefined` where there is no gate to speak of. */
+/** The progress of the decisions of a step; `undefined` if there is no gate worth a mention. */
 export function countGate(step: readonly AnyToolPart[], run: RunStatus | undefined): GateCount | undefined {
   const waiting = step.flatMap((part) =>
     part.state === 'approval-requested' ? [{ id: part.approval.id, input: part.input }] : [],

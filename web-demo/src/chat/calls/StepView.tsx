@@ -25,7 +25,7 @@ interface Props {
   parts: readonly (ToolPart | DataPart)[];
   message: Message;
   chat: FermataChat;
-  /** Whether the message is still being written. */
+  /** `true` if the message is still being written. */
   isGrowing?: boolean;
 }
 

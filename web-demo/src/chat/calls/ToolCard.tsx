@@ -56,11 +56,11 @@ export interface ToolCardProps {
   chat: FermataChat;
   /** The message that the part stands in. */
   message: UIMessage;
-  /** What `GET /api/tools` says. */
+  /** The response of `GET /api/tools`. */
   tools?: ServerTools | undefined;
-  /** Whether something else on the page tells what the call has done. */
+  /** `true` if something else on the page tells what the call has done. */
   isQuiet?: boolean;
-  /** Whether the message is still being written. */
+  /** `true` if the message is still being written. */
   isGrowing?: boolean;
 }
 
@@ -150,7 +150,7 @@ function opensByItself(part: AnyToolPart, state: CallState, plan: Plan | undefin
   return state.name === 'done' && hasMedia(part.output);
 }
 
-/** Whether a person should look at the input itself: it is long, or not what it seems. */
+/** Returns `true` if a person should look at the input itself: it is long, or not what it seems. */
 function isTricky(part: AnyToolPart): boolean {
   const { input } = part;
   const inputText = askedCall(part)?.inputText;
@@ -216,7 +216,7 @@ interface HeaderProps {
   duration: number | undefined;
   plan: Plan | undefined;
   isForeign: boolean;
-  /** Whether the call is done, and what it has planned is not. */
+  /** `true` if the call is done, and what it has planned is not. */
   isUnderWay: boolean;
   gist: string;
   isOpen: boolean;
@@ -321,7 +321,7 @@ function Header({
   );
 }
 
-/** What was done about a call that failed or found nothing, or about which call this one is what was done. */
+/** The consequence of a call that failed or found nothing, or the call that this one follows. */
 function Followed({ state, told }: { state: CallState; told: ToldOfCall }) {
   const { t } = useTranslation('runs');
   const { inPlaceOf, replacedBy, strategy } = told;
@@ -349,7 +349,7 @@ function saidOf(part: AnyToolPart): string | undefined {
 }
 
 /**
- * What a folded call is about: the short values of its input. A card with a body of its own says that itself.
+ * The gist of a folded call: the short values of its input. A card with a body of its own shows that itself.
  */
 function gistOf(input: unknown): string {
   if (!isRecord(input)) return '';
@@ -362,7 +362,7 @@ function gistOf(input: unknown): string {
     .join(', ');
 }
 
-/** How far a call is, for a person. */
+/** The progress of a call, for a person. */
 export function stateWords(state: CallState, t: ReturnType<typeof useTranslation<'cards'>>['t']): string {
   return state.name === 'waits-for-resource'
     ? t('state.waits-for-resource', { resource: state.resource })
@@ -384,9 +384,9 @@ interface BodyProps {
   /** The title of the card, unless it is one that an MCP server gave. */
   title: string;
   plan: Plan | undefined;
-  /** Whether the message is still being written. */
+  /** `true` if the message is still being written. */
   isGrowing: boolean;
-  /** Whether a person edits the input, here or in another tab. */
+  /** `true` if a person edits the input, here or in another tab. */
   isEdited: boolean;
   open: () => void;
 }
@@ -450,7 +450,7 @@ function Body({
   );
 }
 
-/** What a call would do is shown until it has done it, or not. */
+/** The effect of a call is shown until the call is over. */
 const isWorthShowing = (part: AnyToolPart) =>
   part.state === 'approval-requested' ||
   part.state === 'approval-responded' ||
@@ -463,7 +463,7 @@ function AskedDetails({ chat, part, approvalId }: Pick<BodyProps, 'chat' | 'part
   return <Details part={part} exactInput={exactInput} />;
 }
 
-/** What was given, and what came of it. */
+/** The input of a call, and its result. */
 function Details({
   part,
   exactInput,
@@ -471,7 +471,7 @@ function Details({
 }: {
   part: AnyToolPart;
   exactInput?: string | undefined;
-  /** Whether the card says in words of its own why the call has no output. */
+  /** `true` if the card says in words of its own why the call has no output. */
   isTranslated?: boolean;
 }) {
   const { t } = useTranslation('cards');
@@ -516,7 +516,7 @@ const CANCELLED = [
   'not_chosen',
 ] as const;
 
-/** What should be seen without unfolding anything: progress, and why a call came to nothing. */
+/** The facts to see without unfolding anything: progress, and why a call came to nothing. */
 function Outcome({ part, state, noOutput }: Pick<BodyProps, 'part' | 'state' | 'noOutput'>): ReactNode {
   const { t } = useTranslation('cards');
   if (part.state === 'output-available' && part.preliminary === true)
@@ -542,7 +542,7 @@ function Note({ isBad = false, children }: { isBad?: boolean; children: ReactNod
   );
 }
 
-/** What a tool of this page shows and asks. */
+/** The body that a tool of this page shows. */
 function PageBody({ part, chat, state }: Pick<BodyProps, 'part' | 'chat' | 'state'>) {
   const { give, isBusy, isOver, error } = useAnswer();
   const tool = getToolName(part);
@@ -566,7 +566,7 @@ function PageBody({ part, chat, state }: Pick<BodyProps, 'part' | 'chat' | 'stat
   );
 }
 
-/** How far a call of this page is, for its own card; `undefined` before there is anything to show. */
+/** The stage of a call of this page, for its own card; `undefined` before there is anything to show. */
 function stageOf(part: AnyToolPart, state: CallState): 'waiting' | 'working' | 'done' | 'over' | undefined {
   if (part.state === 'output-available') return part.preliminary === true ? 'working' : 'done';
   if (part.state === 'output-error' || part.state === 'output-denied') return 'over';

@@ -1,4 +1,4 @@
-// What a call gives while it still runs: how far it is, where it says so, or else its output so far.
+// The progress of a call while it runs, if it reports any, or else its output so far.
 
 import { useTranslation } from 'react-i18next';
 import { isRecord } from '../record/isRecord';

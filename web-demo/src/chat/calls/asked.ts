@@ -20,7 +20,7 @@ import { inOneLine } from '../text/visible';
 export interface Asked {
   /** The input as the JSON text that runs, if JavaScript reads it as another. */
   exactInput?: string;
-  /** What "always" can mean, the narrowest first. Empty until it is known. */
+  /** The scopes that "always" can have, the narrowest first. Empty until it is known. */
   scopes: readonly Scope[];
   /** Why a person is asked, as the server says it. */
   why: Why;
@@ -55,7 +55,7 @@ export function useAsked(
   const inputText = told?.inputText ?? status?.inputText ?? listed?.inputText;
   const scopes = told?.scopes ?? status?.scopes ?? listed?.scopes ?? [];
   const words = reason ?? listed?.reason;
-  // Whoever says what asks has its details, too.
+  // The source of the reason's code has its details as well.
   const { reasonCode, reasonDetail } =
     [told, status, listed].find((known) => known?.reasonCode !== undefined) ?? {};
   const isComplete = reason !== undefined && inputText !== undefined && scopes.length > 0;

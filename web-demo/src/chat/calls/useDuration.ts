@@ -1,11 +1,11 @@
-// How long a call has run: measured here while it runs, and taken from the server once it says so.
+// The duration of a call: measured here while it runs, and taken from the server once it reports one.
 
 import { useEffect, useState } from 'react';
 import { keep, recall } from '../../state/storage';
 
-/** What this tab has measured of a call. A reload does not forget it. */
+/** The times that this tab has measured of a call. A reload does not forget them. */
 interface Measured {
-  /** How long it had run when it last began to wait, in milliseconds. */
+  /** The time that it had run when it last began to wait, in milliseconds. */
   before: number;
   /** Since when it has been running, in milliseconds since 1970; absent while it waits for a person. */
   since?: number;
@@ -31,7 +31,7 @@ function keepMeasured(toolCallId: string, measured: Measured) {
 }
 
 /**
- * Milliseconds for which a call has been running, or ran; `undefined` while it waits, or if nothing is known.
+ * The milliseconds that a call has run so far, or ran; `undefined` while it waits, or if nothing is known.
  *
  * @param isRunning whether the call runs now
  * @param isOver whether nothing more will come of it

@@ -15,13 +15,13 @@ import { useDrop } from './useDrop';
 interface Props {
   onSend: (text: string, files: FilePart[]) => void;
   onStop: () => void;
-  /** Whether a run is at work, or waits for somebody. */
+  /** `true` if a run is at work, or waits for somebody. */
   isBusy: boolean;
   /** The id of what says what a message would do now. */
   advice?: string | undefined;
-  /** What was to be sent and was not taken. */
+  /** The message that was to be sent and was not taken. */
   givenBack?: GivenBack | undefined;
-  /** What is beside the attachments: the choice of tools. */
+  /** The controls beside the attachments: the choice of tools. */
   children?: ReactNode;
 }
 

@@ -17,7 +17,7 @@ export function ToolChoiceMenu({ chatId }: { chatId: string }) {
   const { t } = useTranslation();
   const { next, lock } = useCell(choiceOf(chatId));
   const [isOpen, setOpen] = useState(false);
-  /** Whether it was opened by a key, and so has the focus. */
+  /** `true` if it was opened by a key, and so has the focus. */
   const [takesFocus, setTakesFocus] = useState(false);
   const panel = useRef<HTMLDivElement>(null);
   const id = useId();
@@ -192,7 +192,7 @@ interface ChoiceProps {
   hint?: string;
   isOn: boolean;
   onChoose: () => void;
-  /** What else can be done with it. */
+  /** Further actions on it. */
   children?: ReactNode;
 }
 
@@ -254,7 +254,7 @@ function useKeys(panel: { current: HTMLElement | null }, isOpen: boolean, close:
   }, [isOpen, panel]);
 }
 
-/** Where a key leads from one of so many choices, of which the last is followed by the first; `at` is -1 before all of them. */
+/** The place that a key leads to from one of so many choices. The first follows the last; `at` is -1 before all of them. */
 function placeAfter(key: string, at: number, count: number): number | undefined {
   switch (key) {
     case 'ArrowDown':

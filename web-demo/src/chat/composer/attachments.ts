@@ -13,7 +13,7 @@ const TEXT_NAMES =
 
 export type Refusal = 'refusedType' | 'refusedSize';
 
-/** What the model is told the file is; `undefined` where it is neither an image nor text. */
+/** The media type of the file for the model; `undefined` if it is neither an image nor text. */
 export function mediaTypeOf({ type, name }: { type: string; name: string }): string | undefined {
   if (type.startsWith('image/')) return type;
   if (TEXT_TYPES.test(type) || (!type.includes('/') && TEXT_NAMES.test(name)) || TEXT_NAMES.test(name))

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'react';
 
 const hasFiles = (event: DragEvent) => event.dataTransfer?.types.includes('Files') === true;
 
-/** Whether files are held over the page; `take` gets those that are dropped. */
+/** Returns `true` if files are held over the page; `take` gets those that are dropped. */
 export function useDrop(take: (files: FileList) => void): boolean {
   const [isOver, setOver] = useState(false);
   const latest = useRef(take);

@@ -6,7 +6,7 @@ import { useTranslation } from 'react-i18next';
 import { useContextUsage } from 'fermata-chat/react';
 import { SummaryDialog, type SummarizedChat } from './SummaryDialog';
 
-/** The share of the window from which on it is shown, in percent. */
+/** The smallest share of the window that is shown, in percent. */
 const SHOWN_FROM = 60;
 
 export function ContextButton({ chat }: { chat: SummarizedChat }) {

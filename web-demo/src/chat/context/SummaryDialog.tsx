@@ -151,7 +151,7 @@ function entitiesOf(summary: Summary, text: string): [string, string][] {
   });
 }
 
-/** Names that have several values, of which the summary could keep one only. */
+/** Names that have several values. The summary could keep only one of them. */
 function repeatedNames(entities: readonly [string, string][]): string[] {
   const names = entities.map(([name]) => name);
   return [...new Set(names.filter((name, place) => names.indexOf(name) < place))];

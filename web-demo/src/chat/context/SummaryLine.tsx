@@ -1,4 +1,4 @@
-// Where the messages end for which the model is told a summary, and how a summary came to be written.
+// The line below the messages that a summary replaces for the model, and the reason for a summary.
 
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -44,7 +44,7 @@ export function SummaryLine({ chat, after }: Props) {
 }
 
 /**
- * What a run has left out before a step, to stay within the model's window; `data` is that of a `data-compaction`. An
+ * The messages that a run has left out before a step, to stay within the model's window; `data` is that of a `data-compaction`. An
  * older record may still say `running` of a run that was stopped.
  */
 export function CompactionLine({ data, isGrowing }: { data: unknown; isGrowing: boolean }) {

@@ -17,7 +17,7 @@ const onNetwork = (tell: () => void) => {
 
 export type Shown = 'open' | 'closed' | 'reconnecting' | 'offline';
 
-/** How the connection of a chat is, with the browser's own knowledge of the network. */
+/** The state of a chat's connection, with the browser's own knowledge of the network. */
 export function useConnection(chatId: string): Shown {
   const connection = usePicked(connections, (all) => all[chatId] ?? 'closed');
   const isOnline = useSyncExternalStore(onNetwork, () => navigator.onLine);
@@ -51,7 +51,7 @@ const COLOURS = {
   offline: 'bg-bad',
 } satisfies Record<Shown, string>;
 
-/** How the connection is, in a word. */
+/** The state of the connection, in a word. */
 export function ConnectionWord({ chatId }: { chatId: string }) {
   const { t } = useTranslation();
   const connection = useConnection(chatId);

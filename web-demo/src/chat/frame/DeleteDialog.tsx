@@ -10,7 +10,7 @@ import { useErrorWords } from '../ui/errorWords';
 
 interface Props {
   chat: ListedChat;
-  /** Whether it is the one the page shows. */
+  /** `true` if it is the one the page shows. */
   isShown: boolean;
   onDone: () => void;
 }

@@ -117,7 +117,7 @@ function Side({ page, chatId, list, onShow }: Omit<Props, 'children'> & { onShow
         <Sign className="size-7 text-accent" />
         <p className="font-serif text-xl">{t('name')}</p>
       </div>
-      {/* It keeps its place, whatever waits or is listed below it. */}
+      {/* It keeps its place above a list of any length. */}
       <div className="px-3 py-3">
         <NewChatButton onShow={onShow} />
       </div>

@@ -11,7 +11,7 @@ import { inOneLine } from '../text/visible';
 import { isPlainClick } from '../ui/keys';
 import { formatWhen } from '../ui/When';
 
-/** How many are shown before the person asks for more, so that the chats below stay in sight. */
+/** The number shown before the person asks for more, so that the chats below stay in sight. */
 const SHOWN = 3;
 
 export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: () => void }) {

@@ -135,7 +135,7 @@ function Themes() {
   );
 }
 
-/** Whether the browser tells the person when something waits while the page is hidden. */
+/** The switch for notifications when something waits while the page is hidden. */
 function Notifications() {
   const { t } = useTranslation('runs');
   const isOn = useCell(notifies);

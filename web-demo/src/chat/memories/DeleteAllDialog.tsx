@@ -6,7 +6,7 @@ import { Dialog } from '../ui/Dialog';
 import { useAction } from '../ui/useAction';
 
 interface Props {
-  /** How many there are. */
+  /** The number of memories. */
   count: number;
   onDelete: () => Promise<unknown>;
   onDone: () => void;

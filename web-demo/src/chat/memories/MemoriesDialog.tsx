@@ -24,7 +24,7 @@ export function MemoriesDialog({ onShow }: { onShow: () => void }) {
   return useCell(isListShown) && <Shown onShow={onShow} />;
 }
 
-/** How long a person types before memories are searched, in milliseconds. */
+/** The pause in typing before memories are searched, in milliseconds. */
 const TYPING = 250;
 
 function Shown({ onShow }: { onShow: () => void }) {
@@ -132,7 +132,7 @@ function MemorySwitch() {
   );
 }
 
-/** What is done with the list as a whole. */
+/** The actions on the list as a whole. */
 function Actions({ memories }: { memories: UseMemories }) {
   const { t } = useTranslation('memory');
   const [isAdding, setAdding] = useState(false);

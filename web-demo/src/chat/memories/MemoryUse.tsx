@@ -1,4 +1,4 @@
-// What the run of a message has done with memories: what the model was told, above the answer, and what was saved,
+// The memories of a message's run: those that the model received, above the answer, and those that were saved,
 // changed and forgotten, below it.
 
 import { Brain, ChevronDown } from 'lucide-react';
@@ -13,7 +13,7 @@ import { AnswerError } from '../ui/AnswerError';
 import { useAnswer } from '../ui/useAnswer';
 import { DEEDS, isListShown, noteUndone, undone, type Deed } from './memories';
 
-/** The memories that the model was told, folded away. */
+/** The memories that the model received, folded away. */
 export function UsedMemories({ message }: { message: Message }) {
   const { t } = useTranslation('memory');
   const [isOpen, setOpen] = useState(false);
@@ -67,7 +67,7 @@ export function UsedMemories({ message }: { message: Message }) {
   );
 }
 
-/** What was saved, changed and forgotten, each with a way to undo it. */
+/** The memories that were saved, changed and forgotten, each with a way to undo it. */
 export function MemoryChanges({ message }: { message: Message }) {
   const { t } = useTranslation('memory');
   const use = memoryOf(message);

@@ -9,10 +9,10 @@ import type { OwnTools } from '../record/toolState';
 import { server } from '../server/server';
 import type { ToolList } from '../server/useTools';
 
-/** Whether there is anything to be shown: a server may have no memory, or no assistant that uses it. */
+/** `true` if there is anything to be shown: a server may have no memory, or no assistant that uses it. */
 export const hasMemory = new Cell(false);
 
-/** Whether the list of memories is shown. */
+/** `true` if the list of memories is shown. */
 export const isListShown = new Cell(false);
 
 /** Finds out whether the server has memories, or an assistant that may save some. */
@@ -34,12 +34,12 @@ async function isRemembering(): Promise<boolean> {
   return false;
 }
 
-/** What a run can do to a memory. */
+/** The changes that a run can make to a memory. */
 export const DEEDS = ['saved', 'changed', 'forgotten'] as const;
 export type Deed = (typeof DEEDS)[number];
 
 /**
- * Whether the lines about memory tell what a call has done, so that its card need not say it again. The output of the tools
+ * Returns `true` if the lines about memory show the effect of a call, so that its card need not repeat it. The output of the tools
  * that change memories is the memory under the name of the deed, or of another outcome.
  */
 export function isToldAsMemory(part: ToolPart, message: Message, own: OwnTools | undefined): boolean {
@@ -60,7 +60,7 @@ const UNDONE = 'fermata.undone';
 const MOST_UNDONE = 200;
 
 /**
- * What a message tells was done with a memory stays in the message when it is undone, and the server would then undo
+ * A change stays in its message when it is undone, and the server would then undo
  * the change before it. So the browser keeps which ones were undone.
  */
 export const undone = new Cell<readonly string[]>(recall(UNDONE)?.split('\n') ?? []);

@@ -4,7 +4,7 @@
 import { Component, type ReactNode } from 'react';
 
 interface Props {
-  /** What is shown instead. */
+  /** The replacement to show. */
   instead: ReactNode;
   /** Another value tries again. */
   attempt: unknown;

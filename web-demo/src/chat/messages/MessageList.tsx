@@ -15,18 +15,18 @@ import { MessageView, type MessageActions } from './MessageView';
 import { useKeptPlace } from './useKeptPlace';
 import { useStickToEnd } from './useStickToEnd';
 
-/** How many messages are shown at first, and how many more each time. */
+/** The number of messages shown at first, and added each time. */
 export const PAGE = 60;
 
 interface Props {
   messages: readonly Message[];
   status: string;
-  /** What went wrong. */
+  /** The error of the last request. */
   error: Error | undefined;
   chat: SummarizedChat;
   actions: MessageActions;
   onTryAgain: () => void;
-  /** What is shown where there is no message yet. */
+  /** The placeholder if there is no message yet. */
   children: ReactNode;
 }
 

@@ -29,7 +29,7 @@ import { MessageEditor } from './MessageEditor';
 import { Reasoning } from './Reasoning';
 
 export interface MessageActions {
-  /** Sends a user message again with other words; what followed it is answered anew. */
+  /** Sends a user message again with other words; it gets a new answer. */
   edit: (message: Message, text: string) => void;
   /** Has an answer made again. */
   regenerate: (messageId: string) => void;
@@ -40,7 +40,7 @@ interface Props {
   chat: FermataChat;
   actions: MessageActions;
   isLast: boolean;
-  /** Whether it is still being written. */
+  /** `true` if it is still being written. */
   isGrowing: boolean;
 }
 
@@ -153,7 +153,7 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
   );
 }
 
-/** Whether two groups show the same. */
+/** Returns `true` if two groups show the same. */
 function isSameGroup(one: Group, other: Group): boolean {
   if (one.kind !== other.kind || one.key !== other.key) return false;
   const left = 'parts' in one ? one.parts : [one.part];
@@ -187,7 +187,7 @@ const GroupView = memo(
 );
 GroupView.displayName = 'GroupView';
 
-/** What made the message, how long that took, and how many tokens it has. Those of the input grow with the chat, and say nothing of it. */
+/** The model of the message, its duration, and its output tokens. Input tokens grow with the chat, and say nothing of the message. */
 export function MetadataLine({ metadata: { model, durationMs, usage, ending } }: { metadata: Metadata }) {
   const { t, i18n } = useTranslation();
   const number = new Intl.NumberFormat(localeOf(i18n.language), { maximumFractionDigits: 1 });

@@ -10,7 +10,7 @@ interface Again extends Pick<FermataChat, 'refresh'> {
 
 /**
  * A message that never arrived, or that nothing answered, is sent again as it is; one whose answer never had
- * a word is answered anew; anything else is loaded again.
+ * a word is generated again; anything else is loaded again.
  */
 export function tryAgain(chat: Again, last: Message | undefined) {
   if (last?.role === 'user') void chat.sendMessage();

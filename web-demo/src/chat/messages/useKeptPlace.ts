@@ -3,8 +3,8 @@
 import { useLayoutEffect, useRef, type RefObject } from 'react';
 
 /**
- * What notes the reader's place, to be called before earlier messages are asked for; it is gone back to when
- * they are there.
+ * Returns a function that notes the reader's place before earlier messages are asked for. The reader returns to it when
+ * they are shown.
  *
  * @param beginning changes when they are
  */

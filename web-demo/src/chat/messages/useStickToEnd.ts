@@ -3,13 +3,13 @@
 
 import { useCallback, useEffect, useRef, useState, type RefObject } from 'react';
 
-/** How far from the end still counts as being there, in pixels. */
+/** The largest distance that still counts as the end, in pixels. */
 const NEAR = 48;
 
 interface StickToEnd {
-  /** What scrolls. */
+  /** The element that scrolls. */
   scroller: RefObject<HTMLDivElement | null>;
-  /** What grows in it. */
+  /** The element that grows in it. */
   content: RefObject<HTMLDivElement | null>;
   isAtEnd: boolean;
   /** Goes to the end, and stays there. */

@@ -1,4 +1,4 @@
-// What a message is made of, in the order and the groups in which it is shown. It decides nothing about
+// The contents of a message, in the order and the groups to show. This module decides nothing about
 // looks.
 
 import type { UIMessage } from 'ai';
@@ -6,7 +6,7 @@ import type { Compaction, NoOutput } from 'fermata-chat';
 import { isRecord } from './isRecord';
 import type { OwnTools } from './toolState';
 
-/** What Fermata puts on a message: of the calls as soon as one has no output, and all of it once the message is finished. */
+/** Fermata's metadata of a message: that of calls as soon as one has no output, and all of it once the message is finished. */
 export interface Metadata {
   model?: string;
   durationMs?: number;
@@ -15,7 +15,7 @@ export interface Metadata {
     string,
     Partial<NoOutput> & { durationMs?: number; errorType?: string; attempts?: number; strategy?: string }
   >;
-  /** How the run ended; absent if it goes on, or has failed. */
+  /** The ending of the run; absent if it goes on, or has failed. */
   ending?: 'finished' | 'stopped' | 'expired' | 'step_limit';
   usage?: { inputTokens?: number; outputTokens?: number; totalTokens?: number };
 }
@@ -35,7 +35,7 @@ export type Group =
   | { kind: 'reasoning'; key: string; part: ReasoningPart }
   | { kind: 'files'; key: string; parts: FilePart[] }
   | { kind: 'sources'; key: string; parts: SourcePart[] }
-  /** What was left out before a step, so that the chat fits the model. */
+  /** The messages that were left out before a step, so that the chat fits the model. */
   | { kind: 'compaction'; key: string; part: DataPart }
   /** The plan of the run. */
   | { kind: 'plan'; key: string; part: DataPart }
@@ -59,24 +59,24 @@ export const planCallOf = (
       isToolPart(part) && toolNameOf(part) === own?.makePlan && part.state !== 'output-error',
   )?.toolCallId;
 
-/** Whether a call only ticks off a step of the plan, which its own card shows. */
+/** Returns `true` if a call only ticks off a step of the plan, which its own card shows. */
 export const isToldAsPlan = (part: ToolPart, message: Message, own: OwnTools | undefined): boolean =>
   toolNameOf(part) === own?.updatePlan &&
   part.state !== 'output-error' &&
   planCallOf(message, own) !== undefined;
 
-/** Whether a question is one of the model itself, which it asks with this call. */
+/** Returns `true` if a question is one of the model itself, which it asks with this call. */
 const isOfModel = (question: unknown, { toolCallId }: ToolPart): question is Record<string, unknown> =>
   isRecord(question) && question['asks'] === 'assistant' && question['toolCallId'] === toolCallId;
 
-/** Whether a call is shown as the question that it asks, which waits for the person. */
+/** Returns `true` if a call is shown as the question that it asks, which waits for the person. */
 export const isShownAsQuestion = (call: ToolPart, message: Message): boolean =>
   message.parts.some(
     (part) =>
       part.type === 'data-elicitation' && isOfModel(part.data, call) && part.data['state'] === 'pending',
   );
 
-/** Whether a question of the model is shown as its call, which has the answers. */
+/** Returns `true` if a question of the model is shown as its call, which has the answers. */
 export const isShownAsCall = (question: unknown, message: Message): boolean =>
   message.parts.some(
     (part) => isToolPart(part) && isOfModel(question, part) && question['state'] !== 'pending',
@@ -149,7 +149,7 @@ const OPEN = ['input-streaming', 'input-available', 'approval-requested', 'appro
 const isOpenQuestion = (part: Part) =>
   part.type === 'data-elicitation' && (part.data as { state?: unknown } | null)?.state === 'pending';
 
-/** Whether something of the message's last step is still to be settled, by anybody. */
+/** Returns `true` if something of the message's last step is still to be settled, by anybody. */
 export function isParked(message: Message | undefined): boolean {
   if (message?.role !== 'assistant') return false;
   const start = message.parts.findLastIndex((part) => part.type === 'step-start');
@@ -158,11 +158,11 @@ export function isParked(message: Message | undefined): boolean {
     .some((part) => (isToolPart(part) ? OPEN.includes(part.state) : isOpenQuestion(part)));
 }
 
-/** Whether an answer was begun, and came to nothing. */
+/** Returns `true` if an answer was begun, and came to nothing. */
 export const saysNothing = (message: Message): boolean =>
   message.parts.every((part) => kindOf(part) === undefined || part.type === 'data-compaction');
 
-/** Whether a reply is being waited for that nothing on the page shows yet. */
+/** Returns `true` if a reply is being waited for that nothing on the page shows yet. */
 export function isQuiet(messages: readonly Message[], status: string): boolean {
   if (status === 'submitted') return true;
   if (status !== 'streaming') return false;
@@ -185,7 +185,7 @@ export const copyOf = (message: Message): Message => ({
 });
 
 /**
- * Whether two parts show the same. The AI SDK copies the parts of the message that grows; what is in them
+ * Returns `true` if two parts show the same. The AI SDK copies the parts of the message that grows; what is in them
  * stays as it was.
  */
 export function isSamePart(one: Part, other: Part): boolean {

@@ -5,7 +5,7 @@ import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 import { noOutputOf, type CallStatus, type FailureStrategy, type NoOutput } from 'fermata-chat';
 import { isRecord } from './isRecord';
 
-/** The types of failures that have words of their own. Any other is told as a failure, and no more. */
+/** The types of failures that have words of their own. Any other is shown as a plain failure. */
 export const ERROR_TYPES = [
   'rate_limit',
   'auth',
@@ -23,12 +23,12 @@ const STRATEGIES: readonly FailureStrategy[] = ['retry', 'go_on', 'ask_person', 
 export interface ToldOfCall {
   /** Why the call has no output. */
   noOutput?: NoOutput;
-  /** How long the call took, in milliseconds. */
+  /** The duration of the call, in milliseconds. */
   durationMs?: number;
   errorType?: ErrorType;
-  /** How often it has run, if that was more than once. */
+  /** The number of times that it has run, if more than one. */
   attempts?: number;
-  /** What followed its failure. */
+  /** The consequence of its failure. */
   strategy?: FailureStrategy;
   /** The tool of the failed call in whose place this one was made. */
   inPlaceOf?: string;
@@ -36,7 +36,7 @@ export interface ToldOfCall {
   replacedBy?: string;
 }
 
-/** What is known of a call. */
+/** Returns the known facts of a call. */
 export function toldOfCall(message: UIMessage, toolCallId: string, status?: CallStatus): ToldOfCall {
   const calls = isRecord(message.metadata) ? message.metadata['calls'] : undefined;
   const call = isRecord(calls) && Object.hasOwn(calls, toolCallId) ? calls[toolCallId] : undefined;
@@ -64,7 +64,7 @@ export function toldOfCall(message: UIMessage, toolCallId: string, status?: Call
   };
 }
 
-/** Whether the server says the same of a call in both messages. */
+/** Returns `true` if the server says the same of a call in both messages. */
 export function isToldTheSame(one: UIMessage, other: UIMessage, toolCallId: string): boolean {
   const [before, after] = [toldOfCall(one, toolCallId), toldOfCall(other, toolCallId)];
   return (

@@ -26,16 +26,16 @@ export interface OwnTools {
   forget: string;
 }
 
-/** What `GET /api/tools` says. */
+/** The response of `GET /api/tools`. */
 export interface ServerTools {
   listed: readonly ServerTool[];
   own?: OwnTools;
 }
 
-/** Whether this page has a tool, and whether it runs by itself or asks the person. */
+/** Returns the way that a tool of this page runs, by itself or with the person; `undefined` if the page lacks it. */
 export type PageRuns = (name: string) => 'by-itself' | 'with-the-person' | undefined;
 
-/** Who runs a call; `elsewhere` is a page that has a tool which this one lacks, and for which the call waits. */
+/** The runner of a call; for `elsewhere` the call waits for another page, with a tool that this one lacks. */
 export type RunBy = 'server' | 'mcp' | 'page' | 'elsewhere';
 
 export type CallState =
@@ -56,13 +56,13 @@ export interface Surroundings {
   pageRuns: PageRuns;
 }
 
-/** What the server says of a call. */
+/** The server's facts about a call. */
 export interface Told {
   status?: CallStatus | undefined;
   noOutput?: NoOutput | undefined;
 }
 
-/** Who runs a call. */
+/** Returns the runner of a call. */
 export function runBy(
   part: AnyToolPart,
   status: CallStatus | undefined,
@@ -82,10 +82,10 @@ export function lastStep(message: UIMessage): AnyToolPart[] {
   return message.parts.slice(start + 1).filter(isToolUIPart);
 }
 
-/** Whether a call waits for a person's decision. */
+/** Returns `true` if a call waits for a person's decision. */
 export const waitsForDecision = (part: AnyToolPart): boolean => part.state === 'approval-requested';
 
-/** Whether nothing more will come of a call. */
+/** Returns `true` if nothing more will come of a call. */
 export function isSettled(part: AnyToolPart): boolean {
   switch (part.state) {
     case 'output-available':
@@ -104,8 +104,8 @@ export function isSettled(part: AnyToolPart): boolean {
 }
 
 /**
- * How far a call is. Its outcome is in its part, with the reason if it has no output; until then the server says what it waits for, and the
- * part alone counts as long as nothing has said that.
+ * The state of a call. Its outcome is in its part, with the reason if it has no output. Until then the server reports its wait, and the
+ * part alone counts until it does.
  */
 export function callState(
   part: AnyToolPart,

@@ -150,7 +150,7 @@ function unusedId(steps: readonly Step[]): string {
   return `step_${number}`;
 }
 
-/** Whether a value is what the editor can show. */
+/** Returns `true` if a value is what the editor can show. */
 export const isPlanInput = (value: unknown): value is PlanInput =>
   isRecord(value) &&
   typeof value['goal'] === 'string' &&

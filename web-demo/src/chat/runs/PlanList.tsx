@@ -30,7 +30,7 @@ export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolea
   );
 }
 
-/** How far a plan is, in words. */
+/** The progress of a plan, in words. */
 export function usePlanWords(): (plan: Plan) => string {
   const { t } = useTranslation('runs');
   return ({ state, steps }) => {

@@ -47,10 +47,10 @@ export function RunLine({ chatId, chat, messages, isBusy }: Props) {
   );
 }
 
-/** What says what a message would do; the composer is described by it. */
+/** The id of the line about the effect of a message; it describes the composer. */
 export const ADVICE_ID = 'composer-advice';
 
-/** What a message would do now. */
+/** The effect of a message now. */
 function adviceOf(takesReply: boolean, hasWord: boolean) {
   if (takesReply) return hasWord ? 'answerBoth' : 'answerInMessage';
   return hasWord ? 'answerInWords' : 'answerAbove';

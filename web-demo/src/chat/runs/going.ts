@@ -24,14 +24,14 @@ export type Going =
 
 export interface Facts {
   messages: readonly Message[];
-  /** Whether a run is at work as far as the AI SDK knows. */
+  /** `true` if a run is at work as far as the AI SDK knows. */
   isBusy: boolean;
   run: RunStatus | undefined;
   status: (toolCallId: string) => CallStatus | undefined;
   surroundings: Surroundings;
 }
 
-/** What is going on. What a person has to do goes before what runs, and that before what the model does. */
+/** The activity of a chat. A person's tasks come first, then running calls, then the model. */
 export function goingOn({ messages, isBusy, run, status, surroundings }: Facts): Going {
   const last = messages.at(-1);
   if (last !== undefined && waitsForYou(last, status, surroundings) > 0) return { what: 'waits-for-you' };
@@ -68,7 +68,7 @@ export function goingOn({ messages, isBusy, run, status, surroundings }: Facts):
   }
 }
 
-/** How many calls and questions of a message wait for the person. */
+/** The number of calls and questions of a message that wait for the person. */
 export function waitsForYou(message: Message, status: Facts['status'], surroundings: Surroundings): number {
   if (message.role !== 'assistant') return 0;
   const calls = lastStep(message).filter(
@@ -81,7 +81,7 @@ export function waitsForYou(message: Message, status: Facts['status'], surroundi
   return calls.length + questions.length;
 }
 
-/** The word with which a person who reads this language approves; `undefined` if no word does. */
+/** The word of approval in this language; `undefined` if no word does. */
 export function confirmWord(run: RunStatus | undefined, language: string): string | undefined {
   const words = run?.confirmWords ?? [];
   const isChinese = (word: string) => /\p{Script=Han}/u.test(word);

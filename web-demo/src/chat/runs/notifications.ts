@@ -7,13 +7,13 @@ import { keep, recall } from '../../state/storage';
 
 const KEY = 'fermata.notify';
 
-/** How much waits in the chat that is shown. The list of what waits elsewhere is asked for only while one looks. */
+/** The number of waits in the chat that is shown. The list of other chats' waits is asked for only while one looks. */
 export const ownWaiting = new Cell<{ chatId: string; count: number }>({ chatId: '', count: 0 });
 
-/** Whether the person wants notifications, and the browser allows them. */
+/** `true` if the person wants notifications, and the browser allows them. */
 export const notifies = new Cell<boolean>(recall(KEY) === 'yes' && permission() === 'granted');
 
-/** What the browser says of notifications; `unsupported` where it has none. */
+/** The browser's permission for notifications; `unsupported` where it has none. */
 export function permission(): NotificationPermission | 'unsupported' {
   return typeof Notification === 'undefined' ? 'unsupported' : Notification.permission;
 }

@@ -4,7 +4,7 @@
 import { Cell } from '../../state/cell';
 import { keep, recall } from '../../state/storage';
 
-/** What the server takes for an id. */
+/** The ids that the server takes. */
 const IS_ID = /^[A-Za-z0-9_.:-]{1,128}$/;
 
 export const isChatId = (text: string | null): text is string => text !== null && IS_ID.test(text);
@@ -30,7 +30,7 @@ const freshId = () => {
   return id;
 };
 
-/** Whether this tab made the id for its newest chat, also before a reload. */
+/** Returns `true` if this tab made the id for its newest chat, even before a reload. */
 export const wasBegunHere = (id: string) => recall(BEGUN, 'sessionStorage') === id;
 
 export const isNewChat = (id: string) => unused.has(id);

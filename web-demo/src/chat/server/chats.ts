@@ -1,5 +1,5 @@
 // The owner's chats, and what waits in them. Asked for again while the page is looked at: every few seconds,
-// and after anything that may have changed them. One list per page, whoever shows it.
+// and after anything that may have changed them. All components of a page share one list.
 
 import type { Pending } from 'fermata-chat';
 import { Cell } from '../../state/cell';
@@ -11,9 +11,9 @@ export interface ListedChat {
   title?: string | null;
   createdAt: string;
   updatedAt: string;
-  /** How many calls and questions wait for somebody; absent from servers that do not count them. */
+  /** The number of calls and questions that wait for somebody; absent from servers that do not count them. */
   pending?: number;
-  /** Whether a run is open. */
+  /** `true` if a run is open. */
   open?: boolean;
 }
 
@@ -25,12 +25,12 @@ interface Page {
 export interface Chats {
   state: 'loading' | 'known' | 'failed';
   chats: ListedChat[];
-  /** Where older chats begin; absent where there are none. */
+  /** The cursor of older chats; absent if there are none. */
   next?: string;
   error?: unknown;
 }
 
-/** What waits in a chat. */
+/** A chat, and the requests that wait in it. */
 export interface Waiting {
   chat: ListedChat;
   pending: Pending[];
@@ -38,7 +38,7 @@ export interface Waiting {
 
 const PAGE = 30;
 const EVERY = 10_000;
-/** How long after an event the lists are asked for, so that several events make one request. */
+/** The delay between an event and the request for the lists, so that several events make one request. */
 const SOON = 400;
 /** Of how many chats it is asked what waits in them. */
 const MAX_WAITING = 12;
@@ -46,7 +46,7 @@ const MAX_WAITING = 12;
 export const chats = new Cell<Chats>({ state: 'loading', chats: [] });
 export const waiting = new Cell<readonly Waiting[]>([]);
 
-/** The list with its first page anew: older chats stay, unless the page should have had them. */
+/** The list with its first page replaced: older chats stay, unless the page should have had them. */
 export function withFirstPage(known: Chats, page: Page): Chats {
   const oldest = page.chats.at(-1)?.updatedAt;
   const isListed = new Set(page.chats.map((chat) => chat.id));

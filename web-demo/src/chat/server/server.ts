@@ -1,5 +1,5 @@
 // The page's line to Fermata, the same for both pages: the token, the choice of tools, how the connection is,
-// the page's own tools. What a chat does is in packages/fermata-chat.
+// the page's own tools. The chat itself is in packages/fermata-chat.
 
 import { fermata, type Connection, type FermataOptions } from 'fermata-chat';
 import { Cell } from '../../state/cell';
@@ -10,7 +10,7 @@ import { isMemoryUsed } from './memoryChoice';
 import { authorized } from './token';
 import { choiceBody, spendChoice } from './toolChoice';
 
-/** How each chat's stream is. */
+/** The connection of each chat's stream. */
 export const connections = new Cell<Readonly<Record<string, Connection>>>({});
 
 /** Hears that something changed on the server that lists show: a run began or ended, an answer was given. */

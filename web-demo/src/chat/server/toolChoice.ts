@@ -40,7 +40,7 @@ export function lockTool(chatId: string, lock: string | undefined) {
   choiceOf(chatId).set(lock === undefined ? {} : { lock });
 }
 
-/** What a post of this chat has besides the messages. */
+/** The fields of this chat's post besides the messages. */
 export function choiceBody(chatId: string): { toolChoice?: ToolChoice } {
   const { next, lock } = choiceOf(chatId).value;
   if (next !== undefined) return { toolChoice: next };

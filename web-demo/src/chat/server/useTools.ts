@@ -7,7 +7,7 @@ import { server } from './server';
 
 export interface Tools {
   state: 'loading' | 'known' | 'failed';
-  /** What `GET /api/tools` says; `undefined` as long as that is not known. */
+  /** The response of `GET /api/tools`; `undefined` until it is known. */
   tools?: ServerTools;
 }
 

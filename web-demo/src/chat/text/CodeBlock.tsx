@@ -19,7 +19,7 @@ export function CodeBlock({ language, children }: Props) {
         <span>{language}</span>
         <CopyButton label={t('messages.copyCode')} text={() => code.current?.textContent ?? ''} />
       </div>
-      {/* A wide block scrolls by itself, also by keyboard. */}
+      {/* A wide block scrolls by itself, even by keyboard. */}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
       <pre ref={code} tabIndex={0}>
         {children}

@@ -6,7 +6,7 @@ import { useLayoutEffect, useRef } from 'react';
 
 interface Props {
   tex: string;
-  /** Whether it has a line of its own. */
+  /** `true` if it has a line of its own. */
   isBlock: boolean;
 }
 

@@ -1,5 +1,5 @@
 // Links and pictures that a model or a tool names. Nothing is fetched from anywhere before somebody clicks: a
-// picture's address can carry whatever the model was told, so a picture from elsewhere is a link to it. Every
+// picture's address can carry anything that the model has read, so a picture from elsewhere is a link to it. Every
 // link says which host it leads to.
 
 import { Image } from 'lucide-react';
@@ -12,7 +12,7 @@ const InLink = createContext(false);
 
 interface LinkProps {
   address: string;
-  /** What it is called. The host is not said again where that is the address itself. */
+  /** The text of the link. The host is not repeated if the text is the address itself. */
   text?: string | undefined;
   className?: string;
   children: ReactNode;
@@ -47,7 +47,7 @@ export function ExternalLink({ address, text, className, children }: LinkProps) 
   );
 }
 
-/** Whether a text is an address written out; the scheme may be missing. */
+/** Returns `true` if a text is an address written out; the scheme may be missing. */
 function isSameAddress(text: string, address: string): boolean {
   const bare = (one: string) =>
     one

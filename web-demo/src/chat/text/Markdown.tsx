@@ -67,7 +67,7 @@ const COMPONENTS: Components = {
     );
   },
   table: ({ children }) => (
-    // A wide table scrolls by itself, also by keyboard.
+    // A wide table scrolls by itself, even by keyboard.
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div className="table-scroll" tabIndex={0} role="group">
       <table>{children}</table>

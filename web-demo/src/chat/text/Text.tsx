@@ -5,7 +5,7 @@ import { lazy, Suspense, type ComponentType } from 'react';
 
 interface Props {
   text: string;
-  /** Whether it is still being written. */
+  /** `true` if it is still being written. */
   isGrowing?: boolean;
 }
 

@@ -7,12 +7,12 @@ const IS_SAFE = /^(https?:|mailto:|blob:|data:(?!text\/html|application\/xhtml|i
 export const safeAddress = (address: string): string | undefined =>
   IS_SAFE.test(address) ? address : undefined;
 
-/** Whether a picture is in the address itself, so that showing it asks no server for anything. */
+/** Returns `true` if a picture is in the address itself, so that showing it asks no server for anything. */
 export const isOwnPicture = (address: unknown): address is string =>
   typeof address === 'string' && /^(data:image\/|blob:)/i.test(address);
 
 /**
- * Where a link leads, as the browser understands it: a name in other scripts is shown as `xn--…`, and what
+ * The host of a link, as the browser understands it: a name in other scripts is shown as `xn--…`, and what
  * stands before an `@` is left out. `undefined` for data, which lead nowhere.
  */
 export function hostOf(address: string): string | undefined {

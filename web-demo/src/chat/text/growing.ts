@@ -25,7 +25,7 @@ const cellsOf = (line: string): string[] =>
     .replace(/^\||\|$/g, '')
     .split('|');
 
-/** Marks at the very end, of which nobody knows yet whether they begin something or end it. */
+/** Marks at the very end. They may begin something or end it. */
 const MARKS = /[*_~`]+$/;
 /** A name in brackets, whose address is probably next. */
 const NAME = /\[[^[\]\n]*\]$/;

@@ -96,7 +96,7 @@ const endOfLine = (text: string, from: number) => {
   return end < 0 ? text.length : end;
 };
 
-/** Where a block of code ends that begins with the line at this place. */
+/** Returns the end of the block of code that begins with the line at this place. */
 function endOfFence(text: string, start: number): number | undefined {
   let end = endOfLine(text, start);
   const [, fence] = FENCE.exec(text.slice(start, end)) ?? [];
@@ -111,7 +111,7 @@ function endOfFence(text: string, start: number): number | undefined {
   return end;
 }
 
-/** Where code in a line ends: at as many backticks as it begins with. Without them, the first ones are text. */
+/** Returns the end of code in a line: as many backticks as it begins with. Without them, the first ones are text. */
 function endOfCode(text: string, start: number): number {
   const run = /`+/y;
   run.lastIndex = start;
@@ -127,7 +127,7 @@ function endOfCode(text: string, start: number): number {
   }
 }
 
-/** Where the dollar is that ends a formula which the dollar at this place begins. */
+/** Returns the place of the dollar that ends the formula of the dollar at this place. */
 function endOfDollar(text: string, start: number): number | undefined {
   if (WORD.test(text[start - 1] ?? '') || /[\s$]/.test(text[start + 1] ?? ' ')) return undefined;
   let end = start + 1;
@@ -136,7 +136,7 @@ function endOfDollar(text: string, start: number): number | undefined {
   return isEnd ? end : undefined;
 }
 
-/** What is before a piece of the text in its line, if nothing but space is before and behind it. */
+/** Returns the space before a piece of the text in its line, if nothing but space is before and behind it. */
 function indentOf(text: string, start: number, end: number): string | undefined {
   const before = text.slice(text.lastIndexOf('\n', start - 1) + 1, start);
   const behind = text.slice(end, endOfLine(text, end));

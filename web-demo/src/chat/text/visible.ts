@@ -99,7 +99,7 @@ const MIXED = new RegExp(IN_WORD, 'gu');
 /** Such a letter in a word with a Latin letter, or by itself. */
 const MIXED_OR_ALONE = new RegExp(`${IN_WORD}|(?<![\\p{L}\\p{M}])[${LOOKALIKE}](?![\\p{L}\\p{M}])`, 'gu');
 
-/** What finds the letters of a text that pretend to be Latin. A single letter does so where no word is of its alphabet. */
+/** Returns the pattern of letters that pretend to be Latin. A single letter does so if no word is of its alphabet. */
 function foreignLetters(text: string): RegExp {
   if (!/\p{Script=Latin}/u.test(text) || !new RegExp(`[${LOOKALIKE}]`, 'u').test(text)) return NOTHING;
   return /(?<![\p{L}\p{M}])[\p{Script=Cyrillic}\p{Script=Greek}]{2}/u.test(text) ? MIXED : MIXED_OR_ALONE;
@@ -114,7 +114,7 @@ const TAIL = { characters: 500, lines: 8 };
 
 export interface Shown {
   head: Piece[];
-  /** How much is left out, and what comes after it. */
+  /** The size of the gap, and the text after it. */
   cut?: { lines: number; characters: number; tail: Piece[] };
 }
 

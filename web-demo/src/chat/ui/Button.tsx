@@ -7,7 +7,7 @@ export type ButtonTone = 'primary' | 'plain' | 'quiet' | 'danger';
 
 export interface ButtonProps extends ComponentProps<'button'> {
   tone?: ButtonTone;
-  /** Whether what it does is under way. It keeps its focus, and does nothing more. */
+  /** `true` if what it does is under way. It keeps its focus, and does nothing more. */
   isBusy?: boolean;
 }
 

@@ -6,7 +6,7 @@ interface Props {
   title: string;
   /** A question is small. A page is as high as its content, scrolls if that is too much, and fills the screen of a phone. */
   size?: keyof typeof SIZES;
-  /** What stands beside the title. */
+  /** The content beside the title. */
   beside?: ReactNode;
   onClose: () => void;
   children: ReactNode;

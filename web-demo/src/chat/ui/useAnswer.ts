@@ -10,7 +10,7 @@ export interface Answering {
   /** Which answer is under way, or was taken. */
   which: string | undefined;
   isBusy: boolean;
-  /** Whether nothing can be answered any more: it was taken, here or elsewhere. */
+  /** `true` if nothing can be answered any more: it was taken, here or elsewhere. */
   isOver: boolean;
   error: unknown;
   /** Gives an answer, where none is under way, or was taken. */
@@ -23,7 +23,7 @@ interface State {
   error?: unknown;
 }
 
-/** Whether a refusal says that somebody else has answered, or that time has run out. */
+/** Returns `true` if a refusal says that somebody else has answered, or that time has run out. */
 export const isAnsweredElsewhere = (error: unknown): error is FermataError =>
   error instanceof FermataError && (error.code === 'already_answered' || error.code === 'gone');
 

@@ -9,7 +9,7 @@ export interface RawJsonProps {
   id: string;
   text: string;
   onChange: (text: string) => void;
-  /** Whether the text is no JSON. */
+  /** `true` if the text is no JSON. */
   isBroken: boolean;
   issues: readonly Issue[];
 }

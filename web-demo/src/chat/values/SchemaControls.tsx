@@ -12,14 +12,14 @@ export interface ControlProps<KIND extends Control['kind']> {
   value: unknown;
   onChange: (value: unknown) => void;
   isRequired: boolean;
-  /** What the control is called by its label and its messages. */
+  /** The id that the label and the messages of the control refer to. */
   id: string;
   describedBy: string | undefined;
   isInvalid: boolean;
 }
 
 /**
- * About how many rows a text takes: all of it is to be seen before it is approved, also where fields do not
+ * The approximate rows of a text: all of it must be seen before it is approved, even if fields do not
  * grow by themselves.
  */
 export const rowsOf = (text: string, least: number): number =>
@@ -172,7 +172,7 @@ export function JsonControl(
   );
 }
 
-/** What a text says as JSON; `undefined` where it is none. */
+/** Returns the value of a JSON text; `undefined` if it is none. */
 export function readJson(text: string): { value: unknown } | undefined {
   try {
     return { value: JSON.parse(text) as unknown };

@@ -1,7 +1,7 @@
 // A form made from a JSON Schema, for one JSON value.
 //
 // It holds no value of its own: every change gives the whole new value. A field keeps the control that it
-// began with, so that nothing jumps while somebody types; give the form another `key` to let it choose anew.
+// began with, so that nothing jumps while somebody types; give the form another `key` to let it choose again.
 
 import { Plus, X } from 'lucide-react';
 import { useEffect, useState, type ReactNode } from 'react';
@@ -42,7 +42,7 @@ interface NodeProps extends Omit<SchemaFormProps, 'schema'> {
   onRemove?: (() => void) | undefined;
 }
 
-/** What a field's elements are called. */
+/** Returns the id of a field's elements. */
 export const idOf = (id: string, pointer: string) => `${id}${pointer.replaceAll(/[^\w/-]/g, '_')}`;
 
 function Node(props: NodeProps): ReactNode {
@@ -334,7 +334,7 @@ function Items(props: NodeProps & { control: Control & { kind: 'list' } }) {
   const { t } = useTranslation('cards');
   const { control, value, onChange, root, pointer, depth } = props;
   const items: unknown[] = Array.isArray(value) ? value : [];
-  // Fields keep what they began with; after a removal the rest of them begin anew.
+  // Fields keep what they began with; after a removal the rest of them start over.
   const [removals, setRemovals] = useState(0);
   const remove = (place: number) => {
     setRemovals(removals + 1);

@@ -12,7 +12,7 @@ export interface SecretWarningProps {
   text: string;
   /** The form that goes with it, where it has one. */
   schema?: Schema | undefined;
-  /** Who gets what is entered. */
+  /** The recipient of the input. */
   children: ReactNode;
 }
 

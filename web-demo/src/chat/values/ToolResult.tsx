@@ -1,5 +1,4 @@
-// What came of a call: text, pictures, sound and files where the result has such, and JSON for whatever else
-// it is.
+// The result of a call: text, pictures, sound and files if the result has such, and JSON for the rest.
 //
 // Knows the content that MCP results have, and the file that `pick_file` gives. Nothing in a result is
 // trusted: pictures are shown as pictures only, and only those that are in the result itself; a link is one
@@ -21,7 +20,7 @@ interface Content {
   [field: string]: unknown;
 }
 
-/** Whether a part of a result is for the person, too: MCP's annotations may say that it is for the model alone. */
+/** Returns `true` if a part of a result is for the person: MCP's annotations may reserve it for the model. */
 function isForPerson({ annotations }: Content): boolean {
   const audience = isRecord(annotations) ? annotations['audience'] : undefined;
   return !Array.isArray(audience) || audience.length === 0 || audience.includes('user');
@@ -42,7 +41,7 @@ export const isMcpResult = (value: unknown): value is McpResult =>
 
 const isText = (value: unknown): value is string => typeof value === 'string';
 
-/** Whether a result has something to look at, so that it should not be folded away. */
+/** Returns `true` if a result has something to look at, so that it should not be folded away. */
 export function hasMedia(output: unknown): boolean {
   if (isMcpResult(output)) return output.content.filter(isForPerson).some(isToLookAt);
   return isOwnPicture(output);
@@ -51,7 +50,7 @@ export function hasMedia(output: unknown): boolean {
 const isToLookAt = ({ type, resource }: Content) =>
   type === 'image' || type === 'audio' || (isRecord(resource) && resource['mimeType'] === 'text/markdown');
 
-/** What came of a call. */
+/** The result of a call. */
 export function ToolResult({ output }: { output: unknown }): ReactNode {
   const { t } = useTranslation('cards');
   if (isOwnPicture(output)) return <Picture url={output} name={t('result.picture')} />;
@@ -112,7 +111,7 @@ function TextOrJson({ text }: { text: string }) {
   return isRecord(value) || Array.isArray(value) ? <Readable value={value} /> : <LongText text={text} />;
 }
 
-/** What a text says as JSON; `undefined` where it is none. */
+/** Returns the value of a JSON text; `undefined` if it is none. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;

@@ -26,7 +26,7 @@ function ShowAll({ onShow }: { onShow: () => void }) {
   );
 }
 
-/** Text in which everything can be seen. */
+/** Text that shows even invisible characters. */
 function Pieces({ pieces }: { pieces: Piece[] }) {
   const { t } = useTranslation('cards');
   return pieces.map((piece, place) => {
@@ -46,7 +46,7 @@ function Pieces({ pieces }: { pieces: Piece[] }) {
   });
 }
 
-/** A name in which everything can be seen. */
+/** A name that shows even invisible characters. */
 export const Name = ({ text }: { text: string }) => (
   <bdi>
     <Pieces pieces={shown(text, true).head} />
@@ -142,7 +142,7 @@ function Fields({ value, depth }: { value: Record<string, unknown>; depth: numbe
   );
 }
 
-/** What reads well in a row. */
+/** Returns `true` if a value reads well in a row. */
 const isShort = (value: unknown) =>
   typeof value === 'number' ||
   (typeof value === 'string' && /^[^,\n]{1,40}$/.test(value) && invisibleIn(value).length === 0);

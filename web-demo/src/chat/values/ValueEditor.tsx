@@ -29,7 +29,7 @@ export interface ValueEditorProps {
   onSubmit: (value: unknown, text: string) => void;
   /** More buttons, beside the first. */
   children?: ReactNode;
-  /** Whether to go to the first field at once. */
+  /** `true` to focus the first field at once. */
   takesFocus?: boolean;
 }
 
@@ -50,7 +50,7 @@ export function ValueEditor({
   const id = useId();
   const draft = useDraft(schema, first, exactText);
   const [wasTried, setTried] = useState(false);
-  // A refusal of the server is about what was sent; what is changed since then is to be judged anew.
+  // A refusal of the server is about the value that was sent; later changes need a new check.
   const [sent, setSent] = useState<unknown>();
   const refusals =
     error instanceof FermataError && error.status === 422 && isSame(sent, draft.value)
@@ -126,9 +126,9 @@ interface Draft {
   text: string;
   isForm: boolean;
   canBeForm: boolean;
-  /** Whether something that was typed is no value yet. */
+  /** `true` if something that was typed is no value yet. */
   isBroken: boolean;
-  /** Grows whenever the form begins anew. */
+  /** Grows whenever the form starts over. */
   round: number;
   setValue: (value: unknown) => void;
   setText: (text: string) => void;

@@ -6,7 +6,7 @@ export const MAX_FIELDS = 24;
 /** Fields inside fields inside fields read no better than JSON. */
 export const MAX_DEPTH = 3;
 
-/** A value as JSON, also where it is none: a tool of the page may give anything. */
+/** A value as JSON, even if it is none: a tool of the page may give anything. */
 export function toJson(value: unknown): string {
   try {
     return value === undefined ? 'undefined' : JSON.stringify(value, null, 2);

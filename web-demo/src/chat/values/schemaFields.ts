@@ -40,7 +40,7 @@ export interface Field {
 
 // === reading a schema ===
 
-/** What is said about a value in one place, with references, single alternatives and `null` taken apart. */
+/** The rules for a value in one place, with references, single alternatives and `null` taken apart. */
 interface Plain {
   schema: Schema;
   isNullable: boolean;
@@ -92,7 +92,7 @@ function withoutNull(schema: Schema, isNullable: boolean): Plain {
   };
 }
 
-/** What a reference inside of a schema means. */
+/** Returns the schema that a reference inside a schema means. */
 export function lookUp(root: Schema, reference: string): Schema | undefined {
   if (!reference.startsWith('#')) return undefined;
   let place: unknown = root;
@@ -105,7 +105,7 @@ export function lookUp(root: Schema, reference: string): Schema | undefined {
 
 // === choosing a control ===
 
-/** How a value is shown. `undefined` is a value that is not there yet. */
+/** Returns the field that shows a value. `undefined` is a value that is not there yet. */
 export function fieldOf(given: Schema, value: unknown, root: Schema, name = ''): Field {
   const { schema, isNullable } = plain(given, root);
   const control = controlOf(schema, name, value);
@@ -176,7 +176,7 @@ function textLook(
   return { isLong: !isShort && LONG_NAMES.test(name), type: 'text' };
 }
 
-/** Whether a text is a day that there is; a field for days shows no other. */
+/** Returns `true` if a text is a day that there is; a field for days shows no other. */
 function isDay(value: unknown): value is string {
   if (typeof value !== 'string' || !/^\d{4}-\d\d-\d\d$/.test(value)) return false;
   const day = new Date(`${value}T00:00Z`);
@@ -204,7 +204,7 @@ function listOf({ items, prefixItems, uniqueItems }: Schema): Control {
   return { kind: 'list', items };
 }
 
-/** Whether a control shows a value exactly. */
+/** Returns `true` if a control shows a value exactly. */
 function shows(control: Control, value: unknown): boolean {
   switch (control.kind) {
     case 'text':
@@ -240,7 +240,7 @@ function isSelection(options: Option[], value: unknown[]): boolean {
 
 // === between text and value ===
 
-/** Whether two JSON values are the same, whatever the order of their fields. */
+/** Returns `true` if two JSON values are the same. The order of their fields does not count. */
 export function isSame(one: unknown, other: unknown): boolean {
   if (Object.is(one, other)) return true;
   if (Array.isArray(one))
@@ -259,19 +259,19 @@ export const placeOf = (options: Option[], value: unknown): number =>
 
 export const showNumber = (value: number): string => (Object.is(value, -0) ? '-0' : String(value));
 
-/** What a text field shows. */
+/** Returns the text that a field shows. */
 export const showText = (value: unknown): string =>
   typeof value === 'number' ? showNumber(value) : typeof value === 'string' ? value : '';
 
-/** What an emptied field means. */
+/** The meaning of an emptied field. */
 export interface Emptiness {
   isRequired: boolean;
   isNullable: boolean;
-  /** What the field held at first. */
+  /** The first value of the field. */
   first: unknown;
 }
 
-/** What a text field says: what is no number stays text, and the schema refuses it. */
+/** Returns the value of a text field: text that is no number stays text, and the schema refuses it. */
 export function readText(
   control: Control & { kind: 'text' | 'number' },
   text: string,
@@ -313,7 +313,7 @@ export function withField(
   return Object.fromEntries(changed.filter(([, one]) => one !== undefined));
 }
 
-/** What a form for a schema begins with: what is given by default, and the objects that must be there. */
+/** Returns the first value of a form for a schema: the defaults, and the objects that must be there. */
 export function seed(given: Schema, root: Schema = given, depth = 0): unknown {
   const { schema } = plain(given, root);
   if ('default' in schema) return schema['default'];

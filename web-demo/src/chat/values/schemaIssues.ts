@@ -14,9 +14,9 @@ export interface Issue {
   pointer: string;
   /** The keyword of the schema, or `server` where the server said it. */
   keyword: string;
-  /** What the validator or the server says. */
+  /** The message of the validator or the server. */
   detail: string;
-  /** What the schema demands there. */
+  /** The limit of the schema there. */
   limit?: string;
 }
 
@@ -45,7 +45,7 @@ function draftOf({ $schema }: Schema): SchemaDraft {
   return $schema.includes('2019-09') ? '2019-09' : '2020-12';
 }
 
-/** What is wrong with a value; nothing where it fits. */
+/** Returns the issues of a value; none if it fits. */
 export function issuesOf(schema: Schema, value: unknown): Issue[] {
   let errors: OutputUnit[];
   try {
@@ -72,7 +72,7 @@ function issueOf({ keyword, keywordLocation, instanceLocation, error }: OutputUn
   };
 }
 
-/** What stands at a place in a schema; references on the way are followed. */
+/** Returns the text at a place in a schema; references on the way are followed. */
 function limitAt(schema: Schema, location: string): string | undefined {
   let place: unknown = schema;
   for (const step of decodeURI(location).replace(/^#\//, '').split('/')) {

@@ -16,7 +16,7 @@ const wordsOf = (name: string): string =>
     .replace(/([A-Z])([A-Z][a-z])/g, '$1 $2')
     .replace(/[_\-.:/]+/g, ' ');
 
-/** Whether a text speaks of a secret. */
+/** Returns `true` if a text speaks of a secret. */
 export function speaksOfSecret(text: string): boolean {
   const plain = text.normalize('NFKC').replace(/\p{Default_Ignorable_Code_Point}/gu, '');
   return ENGLISH.test(wordsOf(plain)) || CHINESE.test(plain);

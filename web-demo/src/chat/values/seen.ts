@@ -1,4 +1,4 @@
-// Which inputs a person has been shown as a whole. What is long is cut, and nobody should approve what was
+// The inputs that a person has been shown as a whole. A long input is cut, and nobody should approve parts that were
 // never shown to them.
 
 import { createContext, useContext, useState } from 'react';
@@ -8,7 +8,7 @@ import { isCut } from './cut';
 /** The approvals whose input was shown as a whole. */
 const seen = new Cell<ReadonlySet<string>>(new Set());
 
-/** Whether something that is long is shown as a whole, and how to have it shown. */
+/** The display of something long: whether it is shown as a whole, and a function to show it so. */
 export interface Whole {
   isWhole: boolean;
   showAll: () => void;
@@ -17,7 +17,7 @@ export interface Whole {
 /** All of an input is shown at once, in however many places it is cut. */
 export const WholeInput = createContext<Whole | undefined>(undefined);
 
-/** Whether a value is shown as a whole: with the input that it is part of, or by itself. */
+/** The display of a value: with the input that it is part of, or by itself. */
 export function useWhole(): Whole {
   const [isWhole, setWhole] = useState(false);
   return (
@@ -30,7 +30,7 @@ export function useWhole(): Whole {
   );
 }
 
-/** Whether the input of an approval is shown as a whole. */
+/** The display of the input of an approval. */
 export function useSeen(approvalId: string): Whole {
   const isWhole = useCell(seen).has(approvalId);
   return {
@@ -41,7 +41,7 @@ export function useSeen(approvalId: string): Whole {
   };
 }
 
-/** Whether some input is cut, and was not yet shown as a whole. */
+/** Returns `true` if some input is cut, and was not yet shown as a whole. */
 export function useUnseen(approvals: readonly { id: string; input: unknown }[]): boolean {
   const shown = useCell(seen);
   return approvals.some(({ id, input }) => !shown.has(id) && isCut(input));
