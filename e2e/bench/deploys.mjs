@@ -1,7 +1,7 @@
 // @ts-check
 // `npm run bench`: what pages show while the two instances behind nginx are replaced one after the other. REPLACEMENTS says how often, PAGES how
-// many pages there are, FERMATA_DRAIN for how long runs at work may go on. What a person notices is the longest time in which an answer makes no progress; errors, and answers for which
-// the model is asked twice, are counted.
+// many pages there are, FERMATA_DRAIN for how long runs at work may go on. The figures are the longest time without progress of an answer,
+// the errors, and the answers that ask the model twice.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { Deployment } from '../crash/deploys.mjs';
@@ -19,7 +19,7 @@ const PACE = 50;
 /** Between two replacements, in milliseconds. */
 const BREAK = 3_000;
 const SEED = process.env.SEED ?? '1';
-/** How long runs at work may go on, if it is not the server's own. */
+/** The time that runs at work may go on; the server's own by default. */
 const { FERMATA_DRAIN } = process.env;
 
 /** @param {number[]} times sorted @param {number} share */

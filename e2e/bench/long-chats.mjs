@@ -1,5 +1,5 @@
 // @ts-check
-// `npm run bench` has this, too: what a turn costs the server in a chat of 5,000 messages, compared with a chat
+// `npm run bench` also has this: the cost of a turn for the server in a chat of 5,000 messages, compared with a chat
 // of 50 of the same deployment. The model is sent as much in both, because a summary stands for the rest.
 
 import { execFileSync } from 'node:child_process';
@@ -14,7 +14,7 @@ const TURNS = Number(process.env.TURNS ?? 200);
 const ROUNDS = 5;
 const TICKS = Number(execFileSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }));
 
-/** @param {Server} server @returns {number} the seconds for which the process has used a core */
+/** @param {Server} server @returns {number} the seconds of CPU time of the process */
 function used(server) {
   const fields = readFileSync(`/proc/${server.pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
   return (Number(fields[11]) + Number(fields[12])) / TICKS;

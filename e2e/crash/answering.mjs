@@ -13,10 +13,10 @@ import { Refused } from './world.mjs';
 export class Answering {
   /** @type {Map<string, Answer>} by kind and call */
   all = new Map();
-  /** What was wrong with replies. */
+  /** The faults in replies. */
   /** @type {string[]} */
   faults = [];
-  /** Whether it knows that the database has forgotten what it had confirmed. */
+  /** `true` if it knows that the database has forgotten what it had confirmed. */
   #hasForgotten = false;
   /** Tools that need no asking any more. */
   #always = new Set();
@@ -39,7 +39,7 @@ export class Answering {
   }
 
   /**
-   * What is answered to a need; the same every time.
+   * Returns the answer to a need; it is the same every time.
    *
    * @param {Need} need
    * @param {number} turn
@@ -111,7 +111,7 @@ export class Answering {
     if (answer.body.always === true) this.#always.add(answer.need.tool);
   }
 
-  /** Whether what was asked may not count any more. @param {Answer} answer */
+  /** Returns `true` if the question may not count any more. @param {Answer} answer */
   mayBeRefused({ need }) {
     return (
       need.kind === 'elicitation' || this.#always.has(need.tool) || (need.kind === 'approval' && !need.must)

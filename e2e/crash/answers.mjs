@@ -9,8 +9,8 @@
 /**
  * @typedef {object} Answer
  * @property {Need} need
- * @property {number} turn in which it was given
- * @property {'side' | 'repost' | 'leave'} by which way it goes, if at all
+ * @property {number} turn when it was given
+ * @property {'side' | 'repost' | 'leave'} by the way that it takes, if any
  * @property {Record<string, unknown>} body for `/chat/tool-result`
  * @property {boolean} acknowledged
  */
@@ -89,7 +89,7 @@ function answeredPart(part, { need, body }) {
 }
 
 /**
- * Whether a client would post the message by itself: all calls of its last step have their outcome or are
+ * Returns `true` if a client would post the message by itself: all calls of its last step have their outcome or are
  * decided.
  *
  * @param {Message} message

@@ -1,5 +1,5 @@
 // @ts-check
-// Requests of one client, each repeated until it has a reply, whatever instance gives it. What is not known
+// Requests of one client, each repeated until any instance replies. What is not known
 // to have been taken when the clients are stopped can be sent again afterwards.
 
 import { EventStream } from '../harness/events.mjs';
@@ -21,7 +21,7 @@ import { Halted, Refused } from './world.mjs';
 
 /** When hope is lost that a reply comes. */
 const DEADLINE = 100_000;
-/** What a stream says that lost its run. */
+/** The error of a stream that lost its run. */
 const LOST = /lost this run/;
 const PAUSE = 20;
 
@@ -29,7 +29,7 @@ export class Caller {
   #world;
   #chat;
   #random;
-  /** What may have been taken, though no reply came: sends it again. */
+  /** Sends a request again that may have been taken, though no reply came. */
   /** @type {(() => Promise<unknown>) | undefined} */
   unsure;
 
@@ -107,7 +107,7 @@ export class Caller {
    * @param {Request} request
    * @param {AbortSignal} signal
    * @param {(event?: Event) => void} hears
-   * @param {number} since when it was asked for first: what has cut a step off since then is told at its beginning
+   * @param {number} since the time of the first request; a step that was cut off since then has the reason at its beginning
    */
   async #open(server, request, signal, hears, since) {
     const from = Date.now();

@@ -114,7 +114,7 @@ function faultsOfAnswer({ remade, cutShort }, { need, body, turn, acknowledged }
 }
 
 /**
- * What a client showed at the end of a run is what is stored.
+ * The store has the message that a client showed at the end of a run.
  *
  * @param {Talker} talker
  * @param {Message[]} messages
@@ -147,7 +147,7 @@ const gist = ({ parts }) =>
   });
 
 /**
- * What the model was told at last: every answer that counts, by the key of its call.
+ * The last results that the model received: every answer that counts, by the key of its call.
  *
  * @param {Talker} talker
  */
@@ -174,7 +174,7 @@ function faultsOfHistory({ world, chat, answering, remade, turn }) {
 }
 
 /**
- * What is told of runs of tools has happened, and what was denied has not.
+ * Reported runs of tools have happened, and denied ones have not.
  *
  * @param {Talker} talker
  * @param {Map<string, Part>} parts

@@ -16,12 +16,12 @@ import { KINDS_OF_TURN, NumberingModel } from './words.mjs';
 
 /** @typedef {import('../harness/clients.mjs').Client} Client */
 /** @typedef {import('../harness/sdk.mjs').Message} Message */
-/** @typedef {'replaced' | 'killed'} Manner in which instances end */
+/** @typedef {'replaced' | 'killed'} Manner how instances end */
 
 /** Within this time a post or an answer that was refused has to be taken while instances are replaced, in milliseconds. */
 const TAKEN_WITHIN = 2_000;
 const TURNS = { replaced: 3, killed: 6 };
-/** How often all instances are replaced, at most. */
+/** The largest number of times that all instances are replaced. */
 const ROLLOUTS = 3;
 /** For how long a killed instance may count as alive, in milliseconds. */
 const LEASE = 8_000;
@@ -31,7 +31,7 @@ const LOG_LINES = 60;
 export class Deployment {
   /** @type {Server[]} */
   instances = [];
-  /** How often an instance has ended. */
+  /** The number of instances that have ended. */
   count = 0;
   #started = Date.now();
   /** @type {string[]} */
@@ -94,7 +94,7 @@ export class Deployment {
     this.#trace.push(`${String(Date.now() - this.#started).padStart(6)} ${who.padEnd(7)} ${what}`);
   };
 
-  /** What was noted about some, and about the instances. @param {string[]} who */
+  /** Returns the notes about some, and about the instances. @param {string[]} who */
   trace(who) {
     return this.#trace
       .filter((line) => ['deploy', ...who].some((name) => line.slice(7).startsWith(`${name} `)))
@@ -234,7 +234,7 @@ const gist = (messages) =>
     .join('\n');
 
 /**
- * What is needed to see why a round failed.
+ * Returns the evidence of a failed round.
  *
  * @param {string | number} seed
  * @param {Deployment} world

@@ -2,7 +2,7 @@
 // What can go wrong beside the processes: the stores, the links to them, clocks and disks.
 //
 // A fault is harmless to an instance if the instance, its store and the link between them are well again before its lease is over: then
-// no stream of its runs may be cut. Whatever lasts longer is said to harm the instances that it touches (`CrashWorld.harm`).
+// no stream of its runs may be cut. A longer fault is recorded as harm to the instances that it touches (`CrashWorld.harm`).
 
 /** @typedef {import('./world.mjs').CrashWorld} CrashWorld */
 /** @typedef {import('./world.mjs').Instance} Instance */
@@ -30,7 +30,7 @@ const pause = (time) => new Promise((resolve) => setTimeout(resolve, time));
 
 /** @param {CrashWorld} world */
 const ownServer = (world) => world.postgres !== undefined;
-/** Whether the database's server is there, and not about to go. @param {CrashWorld} world */
+/** Returns `true` if the database's server is there, and not about to go. @param {CrashWorld} world */
 const hasServer = (world) => ownServer(world) && !world.isPostgresTouched;
 /** @param {CrashWorld} world */
 const hasRedis = (world) => world.redis !== undefined;
@@ -44,7 +44,7 @@ const isSqlite = (world) => world.postgres === undefined && world.machines;
  * @param {readonly Instance[]} touched
  * @param {string} what
  * @param {number} time in milliseconds
- * @param {number} [harms] the time from which on it harms them
+ * @param {number} [harms] the time when it begins to harm them
  */
 async function lasts(world, touched, what, time, harms = HARMS) {
   world.note('nemesis', `${what} for ${time} ms`);

@@ -34,17 +34,17 @@ export class Killer {
   kills = 0;
   #ticks;
   #resting = false;
-  /** What it is in the middle of: the clients may be through before an instance has ended in good order. */
+  /** The work in progress: the clients may be through before an instance has ended in good order. */
   /** @type {Promise<unknown>} */
   #atWork = Promise.resolve();
-  /** The instances that are being killed or replaced: whoever does that starts them again. */
+  /** The instances that are being killed or replaced: the code that does that starts them again. */
   /** @type {Set<Server>} */
   #touched = new Set();
 
   /**
    * @param {CrashWorld} world
    * @param {Random} random
-   * @param {boolean} faults whether other things fail, too
+   * @param {boolean} faults whether other things also fail
    */
   constructor(world, random, faults) {
     this.world = world;
@@ -136,7 +136,7 @@ export class Killer {
   async #starts(server) {
     const hopeless = Date.now() + HOPELESS;
     while (!this.#resting && !server.alive) {
-      // It does not start while its database is away; whoever has ended it starts it again.
+      // It does not start while its database is away; the code that ended it starts it again.
       await server.start().catch((error) => {
         if (!this.faults || Date.now() > hopeless) throw error;
       });
@@ -152,7 +152,7 @@ export class Killer {
   /**
    * The last kill, of all instances, once all clients have stopped.
    *
-   * @param {() => string[]} certain the chats of which it is known what was asked of them, and that it was not stopped
+   * @param {() => string[]} certain the chats whose questions are known, and that were certainly not stopped
    * @returns {Promise<Map<string, number>>} of the chats that the model was speaking in: how often it had
    * been asked
    */

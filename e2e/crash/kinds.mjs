@@ -16,12 +16,12 @@ import { round } from './round.mjs';
  */
 
 /**
- * Whether runs must go on by themselves after a restart; UNTOUCHED=0 is for a binary that continues them when
+ * `true` if runs must go on by themselves after a restart; UNTOUCHED=0 is for a binary that continues them when
  * they are asked for.
  */
 const untouched = process.env.UNTOUCHED !== '0';
 
-/** How many connections an instance has. */
+/** The number of connections of an instance. */
 const FERMATA_DATABASE_CONNECTIONS = '4';
 
 /** Another version of the server, for clusters of two versions. */

@@ -1,6 +1,6 @@
 // @ts-check
-// A model that does whatever comes into its seed. What it does in a step follows from the chat, the turn, the
-// step and how often it was asked for that step before. It knows what a history must look like, whatever was
+// A model that acts at random, by its seed. Its actions in a step follow from the chat, the turn, the
+// step and how often it was asked for that step before. It knows the shape of a history, no matter what was
 // killed meanwhile.
 
 /** @typedef {import('../harness/fake-openai.mjs').ModelRequest} ModelRequest */
@@ -8,13 +8,13 @@
 /** @typedef {import('../harness/fake-openai.mjs').Call} Call */
 /** @typedef {import('../harness/random.mjs').Random} Random */
 
-/** What a user message says about where it stands. */
+/** The mark of a user message's place. */
 const MARK = /\[(\S+) t(\d+)( last)?]/;
-/** What a summary says about the turns that it covers. */
+/** The mark of the turns that a summary covers. */
 const SUMMARIZED = /after (\d+) turns/;
 /** The name of the model that writes summaries. */
 export const SUMMARY_MODEL = 'summary-model';
-/** How long such a call takes, in milliseconds. */
+/** The duration of such a call, in milliseconds. */
 const LONG_CALL = 2_500;
 /** After so many steps of a turn there are words only. */
 const STEPS = 3;
@@ -39,7 +39,7 @@ export const summarized = (request) => Number(SUMMARIZED.exec(JSON.stringify(req
 export const chatOf = (request) => MARK.exec(request.words.join('\n'))?.[1] ?? '';
 
 /**
- * What a call's input says that names it among all calls.
+ * Returns the text of a call's input that names it among all calls.
  *
  * @param {unknown} input
  */
@@ -52,14 +52,14 @@ export function keyOf(input) {
 export class RandomModel {
   #random;
   #happens;
-  /** How often each step was asked for. */
+  /** The number of requests for each step. */
   /** @type {Map<string, number>} */
   #attempts = new Map();
   /** From now on it uses no tools. */
   calm = false;
-  /** Whether some tools take so long that a standby may be promoted meanwhile. */
+  /** `true` if some tools take so long that a standby may be promoted meanwhile. */
   hasLongCalls = false;
-  /** What was wrong with histories. */
+  /** The faults in histories. */
   /** @type {string[]} */
   faults = [];
 

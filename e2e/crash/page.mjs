@@ -19,7 +19,7 @@ const RESET_STEP = [7, 0, 70];
 const HOPELESS = 150_000;
 
 /**
- * What a page is in.
+ * The surroundings of a page.
  *
  * @typedef {object} World
  * @property {string} url of the proxy
@@ -27,7 +27,7 @@ const HOPELESS = 150_000;
  * @property {(who: string, what: string) => void} note
  */
 
-/** What a framework keeps for the AI SDK. */
+/** The state that a framework keeps for the AI SDK. */
 class State {
   #status = 'ready';
   /** @type {Message[]} */
@@ -74,14 +74,14 @@ export class Page {
   /** For how long a post or an answer was refused before it was taken, in milliseconds. */
   /** @type {{ what: string, lasted: number }[]} */
   refusals = [];
-  /** The longest time in which the page has shown no progress while the server was to make some, for each answer, in milliseconds. */
+  /** The longest time without progress on the page while the server was to make some, for each answer, in milliseconds. */
   /** @type {number[]} */
   stalls = [];
   turn = 0;
   /** @type {Kind} */
   #kind = 'plain';
   #isTalking = false;
-  /** Whether its words are looked at whenever one comes, and not only at the end of an answer. */
+  /** `true` if its words are looked at whenever one comes, and not only at the end of an answer. */
   isWatched = true;
   /** The approvals that it was shown, and calls that it has run, in this turn. */
   #asked = new Set();
@@ -172,13 +172,13 @@ export class Page {
     return last?.role === 'assistant' ? last : undefined;
   }
 
-  /** Whether the answer is over on the server, as far as the model knows. */
+  /** `true` if the answer is over on the server, as far as the model knows. */
   get #isSaid() {
     return this.world.model.finished.has(this.#key);
   }
 
   #changed() {
-    // It is told of the first status while it is constructed.
+    // It receives the first status while it is constructed.
     if (this.chat === undefined || !this.#isTalking) return;
     const { status } = this.chat;
     if (status !== this.#status) this.#hasStatus(status);
@@ -207,7 +207,7 @@ export class Page {
   }
 
   /**
-   * What a person does who is asked.
+   * The reaction of a person to a question.
    *
    * @param {Message} answer
    */

@@ -14,11 +14,11 @@ export class Reader {
   /** The id of the last event. */
   /** @type {string | undefined} */
   last;
-  /** How many events it was sent since it was made to forget. */
+  /** The number of events that it was sent since it was made to forget. */
   count = 0;
-  /** Whether the message has parts that came by no stream. */
+  /** `true` if the message has parts that came by no stream. */
   partial = false;
-  /** Whether the connection is a replay, which may show what is over. */
+  /** `true` if the connection is a replay, which may show what is over. */
   replays = false;
   /** @type {EventStream | undefined} */
   #stream;
@@ -26,12 +26,12 @@ export class Reader {
   #seen = 0;
   #wake = () => {};
 
-  /** Whether there is a connection, be it at its end. */
+  /** `true` if there is a connection, be it at its end. */
   get connected() {
     return this.#stream !== undefined;
   }
 
-  /** Whether the connection is over. */
+  /** `true` if the connection is over. */
   get ended() {
     return this.#stream?.ended !== false;
   }
@@ -111,7 +111,7 @@ export class Reader {
     return isNew;
   }
 
-  /** Has whoever waits for something new look again: there is nothing more to come. */
+  /** Makes the waiter for something new look again: there is nothing more to come. */
   wake() {
     this.#wake();
   }

@@ -20,7 +20,7 @@ const LOG_LINES = 60;
 const HOPELESS = 90_000;
 /** The same if stores may be away. */
 const HOPELESS_WITH_FAULTS = 240_000;
-/** What the model API says of a request without messages. */
+/** The error of the model API for a request without messages. */
 const EMPTY = 'messages is empty';
 
 /**
@@ -29,7 +29,7 @@ const EMPTY = 'messages is empty';
  * @property {boolean} [untouched] whether runs go on by themselves after a restart; without it each is asked
  * for once
  * @property {number} [chats]
- * @property {boolean} [faults] whether stores, links, clocks and disks fail, too
+ * @property {boolean} [faults] whether stores, links, clocks and disks also fail
  */
 
 /**
@@ -130,7 +130,7 @@ const told = ({ chat }, error) =>
   new Error(`${chat}: ${error instanceof Error ? error.message : error}`, { cause: error });
 
 /**
- * A step in which the model was cut off is asked for again although nobody asks for the chat.
+ * A step whose model was cut off is asked for again although nobody asks for the chat.
  *
  * @param {CrashWorld} world
  * @param {Map<string, number>} cut how many requests the model had had by chat, where it was speaking
@@ -147,7 +147,7 @@ async function goesOnByItself(world, cut) {
 }
 
 /**
- * What is needed to see why a round failed.
+ * Returns the evidence of a failed round.
  *
  * @param {string | number} seed
  * @param {CrashWorld} world

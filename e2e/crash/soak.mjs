@@ -1,6 +1,6 @@
 // @ts-check
-// `npm run soak`: rounds for as long as told. ROUNDS or MINUTES says how many, SEED where they begin, KIND
-// which database and how many instances. A failed round says its seed; the others go on, so that one run
+// `npm run soak`: many rounds. ROUNDS or MINUTES limits them, SEED is the first seed, KIND chooses
+// the database and the number of instances. A failed round says its seed; the others go on, so that one run
 // shows how often it happens.
 
 import { KINDS } from './kinds.mjs';

@@ -1,7 +1,7 @@
 // @ts-check
 // A client that keeps talking in one chat, by plain HTTP and as clumsily as real ones do: it loses
 // connections, answers by either channel, twice, late or never, stops, posts over an open run, and repeats
-// whatever it got no reply to. It knows what it was promised.
+// requests without a reply. It knows what it was promised.
 
 import { until } from '../harness/until.mjs';
 import { Caller } from './caller.mjs';
@@ -41,7 +41,7 @@ const WHIMS = /** @type {const} */ ([
 const HOLDS = ['0s', '60ms', '60ms', '10m', '10m'];
 
 export class Talker {
-  /** What it has said and the server has taken, oldest first. */
+  /** The messages that it has said and the server has taken, oldest first. */
   /** @type {string[]} */
   said = [];
   /** Approvals that it was shown, with their turns. */
@@ -51,14 +51,14 @@ export class Talker {
   cutShort = new Set();
   /** Turns that the model was made to answer again: what it had said is gone. */
   remade = new Set();
-  /** What was shown of a turn in the end. */
+  /** The last message shown of a turn. */
   /** @type {Map<number, Message>} */
   shown = new Map();
-  /** What was wrong with replies. */
+  /** The faults in replies. */
   /** @type {string[]} */
   faults = [];
   turn = 0;
-  /** Whether its last turn is over. */
+  /** `true` if its last turn is over. */
   concluded = false;
   #hold = '0s';
   #reader = new Reader();
@@ -232,7 +232,7 @@ export class Talker {
   }
 
   /**
-   * Waits for something new. After a failover that has lost commits, what is shown may be of the history that is lost, in which nothing is
+   * Waits for something new. After a failover that has lost commits, the page may show a history that is lost, where nothing is
    * asked: where it is quiet, the chat is loaded again, as a person would do.
    */
   async #hears() {
@@ -242,7 +242,7 @@ export class Talker {
   }
 
   /**
-   * A run that was let go has no stream: what it waits for is in the record, also after a restart.
+   * A run that was let go has no stream: the record has its open calls, even after a restart.
    *
    * @param {Random} random
    * @returns {Promise<boolean>} whether it goes on, having been answered
@@ -289,7 +289,7 @@ export class Talker {
     }
   }
 
-  /** What is shown of the run once it is over. */
+  /** Looks at the message of the run once it is over. */
   async #looksAtTheEnd() {
     const { open, pending } = await this.record;
     // What a stream is sent when it is let go is not in the log, and not the end.
@@ -300,7 +300,7 @@ export class Talker {
 
   // --- answers ---
 
-  /** What it is asked and has not answered. */
+  /** The questions that it has not answered. */
   get #open() {
     return this.#reader.view.needs.flatMap((need) => {
       if (need.kind === 'approval') this.questions.set(need.call, this.turn);
@@ -309,7 +309,7 @@ export class Talker {
     });
   }
 
-  /** Whether nothing is asked but what it will not answer. */
+  /** Returns `true` if all open questions are those that it will not answer. */
   async #hasEnough() {
     const open = this.#open;
     if (open.length === 0 || open.some(({ by }) => by !== 'leave')) return false;
@@ -369,7 +369,7 @@ export class Talker {
     });
   }
 
-  /** Answers whatever waits until nothing is open. */
+  /** Answers all that waits until nothing is open. */
   async #answersAll() {
     for (;;) {
       const { pending, open } = await until(

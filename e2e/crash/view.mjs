@@ -13,8 +13,8 @@ import { keyOf } from './model.mjs';
  * @typedef {object} Need
  * @property {Kind} kind
  * @property {string} id what the answer names
- * @property {boolean} must whether it has to be answered: a stream that is let go asks about calls that need
- * no asking, too
+ * @property {boolean} must whether it has to be answered: a stream that is let go also asks about calls that need
+ * no answer
  * @property {string} call
  * @property {string} tool
  * @property {string} key
@@ -48,7 +48,7 @@ export class View {
   /** @type {Map<string, { call: string, state: string }>} */
   #elicitations = new Map();
 
-  /** Whether the message has been shown to its end. */
+  /** `true` if the message has been shown to its end. */
   get finished() {
     return this.chunks.at(-1)?.type === 'finish';
   }
@@ -157,7 +157,7 @@ function inputIn(text) {
 }
 
 /**
- * Whether the rules of the world have a call asked about.
+ * Returns `true` if the rules of the world have a call asked about.
  *
  * @param {string} tool
  * @param {unknown} input

@@ -12,7 +12,7 @@ import { SUMMARY_MODEL, chatOf, mark } from './model.mjs';
 /** @type {Kind[]} */
 export const KINDS_OF_TURN = ['plain', 'asks', 'page', 'long'];
 
-/** How many words each step has. */
+/** The number of words of each step. */
 const WORDS = { plain: [60], asks: [20, 40], page: [20, 40], long: [240] };
 /** @param {string} chat @param {number} turn @param {Kind} kind */
 export const says = (chat, turn, kind) => `${mark(chat, turn)} ${kind}`;
@@ -21,7 +21,7 @@ export const says = (chat, turn, kind) => `${mark(chat, turn)} ${kind}`;
 export const keyOf = (chat, turn) => `${chat}.t${turn}`;
 
 export class NumberingModel {
-  /** How often each step was asked for. */
+  /** The number of requests for each step. */
   /** @type {Map<string, number>} by turn and step */
   asked = new Map();
   /** Turns whose last word was said. */
@@ -33,7 +33,7 @@ export class NumberingModel {
     this.pause = pause;
   }
 
-  /** How often a step was asked for that had been asked for before. */
+  /** The number of repeated requests for a step. */
   get repeated() {
     return [...this.asked.values()].reduce((sum, times) => sum + times - 1, 0);
   }
@@ -73,7 +73,7 @@ export class NumberingModel {
 }
 
 /**
- * What is wrong with the words of an answer: those of each step have to be of one attempt, in order, each once.
+ * Returns the faults in the words of an answer: those of each step have to be of one attempt, in order, each once.
  *
  * @param {Message} message
  * @param {string} key of the turn

@@ -32,7 +32,7 @@ repeatable = true
 resource = "the one"
 `;
 
-/** Thrown by whatever a client does once all clients have been stopped. */
+/** Thrown by every action of a client once all clients have been stopped. */
 export class Halted extends Error {}
 
 /** Thrown for a request that was refused with 503, so that it was surely not done, and that its client gives up. */
@@ -57,13 +57,13 @@ export class Refused extends Error {}
  * @property {Machine} [machine]
  */
 
-/** How long after a fault that has harmed an instance a stream may still be cut by it, in milliseconds. */
+/** The time after a fault that has harmed an instance when it may still cut a stream, in milliseconds. */
 const AFTERMATH = 15_000;
-/** How long a question to the database about the owner of a chat may take, in milliseconds. */
+/** The longest time for a query about the owner of a chat, in milliseconds. */
 const LOOK = 2_000;
 
 /**
- * Whether two chunks are the same, but that one may have more words before.
+ * Returns `true` if two chunks are the same, but that one may have more words before.
  *
  * @param {Record<string, unknown>} one
  * @param {Record<string, unknown>} other
@@ -83,7 +83,7 @@ export class CrashWorld {
   instances = [];
   /** @type {import('../harness/postgres-server.mjs').PostgresServer | undefined} */
   postgres;
-  /** Whether a fault is about to stop the database's server, or has stopped it. */
+  /** `true` if a fault is about to stop the database's server, or has stopped it. */
   isPostgresTouched = false;
   /** The database's standby, until it is promoted. */
   /** @type {import('../harness/postgres-server.mjs').PostgresServer | undefined} */
@@ -91,9 +91,9 @@ export class CrashWorld {
   /** @type {import('../harness/services.mjs').Redis | undefined} */
   redis;
   machines = false;
-  /** Whether some instances are of another version, which may know no idempotency keys. */
+  /** `true` if some instances are of another version, which may know no idempotency keys. */
   isMixed = false;
-  /** Whether the database has forgotten what it had confirmed. */
+  /** `true` if the database has forgotten what it had confirmed. */
   hasLostCommits = false;
   /** When runs of an instance may have been cut off, by its place. */
   /** @type {{ place: number, from: number, until: number }[]} */
@@ -102,7 +102,7 @@ export class CrashWorld {
   #open = new Set();
   /** @type {Map<string, string>} */
   #chunks = new Map();
-  /** What was found wrong on the way. */
+  /** The faults found on the way. */
   /** @type {string[]} */
   faults = [];
   halted = false;
@@ -119,7 +119,7 @@ export class CrashWorld {
     this.api = api;
     this.model = new RandomModel(random.fork('model'), (event) => this.listens(event));
     api.improvise = this.model.reply;
-    // It reasons in this field, and is told of its reasons in it.
+    // It reasons in this field, and receives its reasons in it.
     api.knows = ['reasoning_content'];
   }
 
@@ -241,12 +241,12 @@ export class CrashWorld {
     return this.servers[0]?.folder ?? '';
   }
 
-  /** What the effects of all instances' calls are about. */
+  /** The subjects of the effects of all instances' calls. */
   get booked() {
     return booked({ folder: this.ledger });
   }
 
-  /** What the tools of all instances have left behind. */
+  /** The entries that the tools of all instances have left behind. */
   get journal() {
     return this.servers.flatMap((server) => journal(server));
   }
@@ -257,7 +257,7 @@ export class CrashWorld {
   }
 
   /**
-   * What was noted about one chat, and about the instances.
+   * Returns the notes about one chat, and about the instances.
    *
    * @param {string} [who] all, where it is left out
    */
@@ -273,7 +273,7 @@ export class CrashWorld {
 
   /**
    * An event that a client was sent: its id must never name another chunk, except that once the run is over
-   * the last piece of some words may come with those before it. What is no part of a log has an id with a
+   * the last piece of some words may come with those before it. An event outside the log has an id with a
    * dot.
    *
    * @param {string} chat
@@ -308,7 +308,7 @@ export class CrashWorld {
     for (const end of this.#open) end();
   }
 
-  /** What the model was asked for steps, and not for summaries. */
+  /** The requests to the model for steps, without those for summaries. */
   get asked() {
     return this.api.requests.filter(({ model }) => model !== SUMMARY_MODEL);
   }

@@ -45,7 +45,7 @@ export function clientsPage(findings) {
   );
 }
 
-/** The notes, numbered in the order in which they are met. */
+/** The notes, numbered in the order of their appearance. */
 class Notes {
   /** @type {string[]} */
   #notes = [];

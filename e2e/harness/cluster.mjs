@@ -21,9 +21,9 @@ import { until } from './until.mjs';
  * @property {(cluster: Cluster) => string} [config] what the `fermata.toml` of all of them says
  */
 
-/** How much of each instance's log a failed test shows. */
+/** The number of lines of each instance's log that a failed test shows. */
 const LOG_LINES = 40;
-/** How many connections an instance has, so that many tests fit into one PostgreSQL server. */
+/** The number of connections of an instance, so that many tests fit into one PostgreSQL server. */
 const CONNECTIONS = '4';
 
 /**
@@ -179,7 +179,7 @@ export class At {
   }
 
   /**
-   * The same, whatever the status.
+   * The same, for any status.
    *
    * @param {Record<string, string>} [headers]
    */
@@ -209,7 +209,7 @@ export class At {
     return this.request('POST', '/chat/tool-result', { chatId: this.chat, ...answer });
   }
 
-  /** The chat, once it can be told. */
+  /** The chat, once it is known. */
   async view() {
     const { body } = await this.#once('GET', `/api/chat/${this.chat}`);
     return /** @type {{ messages: Message[], pending: Pending[], open: boolean }} */ (body);

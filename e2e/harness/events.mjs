@@ -10,17 +10,17 @@ export class EventStream {
   #abort = new AbortController();
   /** @type {Event[]} */
   events = [];
-  /** Whether `[DONE]` was read. */
+  /** `true` if `[DONE]` was read. */
   done = false;
-  /** Whether the body is over, however that came about. */
+  /** `true` if the body is over for any reason. */
   ended = false;
-  /** Whether the reader went away. */
+  /** `true` if the reader went away. */
   left = false;
   /** @type {(event?: Event) => void} */
   #hears = () => {};
   status = 0;
   headers = new Headers();
-  /** What is no event: the body of a refusal. */
+  /** The text that is no event: the body of a refusal. */
   rest = '';
 
   /**

@@ -5,7 +5,7 @@
 export class Exchange {
   #cut = new AbortController();
   status = 0;
-  /** Whether the response has been read to its end, or broken. */
+  /** `true` if the response has been read to its end, or broken. */
   ended = false;
 
   #init;
@@ -21,7 +21,7 @@ export class Exchange {
     this.#init = init;
   }
 
-  /** What the client says that it posts for. */
+  /** The reason that the client gives for its post. */
   get trigger() {
     const { body } = this.#init;
     if (typeof body !== 'string') return undefined;

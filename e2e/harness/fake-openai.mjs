@@ -1,6 +1,6 @@
 // @ts-check
 // A stand-in for an OpenAI-compatible model API. A test writes one reply per request it expects; a reply is a
-// function that is handed a pen and writes the stream as it likes. Where nothing is written down, it may
+// function that is handed a pen and writes the stream as it likes. Without a script, it may
 // improvise. A request that a strict provider would refuse, that nobody expected, or that never came, is a
 // fault, and faults fail the test.
 
@@ -66,10 +66,10 @@ export class Pen {
   #response;
   #calls = 0;
   #brokenOff = false;
-  /** What the last choice says about why it ended; by default what fits. */
+  /** The finish reason of the last choice; by default the one that fits. */
   /** @type {string | undefined} */
   finishReason = undefined;
-  /** Whether a usage chunk is sent. */
+  /** `true` if a usage chunk is sent. */
   usage = true;
   /** The tokens of the request, as the provider counts them. */
   inputTokens = 20;
@@ -182,9 +182,9 @@ export class Pen {
 
 /** One request that the model was sent. */
 export class ModelRequest {
-  /** Whether the other side closed the connection before the reply was through. */
+  /** `true` if the other side closed the connection before the reply was through. */
   gone = false;
-  /** Whether the reply was through. */
+  /** `true` if the reply was through. */
   done = false;
 
   /**
@@ -220,7 +220,7 @@ export class ModelRequest {
       }));
   }
 
-  /** What was said in the history, without system messages and results. */
+  /** The words of the history, without system messages and results. */
   get words() {
     return this.messages
       .filter((message) => message.role === 'user' || message.role === 'assistant')
@@ -247,13 +247,13 @@ export class FakeOpenAi {
   /** Fields of an assistant's message that it takes back, besides those that every provider knows. */
   /** @type {string[]} */
   knows = [];
-  /** Who replies to what the script has nothing for. */
+  /** The function that replies to requests that the script lacks. */
   /** @type {((request: ModelRequest) => Reply | Refusal) | undefined} */
   improvise = undefined;
   /** The requests for vectors: the model, and the texts. */
   /** @type {{ model: string, texts: string[] }[]} */
   embedded = [];
-  /** How requests for vectors are answered: with vectors, with a status, or not at all. */
+  /** The answer to requests for vectors: with vectors, with a status, or not at all. */
   /** @type {'vectors' | 'nothing' | number} */
   embeds = 'vectors';
 
@@ -288,7 +288,7 @@ export class FakeOpenAi {
     return request;
   }
 
-  /** What went wrong so far, replies that nobody asked for included. */
+  /** The faults so far, including replies that nobody asked for. */
   get verdict() {
     return this.#script.length === 0
       ? this.faults
@@ -327,7 +327,7 @@ export class FakeOpenAi {
   }
 
   /**
-   * Answers with vectors in which each of a few meanings has a place of its own.
+   * Answers with vectors that give each of a few meanings a place of its own.
    *
    * @param {unknown} body
    * @param {http.IncomingMessage} message

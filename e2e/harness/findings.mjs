@@ -8,7 +8,7 @@ import { CLIENTS } from './clients.mjs';
 /** @typedef {import('./scenario.mjs').World} World */
 /** @typedef {import('./scenario.mjs').WorldOptions} WorldOptions */
 /**
- * What a client gets.
+ * The finding for a client.
  *
  * @typedef {object} Finding
  * @property {string} cell in a word or two
@@ -27,7 +27,7 @@ import { CLIENTS } from './clients.mjs';
 /** @typedef {{ title: string, capabilities: Capability[] }} Group */
 /** @typedef {Map<string, Set<string>>} Sent the fields of each type of chunk */
 
-/** What works as the AI SDK describes it. */
+/** A capability that works as the AI SDK describes it. */
 const WORKS = { cell: 'yes' };
 
 export class Findings {
@@ -43,7 +43,7 @@ export class Findings {
       for (const capability of capabilities) this.#found.set(capability, new Map());
   }
 
-  /** Whether every capability was tried with every client. */
+  /** `true` if every capability was tried with every client. */
   get areComplete() {
     return [...this.#found.values()].every((cells) => cells.size === CLIENTS.length);
   }

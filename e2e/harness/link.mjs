@@ -28,7 +28,7 @@ export class Link {
   #delay = 0;
   /** @type {'well' | 'cut' | 'held'} */
   #state = 'well';
-  /** What happens to the reply to the next COMMIT. */
+  /** The fate of the reply to the next COMMIT. */
   /** @type {'arrives' | 'swallowed' | 'cut'} */
   #nextCommit = 'arrives';
 
@@ -128,7 +128,7 @@ export class Link {
       from?.on('data', (bytes) => this.#pass(pair, /** @type {net.Socket} */ (to), bytes));
       from?.on('error', () => end(pair));
       from?.on('close', () => {
-        // A connection that was forgotten looks open to whoever has it.
+        // A connection that was forgotten looks open to its holder.
         if (!pair.isDead || from === client) {
           this.#pairs.delete(pair);
           end(pair);

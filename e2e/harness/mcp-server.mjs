@@ -1,8 +1,8 @@
 // @ts-check
 // An MCP server over stdio, written out by hand so that it can do what a good one does not: die in a call,
 // never answer, wait for a test. Its arguments are a folder and, optionally, the names of the tools that it
-// has; in the folder it writes down what happens to it (`journal.jsonl`) and looks for the files by which a
-// test lets it go on. The ledger is a folder with a file for each effect; LEDGER names the folder that has it
+// has; in the folder it writes down what happens to it (`journal.jsonl`) and looks for the files that a
+// test lets it go on with. The ledger is a folder with a file for each effect; LEDGER names the folder that has it
 // if several servers share one.
 
 import {

@@ -18,7 +18,7 @@ const BY_HAND = path.join(import.meta.dirname, 'mcp-server.mjs');
 const TRUSTED = 'trust_annotations = true\n';
 
 /**
- * Where such a server is at work.
+ * The place of such a server.
  *
  * @typedef {object} Place
  * @property {string} folder of the server, removed at the end
@@ -50,7 +50,7 @@ function program(name, args, env = {}, more = TRUSTED) {
  */
 export const everything = (name = 'everything') => program(name, [REFERENCE, 'stdio']);
 
-/** The same, of which nothing is set but how it is started. */
+/** The same, with no settings except its start. */
 export const everythingUntrusted = () => program('everything', [REFERENCE, 'stdio'], {}, '');
 
 /**
@@ -91,7 +91,7 @@ export async function everythingOverHttp(place) {
 }
 
 /**
- * What the server by hand has written down so far.
+ * Returns the journal of the server by hand so far.
  *
  * @param {{ folder: string }} place
  */
@@ -104,7 +104,7 @@ export function journal({ folder }) {
 }
 
 /**
- * What the calls of `book` are about whose effects are in the ledger, one for each effect.
+ * Returns the subjects of the calls of `book` whose effects are in the ledger, one for each effect.
  *
  * @param {{ folder: string }} place
  * @returns {string[]}
@@ -124,7 +124,7 @@ export function booked({ folder }) {
 export const letGo = ({ folder }, key) => writeFileSync(path.join(folder, `go-${key}`), '');
 
 /**
- * How often something has happened to the server by hand.
+ * Returns the number of times that something has happened to the server by hand.
  *
  * @param {{ folder: string }} place
  * @param {string} event
@@ -140,7 +140,7 @@ export const processOf = (place) =>
   Number(journal(place).findLast(({ event }) => event === 'started')?.about);
 
 /**
- * Whether a process is there.
+ * Returns `true` if a process is there.
  *
  * @param {number} pid
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// nginx with the settings of `deploy/nginx.conf` and `deploy/instances.conf`, of which only ports, folders and
+// nginx with the settings of `deploy/nginx.conf` and `deploy/instances.conf`, except that ports, folders and
 // the names of the instances are others here. Without an nginx its tests are skipped, unless FERMATA_REQUIRE_SERVICES=1 says that they
 // must not be.
 

@@ -39,12 +39,12 @@ const FOLLOWS = 'GET /api/chat/{id}/stream';
 export class Page {
   /** @type {Exchange[]} */
   exchanges = [];
-  /** The requests that were asked for, in the order in which they were. */
+  /** The requests, in their order. */
   /** @type {string[]} */
   asked = [];
   /** @type {Error[]} */
   errors = [];
-  /** Why the answers ended, as `onFinish` was told. */
+  /** The reasons for the ends of answers, as `onFinish` received them. */
   /** @type {(string | undefined)[]} */
   finishReasons = [];
   /** The names of the tools that `onToolCall` was called for. */
@@ -117,7 +117,7 @@ export class Page {
     return this.#chat.status;
   }
 
-  /** The posts to the chat: the first request, and whatever the client sent by itself. */
+  /** The posts to the chat: the first request, and all that the client sent by itself. */
   get posts() {
     return this.exchanges.filter((exchange) => exchange.method === 'POST');
   }
@@ -317,7 +317,7 @@ export class Page {
     if (this.exchanges.at(-1)?.status === 204) await this.load();
   }
 
-  /** What a page does when it is opened. */
+  /** Resumes the chat, as a page does when it is opened. */
   async resume() {
     await this.load();
     await this.follow();

@@ -75,7 +75,7 @@ process.on('exit', () => {
 export class PostgresServer {
   /** @type {import('node:child_process').ChildProcess | undefined} */
   #child;
-  /** The link by which this server, a standby, hears of its primary's commits. */
+  /** The link from its primary, if this server is a standby. It carries the commits. */
   /** @type {Link | undefined} */
   #replication;
   log = '';

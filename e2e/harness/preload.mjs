@@ -54,7 +54,7 @@ export class Machine {
     this.setDisk('well');
   }
 
-  /** A command that becomes a program on this machine. What it measures times with stays as it is. */
+  /** A command that becomes a program on this machine. Its clock for durations stays as it is. */
   get through() {
     return [
       'env',

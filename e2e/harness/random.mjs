@@ -30,7 +30,7 @@ export class Random {
     return Math.floor(this.next() * limit);
   }
 
-  /** @param {number} share of the times in which it is so */
+  /** @param {number} share the probability of `true` */
   chance(share) {
     return this.next() < share;
   }

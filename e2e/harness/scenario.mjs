@@ -1,6 +1,6 @@
 // @ts-check
-// A scenario is one test: a model API, a server between, and pages in front, all its own. Whatever it is
-// about, four things hold at its end: the model API has nothing to complain of, no page has met an error that
+// A scenario is one test: a model API, a server between, and pages in front, all its own. Regardless of its
+// subject, four things hold at its end: the model API has nothing to complain of, no page has met an error that
 // was not expected, no page has made a request that nobody asked for, and every page shows the messages that
 // the server has stored, part by part.
 
@@ -19,7 +19,7 @@ import { until } from './until.mjs';
 /** @typedef {import('./clients.mjs').Version} Version */
 /** @typedef {import('./page.mjs').Message} Message */
 
-/** How much of the server's log a failed scenario shows. */
+/** The number of lines of the server's log that a failed scenario shows. */
 const LOG_LINES = 40;
 /** When a scenario is given up, in milliseconds. */
 export const HOPELESS = 90_000;
@@ -37,7 +37,7 @@ export const BROWSER_TOOLS = {
 };
 
 /**
- * What a world is made with.
+ * The options of a world.
  *
  * @typedef {object} WorldOptions
  * @property {Record<string, string>} [settings] of the server
@@ -52,7 +52,7 @@ export const BROWSER_TOOLS = {
  */
 /** @typedef {WorldOptions & OwnOptions} ScenarioOptions */
 /**
- * What a settings file may speak of.
+ * The place that a settings file may refer to.
  *
  * @typedef {import('./mcp.mjs').Place} Place
  */
@@ -302,7 +302,7 @@ export class World {
     await page.leave();
   }
 
-  /** What holds at the end of every scenario. */
+  /** Checks the rules that hold at the end of every scenario. */
   async judge() {
     for (const page of this.#pages) {
       await page.settles();

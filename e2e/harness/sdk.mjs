@@ -31,7 +31,7 @@
 /** @typedef {{ id: string, role: string, parts: Part[], metadata?: unknown }} Message */
 
 /**
- * What a page uses of a chat.
+ * The part of a chat that a page uses.
  *
  * @typedef {object} Chat
  * @property {string} status
@@ -56,7 +56,7 @@
  */
 
 /**
- * What a page decides by whether to post again.
+ * The function that decides whether a page posts again.
  *
  * @param {Sdk} sdk
  * @param {Sends} sends

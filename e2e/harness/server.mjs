@@ -31,7 +31,7 @@ process.on('exit', () => {
 });
 
 export class Server {
-  /** Where it runs: its database, and the settings file that it finds by itself. */
+  /** The folder that it runs in, with its database, and the settings file that it finds by itself. */
   folder = mkdtempSync(path.join(os.tmpdir(), 'fermata-e2e-'));
   /** @type {import('node:child_process').ChildProcess | undefined} */
   #child;
@@ -70,7 +70,7 @@ export class Server {
     return `http://127.0.0.1:${this.#port}`;
   }
 
-  /** Whether the process is there. */
+  /** `true` if the process is there. */
   get alive() {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
@@ -85,7 +85,7 @@ export class Server {
         RUST_BACKTRACE: '1',
         RUST_LOG: process.env.RUST_LOG ?? 'info',
         NO_COLOR: '1',
-        // No proxy has to notice anything, unless a test says so.
+        // No proxy has to notice anything, unless a test asks for it.
         FERMATA_LINGER: '0s',
         FERMATA_BIND: `127.0.0.1:${this.#port}`,
         DATABASE_URL: `sqlite://${this.folder}/chats.db`,

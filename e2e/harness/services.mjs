@@ -1,6 +1,6 @@
 // @ts-check
 // PostgreSQL and Redis for tests. Each test has a database of its own on the PostgreSQL server that is there,
-// and a Redis server of its own on a free port, which it may stop. Where one of them is missing the tests
+// and a Redis server of its own on a free port, which it may stop. If one of them is missing, the tests
 // that need it are skipped, unless FERMATA_REQUIRE_SERVICES=1 says that they must not be.
 
 import { execFileSync, spawn } from 'node:child_process';
@@ -23,7 +23,7 @@ export async function rows(url, query) {
     connectionTimeoutMillis: 10_000,
     query_timeout: 60_000,
   });
-  // The server may end in the middle of it; then the query fails, and whoever waits for the server asks again.
+  // The server may end in the middle of it; then the query fails, and the caller that waits for the server asks again.
   client.on('error', () => {});
   await client.connect();
   try {
@@ -108,7 +108,7 @@ export class Redis {
   }
 
   /**
-   * Runs a Lua script in it, as whoever can write to it may.
+   * Runs a Lua script in it, as anyone with write access may.
    *
    * @param {string} script
    * @param {string[]} args

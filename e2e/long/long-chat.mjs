@@ -1,14 +1,14 @@
 // @ts-check
 // One chat of very many turns with a model that can take little. The model refuses what is too long and, as
-// every stand-in, a history that a strict provider would refuse. What was said in the first turns has to be in
-// what it is sent at the end.
+// every stand-in, a history that a strict provider would refuse. The facts of the first turns have to be in
+// the last request to it.
 
 import { API_KEY, FakeOpenAi, calls, says } from '../harness/fake-openai.mjs';
 import { Server } from '../harness/server.mjs';
 
 /** @typedef {import('../harness/fake-openai.mjs').ModelRequest} ModelRequest */
 
-/** The turns in which the user says something that must not be forgotten. */
+/** The number of first turns whose facts must not be forgotten. */
 const PLANTED = 50;
 const COLOURS = ['amber', 'birch', 'coral', 'denim', 'ecru', 'fawn', 'gold', 'hazel'];
 const FACT = /The colour of box-(\d+) is (\w+)\./g;
@@ -34,7 +34,7 @@ const tokensOf = (request) => Math.ceil(JSON.stringify([request.messages, reques
 export async function longChat({ turns, window, isKnown, progress = () => {} }) {
   const model = await FakeOpenAi.start();
   const seen = {
-    /** Of what was sent, the characters, and those that the request before it began with, too. */
+    /** The characters that were sent, and those that repeat the beginning of the request before. */
     sent: 0,
     repeated: 0,
     /** The same without requests that begin otherwise than the one before, because the chat was compacted. */
@@ -124,14 +124,14 @@ function count(request, seen) {
 }
 
 /**
- * What is new in the messages; what is in the summary so far is the server's to keep.
+ * Returns the new facts in the messages. The server keeps those that are in the summary so far.
  *
  * @param {ModelRequest} request
  * @param {{ summaries: number }} seen
  */
 function summarizes(request, seen) {
   seen.summaries += 1;
-  // It gives none at times, also when it is asked again.
+  // It gives none at times, even when it is asked again.
   if (seen.summaries % 6 < 2) return says('I would rather not.');
   const words = request.words.join('\n');
   const entities = Object.fromEntries([...words.matchAll(FACT)].map(([, box, is]) => [`box-${box}`, is]));

@@ -10,7 +10,7 @@ const note = { title: 'shopping', body: 'milk' };
 const write = (input = note) => ({ name: 'write_note', input });
 
 /**
- * What `search_notes` finds, asked in a chat of its own.
+ * Returns the results of `search_notes`, asked in a chat of its own.
  *
  * @param {import('../harness/scenario.mjs').World} world
  * @param {string} query

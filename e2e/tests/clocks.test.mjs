@@ -16,7 +16,7 @@ const tools = BROWSER_TOOLS;
 const locate = { name: 'get_location', input: { accuracy: 'high' } };
 const MONTHS_AHEAD = '+90d';
 const MONTHS_BEHIND = '-90d';
-/** What is forgotten and what expires by itself does so within days. */
+/** Retention and expiry take effect within days. */
 const forgetful = { FERMATA_KEEP: '7d', FERMATA_AUDIT_KEEP: '7d', FERMATA_EXPIRE: '1h' };
 
 const faketime = clock;
@@ -25,8 +25,8 @@ if (faketime.missing !== undefined) {
   test('wrong clocks', { skip: faketime.missing }, () => {});
 } else {
   /**
-   * A command that becomes a program to which it is another date. What it measures times with stays as it is.
-   * The program of this name would stand between the test and the server, which could not be told to end.
+   * A command that becomes a program with another date. Its clock for durations stays as it is.
+   * The program of this name would stand between the test and the server, which could then not be stopped.
    *
    * @param {string} date
    */
@@ -90,7 +90,7 @@ if (faketime.missing !== undefined) {
         await until(async () => !(await one.view()).open, 'the run to be over');
         assert.equal((await cluster.at(1, 'old').view()).messages.length, 2);
         assert.equal((await cluster.at(2, 'own').pending())[0]?.id, second);
-        // Instances understand each other all the same: what they write to each other goes by the database's time.
+        // Instances understand each other all the same: their messages to each other use the database's time.
         cluster.model.script(says('You are in Zug.'));
         await cluster.at(1, 'own').answer({ toolCallId: second, output: 'Zug' });
         await until(async () => !(await cluster.at(1, 'own').view()).open, 'the second run to be over');

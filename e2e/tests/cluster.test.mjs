@@ -1,6 +1,6 @@
 // @ts-check
-// Several instances on one PostgreSQL and one Redis, without sticky sessions: whatever is asked at one
-// instance about a run that another drives is as if it had been asked there.
+// Several instances on one PostgreSQL and one Redis, without sticky sessions: a request to one
+// instance about a run that another drives has the same effect as a request to that one.
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -270,7 +270,7 @@ describe('new messages at another instance', { concurrency: 3 }, () => {
       cluster.model.script(calls(work('door')));
       const second = await cluster.at(2, 'b').post('work');
       await second.sees('tool-input-available');
-      // Whatever the second one would do without a lock, it would have begun before this one is through.
+      // Without a lock, the second one would have begun before this one is through.
       cluster.model.script(calls(work('window')), says('Worked.'));
       letGo(cluster, 'window');
       await (await cluster.at(2, 'c').post('work')).toEnd();

@@ -1,12 +1,12 @@
 // @ts-check
-// A few rounds of what `npm run soak` does for as long as it is told. A failure names the seed that `npm run
+// A few rounds of `npm run soak`. A failure names the seed that `npm run
 // soak` takes.
 
 import { describe, test } from 'node:test';
 import { KINDS } from '../crash/kinds.mjs';
 
 const ROUNDS = 3;
-/** Rounds in which stores fail, or pages are read, take longer: what is away comes back after a while. */
+/** Rounds in which stores fail, or pages are read, take longer: a stopped service comes back after a while. */
 const FEW_ROUNDS = 2;
 const first = Number(process.env.SEED ?? Date.now() % 1_000_000);
 

@@ -1,5 +1,5 @@
 // @ts-check
-// A database for which there is no room. The system's limit on the size of a process's files stands in for a
+// A database on a full disk. The system's limit on the size of a process's files stands in for a
 // disk that is full: it needs no file system of its own, and can be lifted while the server runs.
 
 import assert from 'node:assert/strict';
@@ -15,7 +15,7 @@ const NO_LIMITS =
   spawnSync('prlimit', ['--version']).error === undefined ? undefined : 'the prlimit program is not there';
 /** A write that goes over the limit fails then, and does not end the process. */
 const OUTLIVES_LIMITS = ['bash', '-c', `trap '' XFSZ; exec "$0"`];
-/** What is posted in vain at most until the database is full. */
+/** The largest number of posts until the database is full. */
 const MAX_POSTS = 100;
 
 /** @param {World} world @param {string | number} bytes */

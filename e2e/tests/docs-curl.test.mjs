@@ -90,14 +90,14 @@ class Terminal {
 }
 
 /**
- * The chat in which a block answers a call, or stops the run.
+ * The chat where a block answers a call, or stops the run.
  *
  * @param {string} typed
  */
 const answers = (typed) => /\$\(waiting (\w+)\)/.exec(typed)?.[1] ?? /chat\/(\w+)\/stop/.exec(typed)?.[1];
 
 /**
- * @param {string} chat in which something must wait before it is answered
+ * @param {string} chat where something must wait before it is answered
  * @param {string} url
  */
 async function isAnswerable(chat, url) {

@@ -53,7 +53,7 @@ async function asking(world, more) {
 }
 
 /**
- * How much waits in the chat of a world, as the list of chats says.
+ * Returns the number of waits in the chat of a world, from the list of chats.
  *
  * @param {World} world
  */

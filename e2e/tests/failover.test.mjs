@@ -1,5 +1,5 @@
 // @ts-check
-// Instances that end, stand still or cannot reach each other: another one takes over, and nobody is told
+// Instances that end, stand still or cannot reach each other: another one takes over, and no message arrives
 // twice.
 
 import assert from 'node:assert/strict';
@@ -26,7 +26,7 @@ const work = (/** @type {string} */ key) => ({ name: 'hand__work', input: { key 
 const hand = (/** @type {Cluster} */ cluster) => byHand(cluster, { tools: ['work'] });
 
 /**
- * What comes of a request on a connection of its own: the status of a whole answer, or the error of the connection.
+ * Returns the result of a request on a connection of its own: the status of a whole answer, or the error of the connection.
  *
  * @param {URL} url
  * @returns {Promise<string>}

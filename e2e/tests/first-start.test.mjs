@@ -33,7 +33,7 @@ const logged = (server) =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
-/** The address of a port on which nobody listens. */
+/** The address of a port without a listener. */
 async function deadUrl() {
   const listener = createServer();
   await new Promise((resolve) => listener.listen(0, '127.0.0.1', () => resolve(undefined)));

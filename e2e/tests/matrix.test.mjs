@@ -4,7 +4,7 @@
 //
 //   FERMATA_WRITE_DOCS=1 node --test tests/matrix.test.mjs
 //
-// Without the variable the page that is there has to be the one that would be written. Where only a part was
+// Without the variable the page that is there has to be the one that would be written. If only a part was
 // run (--test-name-pattern), or a run has failed, nothing is compared.
 
 import assert from 'node:assert/strict';
@@ -73,7 +73,7 @@ describe('the client matrix', { concurrency: AT_ONCE }, () => {
 });
 
 /**
- * Where two texts part.
+ * Returns the place where two texts part.
  *
  * @param {string} there
  * @param {string} shown

@@ -15,7 +15,7 @@ const MODULES = path.resolve(import.meta.dirname, '../node_modules');
 const CLIENT = path.resolve(import.meta.dirname, 'openapi/client.ts');
 
 /**
- * A `type` that begins with `data-` is a template, as in the AI SDK, so that the others can be told from it.
+ * A `type` that begins with `data-` is a template, as in the AI SDK, so that the others differ from it.
  *
  * @param {import('openapi-typescript').SchemaObject} schema
  */

@@ -77,7 +77,7 @@ class World {
     return { status: response.status, json: text.startsWith('{') ? JSON.parse(text) : text };
   }
 
-  /** One chat with a note, one that waits for the browser, and two memories, of which one was changed and one deleted. */
+  /** One chat with a note, one that waits for the browser, and two memories: one was changed, the other deleted. */
   async annSaysMuch() {
     const { server, model } = this;
     model.script(
@@ -109,7 +109,7 @@ class World {
     await this.asks('POST', '/api/memories', BOB, { text: 'Has a wombat.' });
   }
 
-  /** Where the word stands. */
+  /** Returns the places of the word. */
   async places() {
     if (this.database) {
       const tables = await this.database.rows(
@@ -128,7 +128,7 @@ class World {
 }
 
 /**
- * What is exported of a user, without the rows about exports, of which each export adds one.
+ * Returns the export of a user without the rows about exports, because each export adds one.
  *
  * @param {any} data
  */
@@ -275,7 +275,7 @@ for (const kind of /** @type {const} */ (['sqlite', 'postgres'])) {
       assert.equal((await world.asks('DELETE', `/api/notes/${second.id}`, BOB)).status, 404);
       assert.equal((await world.asks('DELETE', `/api/notes/${second.id}`, ANN)).status, 204);
       assert.equal((await world.asks('DELETE', `/api/notes/${second.id}`, ANN)).status, 404);
-      // The note at which the page ended is gone, and the next page begins behind it all the same.
+      // The last note of the page is gone, and the next page begins behind it all the same.
       const rest = await world.asks(
         'GET',
         `/api/notes?limit=2&before=${encodeURIComponent(first.json.next)}`,

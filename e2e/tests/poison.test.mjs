@@ -1,5 +1,5 @@
 // @ts-check
-// A run that harms whoever works on it, where two instances share a database: it goes from one to the other
+// A run that harms the instance at work on it, when two share a database: it goes from one to the other
 // and is given up at the third take-up. All the while other chats are answered, and both instances are well
 // afterwards.
 
@@ -21,7 +21,7 @@ const placeOf = (/** @type {ModelRequest} */ { model }) => Number(String(model).
 const isPoison = (/** @type {ModelRequest} */ request) => request.words.at(-1) === `user: ${POISON}`;
 
 /**
- * How often a run is worked on: when it is posted, and when it is taken up for the first and the second time.
+ * The number of attempts at a run: when it is posted, and when it is taken up for the first and the second time.
  */
 const HARMED = 3;
 
@@ -44,7 +44,7 @@ async function isAnswered(cluster, place, chat = `chat-${(chats += 1)}`) {
 }
 
 /**
- * Posts what harms whoever works on it, and sees to it that the run is given up.
+ * Posts a run that harms its instance, and makes sure that the run is given up.
  *
  * @param {Cluster} cluster
  * @param {(server: Server) => Promise<void>} harm

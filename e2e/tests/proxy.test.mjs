@@ -158,7 +158,7 @@ describe('the proxy', { concurrency: 2 }, () => {
     }
     const [reads, posts] = ['GET', 'POST'].map((method) => asked.filter((one) => one.endsWith(method)));
     assert.deepEqual(reads?.toSorted(), ['1 GET', '2 GET']);
-    // The body of the large one is gone, and whoever has it sends it again.
+    // The body of the large one is gone, and its sender sends it again.
     assert.equal(posts?.length, 3 + 1);
   });
 

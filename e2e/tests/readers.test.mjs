@@ -1,5 +1,5 @@
 // @ts-check
-// A run outlives its connections: whoever reads, whenever, reads the same message, whole and once.
+// A run outlives its connections: every reader, at any time, reads the same message, whole and once.
 
 import assert from 'node:assert/strict';
 import { merged } from '../harness/events.mjs';

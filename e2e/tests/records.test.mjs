@@ -73,7 +73,7 @@ scenario(
     assert.equal(found.length, 6);
 
     const written = byTool.get('write_note');
-    // The edit is looked at anew, which is a change from waiting to waiting.
+    // The edit is checked again, which is a change from waiting to waiting.
     assert.deepEqual(statesOf(written), [
       'validating',
       'awaiting_approval',

@@ -38,7 +38,7 @@ scenario(
     const second = await world.post('work', { id: 'two' });
     await second.sees('tool-input-available');
 
-    // Whatever the second one would do without a lock, it would have begun before this one is through.
+    // Without a lock, the second one would have begun before this one is through.
     model.script(calls(work('window')), says('Worked.'));
     letGo(world, 'window');
     await (await world.post('work', { id: 'three' })).toEnd();

@@ -1,5 +1,5 @@
 // @ts-check
-// What the model says, and what it is told of it in the next turn.
+// The words of the model, and their return to it in the next turn.
 
 import assert from 'node:assert/strict';
 import { says } from '../harness/fake-openai.mjs';

@@ -13,7 +13,7 @@ import { BY_REQUEST, ends, locate, opens, statesOf, time, write } from './common
 /** @typedef {import('../../harness/findings.mjs').Group} Group */
 
 /**
- * How the page is told of the question that it shows.
+ * The way that the page learns of the question that it shows.
  *
  * @param {Page} page
  * @returns {Finding | void}
@@ -34,7 +34,7 @@ function howItIsAsked(page) {
 }
 
 /**
- * How the page is told of a denial.
+ * The way that the page learns of a denial.
  *
  * @param {Page} page
  * @returns {Finding | void}

@@ -1,6 +1,6 @@
 // @ts-check
 // What the runs of the matrix have in common: the calls that the model makes, and pages that post again by
-// themselves whenever one of the AI SDK's helpers says so, which makes them the ones that do most of what
+// themselves whenever one of the AI SDK's helpers decides it, which makes them the ones that do most of what
 // nobody asked for.
 
 import assert from 'node:assert/strict';
@@ -18,7 +18,7 @@ export const write = (title = 'shopping') => ({ name: 'write_note', input: { tit
 export const DOT =
   'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==';
 
-/** Where version 5 says something that it has no words for. */
+/** The request for messages that version 5 has no words for. */
 export const BY_REQUEST = '`POST /chat/tool-result`';
 
 /**

@@ -144,7 +144,7 @@ export const conversation = {
   ],
 };
 
-/** What a step that was begun again looks like. */
+/** The chunks of a step that was begun again. */
 const TAKEN_BACK = [
   { type: 'start', messageId: 'msg_1' },
   { type: 'start-step' },

@@ -29,7 +29,7 @@ async function letGo(world, words) {
 }
 
 /**
- * Decides in the page where the client knows decisions, and says so where it does not.
+ * Decides in the page if the client knows decisions. If not, decides by a request and returns its name.
  *
  * @param {World} world
  * @param {Page} page
