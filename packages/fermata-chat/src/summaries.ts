@@ -96,11 +96,12 @@ export class FollowedSummary implements Followed<ChatSummary | undefined> {
     this.#summary.set(summary);
   }
 
-  /** The chat has so many messages now. */
+  /** The chat has so many messages now. A summary that is still expected is looked for at its times all the same. */
   refresh(messages: number) {
-    this.#cancel();
-    if (messages < FEWEST_MESSAGES) this.set(undefined);
-    else if (this.#summary.isFollowed) this.#load();
+    if (messages < FEWEST_MESSAGES) {
+      this.#cancel();
+      this.set(undefined);
+    } else if (this.#summary.isFollowed) this.#load();
     else this.#isStale = true;
   }
 
