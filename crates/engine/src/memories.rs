@@ -124,7 +124,7 @@ pub enum MemoryError {
     NothingToUndo,
     #[error("A memory has some text; this one has none.")]
     Empty,
-    #[error("The text has {bytes} bytes; a memory may have {limit}.")]
+    #[error("The text has {bytes} bytes; a memory may have {limit} (max_memory).")]
     TooLong { bytes: usize, limit: usize },
     #[error("The name of a slot has 1 to {SLOT_CHARACTERS} characters, and no line ends: {0:?} is none.")]
     BadSlot(String),

@@ -384,8 +384,9 @@ pub(crate) fn memory_service(
 ) -> MemoryService {
     let limits = MemoryLimits {
         per_owner: config.memory_max.get(),
+        text_bytes: config.max_memory.0,
         recalled: config.memory_recall.get(),
-        ..MemoryLimits::default()
+        threshold: config.memory_threshold.0,
     };
     let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds));
     MemoryService::new(database.store.clone(), clock, ids, embedder, model_requests, limits)
@@ -416,8 +417,19 @@ pub(crate) fn settings(config: &Config) -> Settings {
             attempts: config.max_attempts.get(),
             messages: config.max_messages.get(),
             chat_bytes: config.max_chat.0,
+            tools: config.max_tools.get(),
+            system_bytes: config.max_system.0,
             output_tokens: config.max_output_tokens,
+            tool_bytes: config.max_tools_size.0,
+            patterns: config.max_patterns.get(),
+            calls_per_step: config.max_calls_per_step.get(),
+            argument_bytes: config.max_arguments.0,
+            argument_nodes: config.max_argument_nodes.get(),
+            step_output_bytes: config.max_step_output.0,
+            check_timeout: config.check_timeout.0,
             output_bytes: config.max_output.0,
+            output_nodes: config.max_json_nodes.get(),
+            parked_calls: config.max_parked_calls.get(),
             runs_per_owner: config.runs_per_owner,
             running_calls: config.max_running_calls,
             running_calls_per_owner: config.running_calls_per_owner,
@@ -429,7 +441,6 @@ pub(crate) fn settings(config: &Config) -> Settings {
             tool_timeout: config.tool_timeout.0,
             lock_timeout: config.lock_timeout.0,
             elicit_timeout: config.elicit_timeout.0,
-            ..Limits::default()
         },
     }
 }

@@ -1,6 +1,6 @@
 //! The settings of an operator, the place of each value, and the checks that the values go together.
 //!
-//! A setting is declared once, in the table below. An option overrides the variable, the variable the file, and the file the
+//! A setting is declared once, in the table below. Limits that hardly anybody changes are in the file only. An option overrides the variable, the variable the file, and the file the
 //! default. An empty variable counts as unset, because compose files cannot leave a variable out. Rules, settings of tools by name,
 //! MCP servers, failures, the model's history, models, assistants and users are tables of the file.
 
@@ -60,7 +60,7 @@ pub use self::{
     secret::{Secret, Token},
     sources::warnings_of_variables,
     url::Url,
-    value::{Duration, List, NonZeroDuration, PostRate, Share, Size},
+    value::{Duration, List, NonZeroDuration, PostRate, Share, Similarity, Size, UpTo},
     words::LogFormat,
     written::Written,
 };
@@ -78,8 +78,8 @@ pub struct Setting {
     pub key: &'static str,
     /// The heading of its group in `--help`.
     pub group: &'static str,
-    /// The environment variable.
-    pub variable: &'static str,
+    /// The environment variable; `None` if only the file has the setting, which then is no option either.
+    pub variable: Option<&'static str>,
     /// The default, as a variable would have it.
     pub default: Option<&'static str>,
     /// The purpose of the setting, for people.
@@ -107,7 +107,7 @@ pub enum ConfigError {
 
 macro_rules! settings {
     ($($group:literal {
-        $($(#[doc = $about:literal])+ $key:ident: $type:ty $(= $default:literal)?, $variable:literal $(, over $over:literal)?;)+
+        $($(#[doc = $about:literal])+ $key:ident: $type:ty $(= $default:literal)?, $variable:tt $(, over $over:literal)?;)+
     })+) => {
         /// All settings, as they are in force.
         #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ macro_rules! settings {
         pub const SETTINGS: &[Setting] = &[$($(Setting {
             key: stringify!($key),
             group: $group,
-            variable: $variable,
+            variable: settings!(@variable $variable),
             default: settings!(@optional $($default)?),
             about: concat!($($about),+).trim_ascii(),
             over: settings!(@optional $($over)?),
@@ -175,6 +175,8 @@ macro_rules! settings {
     };
     (@optional $text:literal) => { Some($text) };
     (@optional) => { None };
+    (@variable file) => { None };
+    (@variable $name:literal) => { Some($name) };
 }
 
 settings! {
@@ -279,12 +281,17 @@ settings! {
         /// The number of memories that are recalled for a message.
         memory_recall: NonZeroUsize = "5", "FERMATA_MEMORY_RECALL",
             over "only the most similar ones are recalled";
+        /// The least similarity of the vectors of a message and a memory, from 0 to 1. Memories with less are not recalled.
+        memory_threshold: Similarity = "0.25", file;
         /// The number of memories that one owner may have.
         memory_max: NonZeroUsize = "1000", "FERMATA_MEMORY_MAX",
             over "those go that were never recalled, then those that were not recalled for longest; if all are pinned or have a slot, 422 `too_many_memories`";
         /// When a call of remember or forget needs approval: free (if the rules ask for it), ask_after_reading (also after something from
         /// outside was read in the turn, such as a page of the web, and for memories with a slot) or ask (always).
         memory_writes: MemoryWrites = "ask_after_reading", "FERMATA_MEMORY_WRITES";
+        /// The size of one memory.
+        max_memory: Size = "2KB", file,
+            over "422 `invalid_request`; in a call of `remember`, the call has failed, and the model gets the reason";
     }
     "Database and instances" {
         /// A SQLite file, which is created if it does not exist, or a PostgreSQL database (15 or later) as
@@ -378,6 +385,9 @@ settings! {
         /// embeddings. Owners take turns.
         max_model_requests: Option<NonZeroUsize>, "FERMATA_MAX_MODEL_REQUESTS",
             over "the run or the summary waits for its turn; memories are found by their words; 503 `unavailable` for a summary that a page has waited for too long";
+        /// The number of calls of one chat that may wait for somebody at the same time.
+        max_parked_calls: NonZeroUsize = "128", file,
+            over "the call has failed, and the model gets the reason";
     }
     "Limits of an owner" {
         /// The number of runs and summaries that one owner may start by posts in a time at this instance, such as 60/min, 5/s or 1000/day. Answers to calls do not count. Default: 60/min, or no limit if auth is none.
@@ -419,6 +429,19 @@ settings! {
         /// The number of processes in a row that may end within seconds of resuming a run, before it gets on.
         max_attempts: NonZeroU32 = "3", "FERMATA_MAX_ATTEMPTS",
             over "the run ends with `error` when it is resumed, and its open calls are settled";
+        /// The number of calls that the model may make in one step.
+        max_calls_per_step: NonZeroUsize = "128", file,
+            over "the first excess call has failed, those after it are left out, and the model gets the reason";
+        /// The size of the arguments of one call, as the model makes them or a person edits them.
+        max_arguments: Size = "1MB", file,
+            over "the call has failed, and the model gets the reason; 413 `too_large` for an edited input";
+        /// The number of JSON values in the arguments of one call: objects, lists, strings, numbers, true, false and null. Each takes
+        /// a hundred times the memory of its text while it is checked.
+        max_argument_nodes: NonZeroUsize = "20000", file,
+            over "the call has failed, and the model gets the reason; 413 `too_large` for an edited input";
+        /// The size of the model's output in one step: text, reasoning, arguments and files.
+        max_step_output: Size = "4MB", file,
+            over "the run ends with `error`";
         /// The size of one tool output, as JSON.
         max_output: Size = "1MB", "FERMATA_MAX_OUTPUT",
             over "413 `too_large` for a page's output; a tool of the server has failed, and the model gets the reason";
@@ -430,12 +453,35 @@ settings! {
         /// The size of a request body.
         max_body: Size = "10MB", "FERMATA_MAX_BODY",
             over "413 `too_large`";
+        /// The number of JSON values in a request body, or in an output of a tool of the server or of an MCP server: objects, lists,
+        /// strings, numbers, true, false and null.
+        max_json_nodes: NonZeroUsize = "200000", file,
+            over "413 `too_large`; a tool of the server has failed, and the model gets the reason";
+        /// The depth to which objects and lists may be nested in a request body, up to 120.
+        max_json_depth: UpTo<DEEPEST_JSON> = "100", file,
+            over "422 `invalid_request`";
         /// The memory for all request bodies together that are being received or acted on. Each JSON value counts as 1 kB.
         max_body_memory: Size = "256MB", "FERMATA_MAX_BODY_MEMORY",
             over "the body waits for five seconds; then 503 `unavailable` with `retry-after`";
         /// The number of messages in a request.
         max_messages: NonZeroUsize = "2000", "FERMATA_MAX_MESSAGES",
             over "413 `too_large`";
+        /// The size of system, the instructions in a request.
+        max_system: Size = "256KB", file,
+            over "413 `too_large`";
+        /// The number of browser tools in a request.
+        max_tools: NonZeroUsize = "128", file,
+            over "413 `too_large`";
+        /// The size of all browser tools in a request: their names, descriptions and schemas.
+        max_tools_size: Size = "1MB", file,
+            over "422 `invalid_request`";
+        /// The number of patterns in the schemas of all browser tools in a request. Each may have 2,000 bytes and 64,000 states,
+        /// and all of them 256,000 states.
+        max_patterns: NonZeroUsize = "200", file,
+            over "422 `invalid_request`";
+        /// The time limit for checking the inputs of a step's calls, or of an answer, against their schemas.
+        check_timeout: Duration = "5s", file,
+            over "the call has failed, and the model gets the reason; 422 `invalid_request` for an answer";
     }
     "Limits of connections" {
         /// The number of connections that may be open. By default, as many as the process's limit of open files allows, and never more.
@@ -447,11 +493,20 @@ settings! {
         /// have no limit.
         max_connections_per_address: NonZeroUsize = "1024", "FERMATA_MAX_CONNECTIONS_PER_ADDRESS",
             over "429 `too_many_connections` with `retry-after`, except for answers and health checks";
+        /// The time limit for the head of a request to arrive, and for an idle connection.
+        header_timeout: Duration = "10s", file,
+            over "the connection is closed";
         /// The time limit for the body of a request to arrive.
         body_timeout: Duration = "30s", "FERMATA_BODY_TIMEOUT",
             over "408 `slow_request`";
+        /// The time limit for a client that does not read its stream.
+        reader_timeout: Duration = "30s", file,
+            over "the connection is closed; the run goes on and can be followed again";
     }
 }
+
+/// The maximum of `max_json_depth`: what the JSON parser takes, less what Fermata's own objects add around a posted value.
+const DEEPEST_JSON: usize = 120;
 
 // === impl Config ===
 

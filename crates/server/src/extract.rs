@@ -42,6 +42,10 @@ pub struct ChatPath(pub Result<ChatId, InvalidId>);
 pub struct BodyLimits {
     /// The limit on the length of a body, in bytes.
     pub bytes: usize,
+    /// The limit on its JSON values.
+    pub nodes: usize,
+    /// The limit on its nesting.
+    pub depth: usize,
     /// The time limit for receiving it.
     pub timeout: Duration,
     /// The memory for all bodies together.
@@ -65,11 +69,6 @@ struct Received {
     reservation: Reservation,
 }
 
-/// The number of JSON values in a body: objects, lists, strings, numbers, true, false and null.
-pub(crate) const MOST_JSON_VALUES: usize = 200_000;
-/// The deepest nesting of the objects and lists of a body. The parser takes 127 levels, and Fermata's own objects may add some around
-/// a posted value.
-pub(crate) const DEEPEST_JSON: usize = 100;
 /// The length of a body, in bytes, over which it is worked on by another thread. Everything else that a thread serves waits meanwhile, and a
 /// megabyte of chat takes some milliseconds.
 const LARGE_BODY: usize = 64 << 10;
@@ -86,6 +85,8 @@ impl BodyLimits {
     pub fn of(config: &Config) -> Self {
         Self {
             bytes: config.max_body.0,
+            nodes: config.max_json_nodes.get(),
+            depth: config.max_json_depth.0.get(),
             timeout: config.body_timeout.0,
             memory: BodyMemory::new(config.max_body_memory.0),
         }
@@ -94,13 +95,18 @@ impl BodyLimits {
     /// Checks a body before it is parsed, so that these limits apply and not the parser's.
     fn check(&self, json: &[u8]) -> Result<Measure, ApiError> {
         let measure = measure(json);
-        if measure.depth > DEEPEST_JSON {
-            let detail = format!("The body is nested more than {DEEPEST_JSON} levels deep; make it flatter.");
+        if measure.depth > self.depth {
+            let detail = format!(
+                "The body is nested more than {} levels deep (max_json_depth); make it flatter.",
+                self.depth
+            );
             return Err(ApiError::new(Code::InvalidRequest, detail));
         }
-        if measure.nodes > MOST_JSON_VALUES {
-            let detail =
-                format!("The body has {} JSON values; the limit is {MOST_JSON_VALUES}.", measure.nodes);
+        if measure.nodes > self.nodes {
+            let detail = format!(
+                "The body has {} JSON values; the limit is {} (max_json_nodes).",
+                measure.nodes, self.nodes
+            );
             return Err(ApiError::new(Code::TooLarge, detail));
         }
         Ok(measure)
@@ -349,6 +355,8 @@ mod tests {
     async fn others_have_a_turn_while_a_large_body_is_received() {
         let limits = BodyLimits {
             bytes: 10 * BYTES_IN_TURN,
+            nodes: 1,
+            depth: 1,
             timeout: Duration::from_secs(60),
             memory: BodyMemory::new(20 * BYTES_IN_TURN),
         };

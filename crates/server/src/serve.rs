@@ -94,10 +94,6 @@ pub struct ConnectionLimits {
     pub reader_timeout: Duration,
 }
 
-/// The time limit for the head of a request, and for an idle connection.
-pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit for a client that does not read its response. Its run goes on and can be followed again.
-pub(crate) const READER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The limit on the head of a request, in bytes. Browsers and proxies send less.
 const HEAD_BYTES: usize = 64 << 10;
 /// The limit on the bytes that are read from a connection, or wait to be written to it, at a time. A proxy sends a large body as fast as it is
@@ -294,8 +290,8 @@ impl ConnectionLimits {
         Self {
             connections: descriptors::connections(config.max_connections.map(NonZeroUsize::get), others),
             per_address: config.max_connections_per_address.get(),
-            header_timeout: HEADER_TIMEOUT,
-            reader_timeout: READER_TIMEOUT,
+            header_timeout: config.header_timeout.0,
+            reader_timeout: config.reader_timeout.0,
         }
     }
 }

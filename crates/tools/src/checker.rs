@@ -310,7 +310,7 @@ fn too_expensive() -> InputError {
 
 fn too_slow(limit: Duration) -> InputError {
     let limit = humantime::format_duration(limit);
-    InputError::new(format!("checking it against its schema took longer than {limit}"))
+    InputError::new(format!("checking it against its schema took longer than {limit} (check_timeout)"))
 }
 
 fn depth(value: &Value) -> usize {

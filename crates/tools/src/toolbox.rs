@@ -375,9 +375,9 @@ impl PostedCost {
         self.building += cost.building;
         self.subschemas += cost.subschemas;
         let excess = if self.bytes > limits.bytes {
-            format!("have more than {} bytes", limits.bytes)
+            format!("have more than {} bytes (max_tools_size)", limits.bytes)
         } else if self.patterns > limits.patterns {
-            format!("have more than {} patterns in their schemas", limits.patterns)
+            format!("have more than {} patterns in their schemas (max_patterns)", limits.patterns)
         } else if self.building > schema::LARGEST_PATTERNS {
             format!("have patterns that stand for more than {} states", schema::LARGEST_PATTERNS)
         } else if self.subschemas > MAX_SUBSCHEMAS {

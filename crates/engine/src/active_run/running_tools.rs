@@ -63,7 +63,7 @@ struct Channel {
     host: Arc<Host>,
     /// Not bounded, because an outcome must not be lost and `Drop` cannot wait. There is one outcome of each call, and at most one retry
     /// that waits to be saved, or one input that waits for a decision; there are [`MAX_QUESTIONS`] questions, and no more withdrawals than questions that the run has accepted,
-    /// whose number is limited.
+    /// whose number is limited (`max_parked_calls`).
     events: mpsc::UnboundedReceiver<ToolEvent>,
     /// The time of the last batch of partial outputs.
     reported_at: Option<Instant>,

@@ -184,7 +184,7 @@ impl Deciding<'_> {
         let Some(asker) = asker else { return Err(ElicitationReply::Cancel) };
         let most = self.context.limits.parked_calls;
         if self.run.pending().count() + self.run.elicitations().count() >= most {
-            let reason = format!("{most} calls and questions of the chat wait already.");
+            let reason = format!("{most} calls and questions of the chat wait already (max_parked_calls).");
             return Err(ElicitationReply::Unanswered { reason });
         }
         let blocks_resource = self.run.calls.iter().any(|other| {

@@ -80,7 +80,7 @@ impl Ending {
                 "The server failed each time it worked on this answer, so it has given up. Send a message to go on.".into(),
             ),
             Self::OutputLimit { bytes } => Some(format!(
-                "The model said more than {bytes} bytes in one step, and this server ends a run then."
+                "The model said more than {bytes} bytes in one step, and this server ends a run then (max_step_output)."
             )),
             Self::ChatLimit { bytes, limit } => Some(format!(
                 "This chat has {bytes} bytes by now, and may have {limit} (max_chat), so the run has ended here. Go on in a new chat, or \

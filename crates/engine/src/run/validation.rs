@@ -191,13 +191,13 @@ impl Run {
             AnswerKind::Decision { approved: true, input: Some(input), .. } => {
                 let json = input.as_str();
                 let (limits, nodes) = (context.limits, measure(json.as_bytes()).nodes);
-                for (count, unit, limit) in [
-                    (json.len(), "bytes as JSON", limits.argument_bytes),
-                    (nodes, "JSON values", limits.argument_nodes),
+                for (count, unit, limit, setting) in [
+                    (json.len(), "bytes as JSON", limits.argument_bytes, "max_arguments"),
+                    (nodes, "JSON values", limits.argument_nodes, "max_argument_nodes"),
                 ] {
                     if count > limit {
                         return Err(Rejected::TooLarge(format!(
-                            "The edited input has {count} {unit}; the limit is {limit}. The call waits on."
+                            "The edited input has {count} {unit}; the limit is {limit} ({setting}). The call waits on."
                         )));
                     }
                 }

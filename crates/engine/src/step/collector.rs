@@ -260,7 +260,7 @@ impl StepCollector {
             // The first call over the limit stays, so that the model learns that calls were left out.
             self.has_too_many_calls = true;
             error_text = Some(format!(
-                "The step has more than {limit} calls. This one and those after it were left out; make them in \
+                "The step has more than {limit} calls (max_calls_per_step). This one and those after it were left out; make them in \
                  the next step."
             ));
         }
@@ -289,7 +289,7 @@ impl StepCollector {
         if call.arguments.len() + delta.len() > limit {
             call.arguments = String::new();
             call.error_text = Some(format!(
-                "The arguments of {} have more than {limit} bytes. Call it again with less.",
+                "The arguments of {} have more than {limit} bytes (max_arguments). Call it again with less.",
                 call.tool
             ));
             return None;
@@ -477,7 +477,7 @@ mod tests {
             assert_eq!(invalid.received, JsonText::default());
             assert_eq!(
                 invalid.error_text,
-                "The arguments of look have 6 JSON values; the limit is 5. Call it again with less."
+                "The arguments of look have 6 JSON values; the limit is 5 (max_argument_nodes). Call it again with less."
             );
         }
     }

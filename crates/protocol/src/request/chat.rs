@@ -49,7 +49,7 @@ pub struct ChatRequest {
     #[schema(value_type = Option<String>, min_length = 1, max_length = 256)]
     message_id: Option<MessageId>,
     tools: Option<ToolsRequest>,
-    /// Instructions put before the history, of at most 256 kB.
+    /// Instructions put before the history, of at most `max_system`.
     system: Option<String>,
     call_settings: Option<CallSettings>,
     tool_choice: Option<ToolChoiceRequest>,

@@ -73,8 +73,8 @@ pub struct TestedCall {
     version,
     about = env!("CARGO_PKG_DESCRIPTION"),
     after_help = "Each setting is an option, an environment variable and a key of the file. An option overrides the variable, and the \
-                  variable overrides the file. In the file, a setting with commas may be a list. The file also has the rules about calls, \
-                  settings for tools by name, MCP servers, the consequences of failures, what stays in the history for the model, models \
+                  variable overrides the file. In the file, a setting with commas may be a list. The file also has a few limits, the rules about \
+                  calls, settings for tools by name, MCP servers, the consequences of failures, what stays in the history for the model, models \
                   and assistants: [[policy]], [tools], [mcp], [errors], [context], [models] and [assistants], as fermata.example.toml \
                   shows them."
 )]

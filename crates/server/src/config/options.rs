@@ -21,7 +21,8 @@ impl Options {
 
 impl FromArgMatches for Options {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let texts = SETTINGS.iter().map(|Setting { key, .. }| (*key, matches.get_one::<String>(key)));
+        let options = SETTINGS.iter().filter(|setting| setting.variable.is_some());
+        let texts = options.map(|Setting { key, .. }| (*key, matches.get_one::<String>(key)));
         Ok(Self(texts.filter_map(|(key, text)| Some((key, text?.clone()))).collect()))
     }
 
@@ -33,7 +34,7 @@ impl FromArgMatches for Options {
 
 impl Args for Options {
     fn augment_args(command: Command) -> Command {
-        command.args(SETTINGS.iter().map(Setting::option))
+        command.args(SETTINGS.iter().filter_map(Setting::option))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -44,16 +45,15 @@ impl Args for Options {
 // === impl Setting ===
 
 impl Setting {
-    fn option(&self) -> Arg {
+    /// Returns the option; `None` if only the file has the setting.
+    fn option(&self) -> Option<Arg> {
+        let variable = self.variable?;
         let default = match self.default {
             Some(default) if !default.is_empty() => format!(" [default: {default}]"),
             Some(_) | None => String::new(),
         };
-        let help = format!("{} [env: {}]{default}", self.about, self.variable);
-        Arg::new(self.key)
-            .long(self.key.replace('_', "-"))
-            .value_name((self.value_name)())
-            .help_heading(self.group)
-            .help(help)
+        let help = format!("{} [env: {variable}]{default}", self.about);
+        let option = Arg::new(self.key).long(self.key.replace('_', "-")).value_name((self.value_name)());
+        Some(option.help_heading(self.group).help(help))
     }
 }

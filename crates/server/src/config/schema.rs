@@ -59,7 +59,9 @@ fn property(setting: &Setting) -> (String, Value) {
     if let Some(default) = setting.default.filter(|default| !default.is_empty()) {
         description += &format!(" Default: {default}.");
     }
-    description += &format!(" Variable: {}.", setting.variable);
+    if let Some(variable) = setting.variable {
+        description += &format!(" Variable: {variable}.");
+    }
     schema.insert("description".into(), description.into());
     (setting.key.to_owned(), schema.to_value())
 }

@@ -36,7 +36,8 @@ impl Sources<'_> {
 
     /// Returns the name of a setting that is at fault: the place that sets it, or its variable if nothing does.
     pub(super) fn culprit(&self, key: &str) -> String {
-        let variable = SETTINGS.iter().find(|setting| setting.key == key).map(|setting| setting.variable);
+        let variable =
+            SETTINGS.iter().find(|setting| setting.key == key).and_then(|setting| setting.variable);
         match self.find(key) {
             Some(Placed { place, .. }) if place != DEFAULT => place,
             Some(_) | None => variable.unwrap_or(key).to_owned(),
@@ -47,8 +48,10 @@ impl Sources<'_> {
         let Setting { variable, default, .. } = SETTINGS.iter().find(|setting| setting.key == key)?;
         if let Some(text) = self.options.get(key) {
             Some(Placed { text: text.clone(), place: format!("--{}", key.replace('_', "-")) })
-        } else if let Some(text) = (self.variables)(variable) {
-            Some(Placed { text, place: (*variable).to_owned() })
+        } else if let Some(name) = variable
+            && let Some(text) = (self.variables)(name)
+        {
+            Some(Placed { text, place: (*name).to_owned() })
         } else if let Some(placed) = self.file.settings.get(key) {
             Some(placed.clone())
         } else {
@@ -60,7 +63,7 @@ impl Sources<'_> {
 /// Returns a warning for each of these environment variables that looks like a setting but is none.
 pub fn warnings_of_variables(variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
     let known: Vec<&str> =
-        SETTINGS.iter().map(|setting| setting.variable).chain(["FERMATA_CONFIG"]).collect();
+        SETTINGS.iter().filter_map(|setting| setting.variable).chain(["FERMATA_CONFIG"]).collect();
     let mut warnings = Vec::new();
     for (name, value) in variables {
         // Kubernetes describes a service named fermata to every container by such variables.
@@ -68,6 +71,11 @@ pub fn warnings_of_variables(variables: impl IntoIterator<Item = (String, String
             || name.starts_with("FERMATA_PORT_")
             || (name == "FERMATA_PORT" && value.contains("://"));
         if name.starts_with("FERMATA_") && !known.contains(&name.as_str()) && !is_of_service {
+            let key = name["FERMATA_".len()..].to_ascii_lowercase();
+            if SETTINGS.iter().any(|setting| setting.key == key && setting.variable.is_none()) {
+                warnings.push(format!("{name} is set, but {key} is a key of the file only"));
+                continue;
+            }
             let meant = match name.as_str() {
                 "FERMATA_PORT" => Some("PORT"),
                 name => nearest(name, &known),

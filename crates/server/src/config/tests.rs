@@ -310,14 +310,16 @@ fn a_named_file_must_be_there() {
 }
 
 #[test]
-fn help_lists_every_setting_with_its_variable() {
+fn help_lists_every_setting_but_those_of_the_file_alone_with_its_variable() {
     let help = command().render_long_help().to_string();
     for words in ["policy  ", "[[policy]]", "[tools]", "[mcp]", "[errors]"] {
         assert!(help.contains(words), "{words} is missing");
     }
     for setting in SETTINGS {
-        assert!(help.contains(&format!("--{}", setting.key.replace('_', "-"))), "{} is missing", setting.key);
-        assert!(help.contains(setting.variable), "{} is missing", setting.variable);
+        let option = help.contains(&format!("--{} ", setting.key.replace('_', "-")));
+        assert_eq!(option, setting.variable.is_some(), "{}", setting.key);
+        let variable = setting.variable.unwrap_or_default();
+        assert!(help.contains(variable), "{variable} is missing");
     }
 }
 
@@ -359,8 +361,15 @@ fn an_address_may_leave_the_port_to_the_platform() {
 
 #[test]
 fn a_variable_that_is_no_setting_is_warned_of() {
-    let names =
-        ["FERMATA_MAX_STPES", "FERMATA_HOLD", "FERMATA_CONFIG", "FERMATA_ZZZZZZ", "FERMATA_PORT", "PATH"];
+    let names = [
+        "FERMATA_MAX_STPES",
+        "FERMATA_HOLD",
+        "FERMATA_CONFIG",
+        "FERMATA_ZZZZZZ",
+        "FERMATA_PORT",
+        "FERMATA_MAX_SYSTEM",
+        "PATH",
+    ];
     let of_service = [
         ("FERMATA_PORT", "tcp://10.0.0.1:3000"),
         ("FERMATA_PORT_3000_TCP_ADDR", "10.0.0.1"),
@@ -372,10 +381,20 @@ fn a_variable_that_is_no_setting_is_warned_of() {
         warnings,
         [
             "FERMATA_MAX_STPES is set, but there is no such setting; did you mean FERMATA_MAX_STEPS?",
+            "FERMATA_MAX_SYSTEM is set, but max_system is a key of the file only",
             "FERMATA_PORT is set, but there is no such setting; did you mean PORT?",
             "FERMATA_ZZZZZZ is set, but there is no such setting",
         ]
     );
+}
+
+#[test]
+fn a_limit_of_the_file_alone_is_read_from_there_and_is_no_option() {
+    let (config, report) =
+        read(&[], &[("FERMATA_MAX_SYSTEM", "1KB")], "max_system = \"2KB\"\n").expect("a limit");
+    assert_eq!(config.max_system.0, 2000);
+    assert!(report.contains("max_system = 2000  # fermata.toml:1"), "{report}");
+    assert!(read(&["--max-system", "1KB"], &[], "").is_err());
 }
 
 #[test]

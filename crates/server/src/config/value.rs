@@ -73,9 +73,17 @@ pub struct NonZeroDuration(pub std::time::Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub usize);
 
+/// A number from 1 to a maximum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpTo<const MAX: usize>(pub NonZeroUsize);
+
 /// A share of a whole, from 0.1 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
+
+/// How similar two things are, from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Similarity(pub f32);
 
 /// Several values: a list in the file, and separated by commas elsewhere.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,6 +199,27 @@ impl Value for NonZeroU32 {
     }
 }
 
+impl<const MAX: usize> Value for UpTo<MAX> {
+    const IS_MEASURE: bool = true;
+
+    fn name() -> String {
+        "NUMBER".into()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let number: NonZeroUsize = whole_number(text)?;
+        if number.get() > MAX { Err(format!("the maximum is {MAX}")) } else { Ok(Self(number)) }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        self.0.show()
+    }
+
+    fn schema() -> Schema {
+        number_schema(1, Some(MAX))
+    }
+}
+
 impl Value for Share {
     fn name() -> String {
         "SHARE".into()
@@ -207,6 +236,30 @@ impl Value for Share {
 
     fn schema() -> Schema {
         or_variable(json_schema!({"type": "number", "minimum": 0.1, "maximum": 1}))
+    }
+}
+
+impl Value for Similarity {
+    fn name() -> String {
+        "NUMBER".into()
+    }
+
+    fn read(text: &str) -> Result<Self, String> {
+        let similarity: f32 = parsed(text, "a number from 0 to 1")?;
+        if (0.0..=1.0).contains(&similarity) {
+            Ok(Self(similarity))
+        } else {
+            Err("it must be from 0 to 1".into())
+        }
+    }
+
+    fn show(&self) -> Option<toml::Value> {
+        // As it was written: 0.25 and not the nearest number of 64 bits.
+        self.0.to_string().parse::<f64>().ok().map(Into::into)
+    }
+
+    fn schema() -> Schema {
+        or_variable(json_schema!({"type": "number", "minimum": 0, "maximum": 1}))
     }
 }
 

@@ -71,9 +71,9 @@ fn the_cost_of_all_tools_of_one_post_is_limited() {
     };
     let pattern = json!({"type": "object", "properties": {"a": {"pattern": "^a+$"}}});
     assert!(Toolbox::default().with_browser_tools(&many(pattern.clone(), 200), LIMITS).is_ok());
-    assert!(refusal(&many(pattern, 201)).contains("more than 200 patterns"));
+    assert!(refusal(&many(pattern, 201)).contains("max_patterns"));
     let long = json!({"type": "object", "description": "x".repeat(200_000)});
-    assert!(refusal(&many(long, 6)).contains("more than 1000000 bytes"));
+    assert!(refusal(&many(long, 6)).contains("max_tools_size"));
     let mut talkative = posted("t", json!({"type": "object"}));
     talkative.description = Some("x".repeat(40_000));
     assert!(refusal(&[talkative]).contains("description"));
@@ -197,10 +197,7 @@ async fn a_check_whose_time_is_over_says_so() {
         panic!("the check is expensive");
     };
     let results = results.await;
-    assert!(
-        results[0].as_ref().is_err_and(|fault| fault.text.contains("took longer than 0s")),
-        "{results:?}"
-    );
+    assert!(results[0].as_ref().is_err_and(|fault| fault.text.contains("check_timeout")), "{results:?}");
 }
 
 fn any_schema() -> impl Strategy<Value = Value> {

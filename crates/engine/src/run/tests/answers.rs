@@ -191,7 +191,8 @@ fn an_edited_input_has_as_few_values_as_arguments() {
     play.calls(&[("note", "{}")]);
     play.scene.limits.argument_nodes = 4;
     let refused = play.refusal(&[edited("call_1", json!({"n": [1, 2, 3]}))]);
-    let expected = "The edited input has 5 JSON values; the limit is 4. The call waits on.";
+    let expected =
+        "The edited input has 5 JSON values; the limit is 4 (max_argument_nodes). The call waits on.";
     assert!(matches!(&refused, Rejected::TooLarge(text) if text == expected), "{refused:?}");
     play.answer(vec![edited("call_1", json!({"n": [1, 2]}))]);
 }

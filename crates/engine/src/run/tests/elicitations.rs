@@ -203,7 +203,7 @@ fn a_question_over_the_limit_is_refused_with_a_reason() {
     let Some(Err(ElicitationReply::Unanswered { reason })) = &play.effects.after.elicited else {
         panic!("{:?}", play.effects.after.elicited)
     };
-    assert!(reason.contains("wait already"), "{reason}");
+    assert!(reason.contains("max_parked_calls"), "{reason}");
 }
 
 #[test]

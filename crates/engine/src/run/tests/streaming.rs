@@ -130,7 +130,7 @@ fn arguments_that_are_too_long_fail_their_call_and_are_not_kept() {
         > finished
         save
         message-metadata {"call_1":{"state":"error","code":"invalid_format"}}
-        tool-input-error call_1 null The arguments of note have more than 10 bytes. Call it again with less.
+        tool-input-error call_1 null The arguments of note have more than 10 bytes (max_arguments). Call it again with less.
         finish-step
         start-step
         ask
@@ -147,7 +147,7 @@ fn calls_over_the_limit_of_a_step_are_left_out() {
         execute call_1
         tool-input-available call_1 {}
         message-metadata {"call_2":{"state":"error","code":"invalid_format"}}
-        tool-input-error call_2 null The step has more than 1 calls. This one and those after it were left out; make them in the next step.
+        tool-input-error call_2 null The step has more than 1 calls (max_calls_per_step). This one and those after it were left out; make them in the next step.
     "#]]);
     assert_eq!(play.run.calls.len(), 2);
 }
@@ -163,7 +163,7 @@ fn output_over_the_limit_of_a_step_ends_the_run_with_an_error() {
         save
         text-end
         finish-step
-        error The model said more than 20 bytes in one step, and this server ends a run then.
+        error The model said more than 20 bytes in one step, and this server ends a run then (max_step_output).
         over: failed
     "#]]);
 }

@@ -53,7 +53,7 @@ impl CollectedCall {
         let nodes = measure(arguments.as_bytes()).nodes;
         if nodes > max_nodes {
             let error_text = format!(
-                "The arguments of {tool} have {nodes} JSON values; the limit is {max_nodes}. Call it again with \
+                "The arguments of {tool} have {nodes} JSON values; the limit is {max_nodes} (max_argument_nodes). Call it again with \
                  less."
             );
             return Err(InvalidArguments { received: JsonText::default(), error_text });

@@ -39,7 +39,7 @@ fn what_the_reader_refuses_is_not_valid() {
         "hodl = \"1s\"",
         "max_steps = 0",
         "max_steps = \"many\"",
-        "max_steps = 1.5",
+        "max_json_depth = 121",
         "gate = \"open\"",
         "migrate = \"no\"",
         "client = 4",
