@@ -9,6 +9,7 @@ export default mergeConfig(
     test: {
       include: ['src/**/*.test.{ts,tsx}'],
       environment: 'happy-dom',
+      maxWorkers: 2,
     },
   }),
 );

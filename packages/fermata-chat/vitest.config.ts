@@ -20,6 +20,8 @@ const project = (version: string, include: string[]) => ({
 
 export default defineConfig({
   test: {
+    // Most tests wait for the server. By default, two cores get one worker.
+    maxWorkers: 2,
     projects: [
       { test: { name: 'states', include: ['tests/states/*.test.ts'], environment: 'node' } },
       ...VERSIONS.map((version) => project(version, ['tests/*.test.ts'])),
