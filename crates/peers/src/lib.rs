@@ -10,7 +10,7 @@
 //! their request was not received.
 //!
 //! Invariant: the owner of a mailbox notices every loss of messages. Redis numbers the messages of a mailbox without gaps (see
-//! [`mailbox_reader`]), so its reader sees which are missing. If the mailbox is gone, the connection breaks or Redis does not answer, the
+//! `mailbox_reader`), so its reader sees which are missing. If the mailbox is gone, the connection breaks or Redis does not answer, the
 //! mailbox counts as closed, and nothing is received until it is opened again. A `send` that got no answer may still be carried out later,
 //! even after messages that were sent after it.
 
