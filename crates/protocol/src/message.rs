@@ -43,7 +43,7 @@ pub struct UiMessage {
     /// Free-form metadata. Fermata puts usage, model and duration here.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub metadata: Option<Value>,
-    /// The time at which a user's message came, or a run began to write its own; `None` if it is not known.
+    /// The arrival time of a user's message, or the start time of the run that writes this one; `None` if it is not known.
     #[serde(rename = "createdAt", skip_serializing_if = "Option::is_none", default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub created_at: Option<Timestamp>,

@@ -67,7 +67,7 @@ const MCP_START_TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of quiet streams that are tried. One of them has to wait for an answer. The others are at work.
 const HOLDS_TRIED: usize = 64;
 
-/// The prefix of all keys in Redis. Their cluster keys separate deployments that share a Redis.
+/// The prefix of all keys in Redis. Deployments that share a Redis have different cluster keys.
 const REDIS_PREFIX: &str = "fermata";
 
 /// The reason why an [`App`] cannot be built.

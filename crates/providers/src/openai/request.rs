@@ -1,7 +1,7 @@
 //! Turns the engine's request into the JSON of chat completions.
 //!
-//! The same request, model and dialect always give the same body. This module does not check the conversation, where the engine
-//! keeps calls and results paired. The differences between providers are decided in [`super::conversation`] and [`super::tools`].
+//! The same request, model and dialect always give the same body. This module does not check the conversation: the engine
+//! keeps its calls and results paired. The differences between providers are decided in [`super::conversation`] and [`super::tools`].
 //!
 //! A conversation may have megabytes, and schemas many fields, so the body borrows them until it is written.
 

@@ -76,7 +76,7 @@ fn prose(text: &str) -> String {
     prose
 }
 
-/// Returns a text of the same lines, in which every other character is an `x`.
+/// Returns a text with the same lines. Every other character of it is an `x`.
 fn blank(text: &str) -> String {
     text.chars().map(|character| if character == '\n' { '\n' } else { 'x' }).collect()
 }

@@ -20,8 +20,8 @@ use crate::{
 
 /// The time that a query waits for a connection that is free, or for a new one.
 const QUEUE: Duration = Duration::from_secs(5);
-/// A connection that was idle for this long has to show that it still leads somewhere. One whose end was told, or that answered
-/// just now, need not.
+/// A connection that was idle for this long is tested before it is used. A connection that has just answered, or that is known to be
+/// closed, is not.
 const IDLE: Duration = Duration::from_secs(1);
 /// The time that it may take for that.
 const PING: Duration = Duration::from_secs(1);
