@@ -114,7 +114,7 @@ test('what the provider refuses is said with its URL and without the key', async
 test('a request has an id, which its lines in the log repeat', async () => {
   const server = await Server.start({
     FERMATA_LOG: 'json',
-    RUST_LOG: 'debug,hyper_util=warn,sqlx=warn',
+    RUST_LOG: 'debug,hyper_util=warn',
     FERMATA_MAX_STPES: '3',
   });
   try {

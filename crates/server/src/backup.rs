@@ -6,20 +6,20 @@ use fermata_store::BackupError;
 
 use crate::config::Config;
 
-/// Copies the database of these settings into a file and returns a report. Must be called within a tokio runtime.
+/// Copies the database of these settings into a file and returns a report.
 ///
 /// # Errors
 /// Returns an error if there is no file to copy, if the target exists, or if the copy fails.
-pub async fn back_up(config: &Config, to: &Path) -> Result<String, BackupError> {
-    let bytes = fermata_store::back_up(config.database_url.as_str(), to).await?;
+pub fn back_up(config: &Config, to: &Path) -> Result<String, BackupError> {
+    let bytes = fermata_store::back_up(config.database_url.as_str(), to)?;
     Ok(format!("backed up into {} ({bytes} bytes)\n", to.display()))
 }
 
-/// Puts a backup in the place of the database of these settings and returns a report. Must be called within a tokio runtime.
+/// Puts a backup in the place of the database of these settings and returns a report.
 ///
 /// # Errors
 /// Returns an error if the file is no backup, if there is a database, or if the copy fails.
-pub async fn restore(config: &Config, from: &Path) -> Result<String, BackupError> {
-    let bytes = fermata_store::restore(config.database_url.as_str(), from).await?;
+pub fn restore(config: &Config, from: &Path) -> Result<String, BackupError> {
+    let bytes = fermata_store::restore(config.database_url.as_str(), from)?;
     Ok(format!("restored from {} ({bytes} bytes); start the server\n", from.display()))
 }

@@ -104,8 +104,8 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
             print(&runtime()?.block_on(prompt_preview::report(&config, &chat))?)
         }
         Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config))?),
-        Invocation::Backup(config, to) => print(&runtime()?.block_on(backup::back_up(&config, &to))?),
-        Invocation::Restore(config, from) => print(&runtime()?.block_on(backup::restore(&config, &from))?),
+        Invocation::Backup(config, to) => print(&backup::back_up(&config, &to)?),
+        Invocation::Restore(config, from) => print(&backup::restore(&config, &from)?),
         Invocation::ExportData(config, owner) => {
             Ok(runtime()?.block_on(personal_data::export(&config, &owner))?)
         }

@@ -3,7 +3,6 @@
 use std::error::Error;
 
 use fermata_engine::store::StoreError;
-use sqlx::error::DatabaseError;
 
 /// The reason why a value cannot be written to a column or read from it, as the drivers have it.
 pub type BoxError = Box<dyn Error + Sync + Send>;
@@ -104,10 +103,6 @@ pub fn conflict(why: impl Into<String>) -> Fault {
 }
 
 /// SQLite's result code without its upper bits, which tell causes apart.
-pub fn primary_code(error: &dyn DatabaseError) -> Option<u32> {
-    error.code()?.parse::<u32>().ok().map(primary)
-}
-
 fn primary(code: u32) -> u32 {
     code & 0xff
 }

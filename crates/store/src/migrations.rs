@@ -1,50 +1,46 @@
-//! The migrations that this version knows. They are part of the binary.
-//!
-//! The macro of sqlx could include them as well, but it builds sqlx with both databases and their TLS a second time, for the compiler.
+//! The migrations that this version has. They are part of the binary.
 
-use std::sync::LazyLock;
+use aws_lc_rs::digest::{SHA256, digest};
 
-use sqlx::{
-    SqlSafeStr,
-    migrate::{Migration, MigrationType, Migrator},
-};
+/// A change of the schema.
+#[derive(Clone, Debug)]
+pub struct Migration {
+    /// Its position in the order of all.
+    pub number: i64,
+    /// Its name, such as `init`.
+    pub name: &'static str,
+    /// The statements.
+    pub sql: &'static str,
+}
 
 macro_rules! migrations {
-    ($folder:literal: $($file:literal)+) => {
-        LazyLock::new(|| {
-            migrator(&[$(($file, include_str!(concat!("../../../migrations/", $folder, "/", $file, ".sql")))),+])
-        })
+    ($folder:literal: $($number:literal $name:literal $file:literal)+) => {
+        &[$(Migration {
+            number: $number,
+            name: $name,
+            sql: include_str!(concat!("../../../migrations/", $folder, "/", $file)),
+        }),+]
     };
 }
 
 /// The migrations of a SQLite database.
-pub static SQLITE: LazyLock<Migrator> = migrations!("sqlite": "0001_init");
+pub const SQLITE: &[Migration] = migrations!("sqlite": 1 "init" "0001_init.sql");
 
 /// The migrations of a PostgreSQL database.
-pub static POSTGRES: LazyLock<Migrator> = migrations!("postgres": "0001_init");
+pub const POSTGRES: &[Migration] = migrations!("postgres": 1 "init" "0001_init.sql");
 
-/// Returns the migrations of these files, whose names are a number and a description.
-fn migrator(files: &[(&str, &'static str)]) -> Migrator {
-    let mut migrations = Vec::new();
-    for (name, sql) in files {
-        let (version, description) = name.split_once('_').unwrap_or((name, ""));
-        migrations.push(Migration::new(
-            version.parse().unwrap_or_default(),
-            description.replace('_', " ").into(),
-            MigrationType::Simple,
-            sql.into_sql_str(),
-            sql.starts_with("-- no-transaction"),
-        ));
+// === impl Migration ===
+
+impl Migration {
+    /// Returns the SHA-256 of the statements, in hexadecimal.
+    pub fn checksum(&self) -> String {
+        digest(&SHA256, self.sql.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
-    Migrator { migrations: migrations.into(), ..Migrator::DEFAULT }
-}
 
-/// Returns the migrations of a program that is newer than the one that has `first`.
-#[cfg(test)]
-pub fn with_later(first: &Migrator, later: &[(&str, &'static str)]) -> Migrator {
-    let mut migrations = first.migrations.to_vec();
-    migrations.extend(migrator(later).migrations.iter().cloned());
-    Migrator { migrations: migrations.into(), ..Migrator::DEFAULT }
+    /// Returns `true` if all statements are one transaction. PostgreSQL builds an index `concurrently` outside of one.
+    pub fn is_transaction(&self) -> bool {
+        !self.sql.starts_with("-- no-transaction")
+    }
 }
 
 #[cfg(test)]
@@ -55,7 +51,7 @@ mod tests {
 
     #[test]
     fn every_file_is_a_migration_and_they_are_in_order() {
-        for (folder, migrations) in [("sqlite", &SQLITE), ("postgres", &POSTGRES)] {
+        for (folder, migrations) in [("sqlite", SQLITE), ("postgres", POSTGRES)] {
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations").join(folder);
             let mut files: Vec<_> = fs::read_dir(folder)
                 .unwrap()
@@ -64,9 +60,7 @@ mod tests {
             files.sort();
             let known: Vec<_> = migrations
                 .iter()
-                .map(|migration| {
-                    format!("{:04}_{}.sql", migration.version, migration.description.replace(' ', "_"))
-                })
+                .map(|migration| format!("{:04}_{}.sql", migration.number, migration.name))
                 .collect();
             assert_eq!(known, files);
         }

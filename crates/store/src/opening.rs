@@ -71,7 +71,7 @@ pub enum OpenError {
         /// The host and the port.
         server: String,
         /// The server's major version.
-        version: u32,
+        version: i32,
     },
     /// The user lacks a right.
     #[error(

@@ -1,7 +1,7 @@
 //! A SQLite file: its connections, and how queries run on them.
 //!
-//! Statements run with rusqlite, on the thread that asks: sqlx would change threads twice for each statement, because its connections have
-//! threads of their own. Large reads and writes run on a thread for that, so that nobody waits for it on a runtime of one thread.
+//! Statements run on the thread that asks, because a change of threads takes longer than most of them. Large reads and writes run on a
+//! thread for that, so that nobody waits for it on a runtime of one thread.
 //!
 //! Invariants: all writes go through one connection, whose thread commits them; a file has one server: an instance that joins takes the place
 //! of all others.
@@ -14,7 +14,6 @@ use std::{
 
 use fermata_engine::store::{InstanceId, Joined, Renewed, StoreError};
 use futures::FutureExt;
-use sqlx::SqlitePool;
 use tokio::task::spawn_blocking;
 
 use crate::{
@@ -52,8 +51,8 @@ pub struct SqliteDatabase {
     /// The connections that read. A database in memory has none: its readers wait for the writer.
     pub readers: Option<Readers>,
     /// A connection beside the others. A database in memory lives as long as it has a connection, and the writer's may be replaced. In a
-    /// file this one empties the write-ahead log.
-    pub aside: SqlitePool,
+    /// file this one empties the write-ahead log. Held while it does that; `None` once it is closed.
+    aside: Arc<Mutex<Option<rusqlite::Connection>>>,
     /// The failure of the last write, unless one has worked since: the disk may be full. The lock is held for a copy or a change.
     failure: Arc<Mutex<Option<WriteFailure>>>,
     /// The time when the write-ahead log is to be emptied: it holds what was deleted. Held for a copy or a change.
@@ -209,14 +208,33 @@ impl SqliteDatabase {
         if self.lock_checkpoint().is_none_or(|at| at > Instant::now()) {
             return;
         }
-        let checkpoint = sqlx::query_as::<_, (i64, i64, i64)>("pragma wal_checkpoint(truncate)");
-        match checkpoint.fetch_one(&self.aside).await {
-            Ok((0, _, _)) => *self.lock_checkpoint() = None,
-            Ok(_) => {}
+        let aside = self.aside.clone();
+        let emptied = on_another_thread(async move {
+            let aside = aside.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(connection) = &*aside else { return Ok(false) };
+            connection
+                .query_row("pragma wal_checkpoint(truncate)", [], |row| row.get::<_, i64>(0))
+                .map(|busy| busy == 0)
+                .map_err(failed_in_sqlite)
+        });
+        match emptied.await.map_err(StoreError::from) {
+            Ok(true) => *self.lock_checkpoint() = None,
+            Ok(false) => {}
             Err(error) => {
                 tracing::debug!(%error, "the write-ahead log could not be emptied; it is tried again")
             }
         }
+    }
+
+    /// Closes all connections. One that reads is closed when it is given back.
+    pub async fn close(&self) {
+        if let Some(readers) = &self.readers {
+            readers.close();
+        }
+        self.writer.close().await;
+        let aside = self.aside.clone();
+        // The last connection removes the write-ahead log.
+        let _ = spawn_blocking(move || aside.lock().unwrap_or_else(PoisonError::into_inner).take()).await;
     }
 
     fn lock_checkpoint(&self) -> MutexGuard<'_, Option<Instant>> {

@@ -74,13 +74,7 @@ impl SqlStore {
     /// have not left as dead.
     pub async fn close(&self) {
         match &self.backend {
-            Backend::Sqlite(database) => {
-                if let Some(readers) = &database.readers {
-                    readers.close();
-                }
-                database.writer.close().await;
-                database.aside.close().await;
-            }
+            Backend::Sqlite(database) => database.close().await,
             Backend::Postgres(database) => {
                 if let Some(pgvector) = &database.pgvector {
                     pgvector.close().await;

@@ -158,7 +158,7 @@ fn the_wire_needs_no_runtime() {
 fn the_lower_crates_know_http_and_sql_only_as_ports() {
     assert_never_needs(
         &["fermata-protocol", "fermata-tools", "fermata-engine"],
-        &["axum", "hyper", "reqwest", "sqlx", "rusqlite", "tokio-postgres", "async-openai"],
+        &["axum", "hyper", "reqwest", "rusqlite", "tokio-postgres", "async-openai"],
     );
 }
 
@@ -176,12 +176,12 @@ fn only_its_own_crate_knows_mcp() {
 
 #[test]
 fn mcp_needs_no_http_server_and_no_sql() {
-    assert_never_needs(&["fermata-mcp"], &["axum", "sqlx", "rusqlite", "tokio-postgres", "async-openai"]);
+    assert_never_needs(&["fermata-mcp"], &["axum", "rusqlite", "tokio-postgres", "async-openai"]);
 }
 
 #[test]
 fn a_forbidden_crate_is_found_behind_others() {
     let graph = graph();
     assert!(path(&graph, "fermata-server", "hyper").is_some());
-    assert!(path(&graph, "fermata-store", "sqlx").is_some());
+    assert!(path(&graph, "fermata-store", "tokio-postgres").is_some());
 }

@@ -1,22 +1,19 @@
-//! Opens connections to PostgreSQL.
+//! Opens connections to PostgreSQL: reads the URL and sets up TLS.
 //!
-//! sqlx reads the URL, the variables of the environment and the file of passwords, because it opens the connection that migrates. All
-//! others are opened with the same options by tokio-postgres, which can send a query before the one before it was answered.
+//! tokio-postgres knows three of the six values of `sslmode`, and no certificates, so these parameters are read here.
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use deadpool_postgres::{ClientWrapper, ConfigConnectImpl, Connect as _, Manager, ManagerConfig};
-use fermata_engine::store::StoreError;
 use percent_encoding::percent_decode_str;
-use sqlx::{
-    ConnectOptions as _,
-    postgres::{PgConnectOptions, PgSslMode},
+use tokio_postgres::{
+    Config, Error,
+    config::{Host, SslMode},
 };
-use tokio_postgres::{Config, config::SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::tls::{self, Certificates, Verify};
-use crate::error::{Fault, describe};
+use crate::error::describe;
 
 /// The time that a connection may take to open.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -25,8 +22,9 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(7);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(3);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 const KEEPALIVES: u32 = 2;
+const PORT: u16 = 5432;
 
-/// Opens connections.
+/// Opens connections to the database that a URL names.
 #[derive(Clone)]
 pub struct Connector {
     config: Config,
@@ -36,64 +34,98 @@ pub struct Connector {
 // === impl Connector ===
 
 impl Connector {
-    /// Returns a connector with these options, or the reason why there is none.
-    pub fn new(options: &PgConnectOptions) -> Result<Self, String> {
-        let mut config = Config::new();
+    /// Returns a connector for this URL, or the reason why there is none.
+    pub fn new(url: &str) -> Result<Self, String> {
+        let (place, parameters) = url.split_once('?').unwrap_or((url, ""));
+        let mut certificates = Certificates::default();
+        let (mut ssl_mode, mut verify) = (SslMode::Prefer, Verify::Nothing);
+        let mut others = Vec::new();
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+            let value = || percent_decode_str(value).decode_utf8_lossy().into_owned();
+            match key {
+                "sslmode" => {
+                    (ssl_mode, verify) = match &*value() {
+                        "disable" | "allow" => (SslMode::Disable, Verify::Nothing),
+                        "prefer" => (SslMode::Prefer, Verify::Nothing),
+                        "require" => (SslMode::Require, Verify::Nothing),
+                        "verify-ca" => (SslMode::Require, Verify::Authority),
+                        "verify-full" => (SslMode::Require, Verify::Full),
+                        other => {
+                            return Err(format!(
+                                "sslmode is {other:?}; use disable, prefer, require, verify-ca or verify-full"
+                            ));
+                        }
+                    }
+                }
+                "sslrootcert" => certificates.root = Some(value()),
+                "sslcert" => certificates.client = Some(value()),
+                "sslkey" => certificates.key = Some(value()),
+                _ => others.push(parameter),
+            }
+        }
+        let mut config =
+            Config::from_str(&format!("{place}?{}", others.join("&"))).map_err(|error| describe(&error))?;
+        if config.get_hosts().is_empty() {
+            config.host("localhost");
+        }
         config
-            .user(options.get_username())
-            .port(options.get_port())
+            .ssl_mode(ssl_mode)
             .connect_timeout(CONNECT)
             .tcp_user_timeout(UNACKNOWLEDGED)
             .keepalives_idle(KEEPALIVE_IDLE)
             .keepalives_interval(KEEPALIVE_INTERVAL)
             .keepalives_retries(KEEPALIVES);
-        match options.get_socket() {
-            Some(folder) => config.host_path(folder),
-            // An IPv6 address stands in brackets in a URL.
-            None => config.host(options.get_host().trim_start_matches('[').trim_end_matches(']')),
-        };
-        if let Some(database) = options.get_database() {
-            config.dbname(database);
+        if config.get_application_name().is_none() {
+            config.application_name("fermata");
         }
-        if let Some(name) = options.get_application_name() {
-            config.application_name(name);
-        }
-        if let Some(settings) = options.get_options() {
-            config.options(settings);
-        }
-        // The password and the paths of certificates can be read in no other way. Names that no URL can have are left out of it.
-        let url = options.clone().username("user").host("host").to_url_lossy();
-        if let Some(password) = url.password() {
-            config.password(percent_decode_str(password).collect::<Vec<u8>>());
-        }
-        let mut certificates = Certificates::default();
-        for (key, value) in url.query_pairs() {
-            // sqlx writes this before a path.
-            let value = value.strip_prefix("file: ").unwrap_or(&value).to_owned();
-            match &*key {
-                "sslrootcert" => certificates.root = Some(value),
-                "sslcert" => certificates.client = Some(value),
-                "sslkey" => certificates.key = Some(value),
-                _ => {}
+        let tls = MakeRustlsConnect::new(tls::client_config(verify, &certificates)?);
+        Ok(Self { config, tls }.with(&[("client_min_messages", "warning")]))
+    }
+
+    /// Returns a connector whose sessions have these settings, unless the URL has them.
+    #[must_use]
+    pub fn with(mut self, settings: &[(&str, &str)]) -> Self {
+        let mut options = self.options().to_owned();
+        for (name, value) in settings {
+            if !options.contains(name) {
+                options.push_str(&format!(" -c {name}={value}"));
             }
         }
-        let (mode, verify) = match options.get_ssl_mode() {
-            PgSslMode::Disable | PgSslMode::Allow => (SslMode::Disable, Verify::Nothing),
-            PgSslMode::Prefer => (SslMode::Prefer, Verify::Nothing),
-            PgSslMode::Require => (SslMode::Require, Verify::Nothing),
-            PgSslMode::VerifyCa => (SslMode::Require, Verify::Authority),
-            PgSslMode::VerifyFull => (SslMode::Require, Verify::Full),
-        };
-        config.ssl_mode(mode);
-        let tls = MakeRustlsConnect::new(tls::client_config(verify, &certificates)?);
-        Ok(Self { config, tls })
+        self.config.options(options.trim());
+        self
+    }
+
+    /// Returns the settings of its sessions, as options of the server's command line.
+    pub fn options(&self) -> &str {
+        self.config.get_options().unwrap_or_default()
+    }
+
+    /// Returns the address of the server, for the operator.
+    pub fn server(&self) -> String {
+        match self.config.get_hosts().first() {
+            Some(Host::Unix(folder)) => folder.display().to_string(),
+            Some(Host::Tcp(name)) => {
+                format!("{name}:{}", self.config.get_ports().first().copied().unwrap_or(PORT))
+            }
+            None => String::new(),
+        }
+    }
+
+    /// Returns the name of the user.
+    pub fn user(&self) -> &str {
+        self.config.get_user().unwrap_or_default()
+    }
+
+    /// Returns the name of the database, which is the user's name if the URL has none.
+    pub fn database(&self) -> &str {
+        self.config.get_dbname().unwrap_or(self.user())
     }
 
     /// Opens a connection that no pool has.
-    pub async fn connect(&self) -> Result<ClientWrapper, Fault> {
+    pub async fn connect(&self) -> Result<ClientWrapper, Error> {
         let connect = ConfigConnectImpl { tls: self.tls.clone() };
-        let (client, task) =
-            connect.connect(&self.config).await.map_err(|error| StoreError::Unavailable(describe(&error)))?;
+        let (client, task) = connect.connect(&self.config).await?;
         Ok(ClientWrapper::new(client, task))
     }
 
@@ -104,7 +136,7 @@ impl Connector {
 
 #[cfg(test)]
 mod tests {
-    use std::{net::Ipv4Addr, str::FromStr, sync::Arc};
+    use std::{net::Ipv4Addr, sync::Arc};
 
     use rcgen::CertifiedKey;
     use tokio::{
@@ -127,7 +159,7 @@ mod tests {
             .unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("postgres://u@127.0.0.1:{}/d?{parameters}", listener.local_addr().unwrap().port());
-        let connector = Connector::new(&PgConnectOptions::from_str(&url).unwrap()).unwrap();
+        let connector = Connector::new(&url).unwrap();
         let serving = async {
             let (mut client, _) = listener.accept().await.unwrap();
             client.read_exact(&mut [0; 8]).await.unwrap();
@@ -164,30 +196,27 @@ mod tests {
     #[test]
     fn whatever_the_url_says_reaches_the_driver() {
         let url = "postgres://us%2Fer:p%40ss%2Fw%C3%B6rd@db.example:6543/chats?application_name=a&options=-c%20lock_timeout%3D1s";
-        let Connector { config, .. } = Connector::new(&PgConnectOptions::from_str(url).unwrap()).unwrap();
+        let Connector { config, .. } = Connector::new(url).unwrap();
         assert_eq!(config.get_user(), Some("us/er"));
         assert_eq!(config.get_password(), Some("p@ss/wörd".as_bytes()));
         assert_eq!(config.get_ports(), [6543]);
         assert_eq!((config.get_dbname(), config.get_application_name()), (Some("chats"), Some("a")));
-        assert_eq!(config.get_options(), Some("-c lock_timeout=1s"));
+        assert_eq!(config.get_options(), Some("-c lock_timeout=1s -c client_min_messages=warning"));
         assert_eq!(config.get_ssl_mode(), SslMode::Prefer);
         let host = |url| {
-            let connector = Connector::new(&PgConnectOptions::from_str(url).unwrap()).unwrap();
+            let connector = Connector::new(url).unwrap();
             connector.config.get_hosts().to_vec()
         };
-        assert_eq!(host("postgres://u@[::1]/d"), [tokio_postgres::config::Host::Tcp("::1".into())]);
-        assert_eq!(host("postgres://u@h/d?hostaddr=::1"), [tokio_postgres::config::Host::Tcp("::1".into())]);
-        assert_eq!(
-            host("postgres:///d?host=/run/sockets&user=u"),
-            [tokio_postgres::config::Host::Unix("/run/sockets".into())]
-        );
+        assert_eq!(host("postgres://u@[::1]/d"), [Host::Tcp("::1".into())]);
+        assert_eq!(host("postgres:///d?user=u"), [Host::Tcp("localhost".into())]);
+        assert_eq!(host("postgres:///d?host=/run/sockets&user=u"), [Host::Unix("/run/sockets".into())]);
     }
 
     #[test]
     fn what_cannot_be_used_says_why() {
         let refused = |parameters: &str| {
             let url = format!("postgres://u@h/d?sslmode=verify-full&{parameters}");
-            Connector::new(&PgConnectOptions::from_str(&url).unwrap()).err().unwrap()
+            Connector::new(&url).err().unwrap()
         };
         let missing = refused("sslrootcert=/nowhere/root.pem");
         assert!(missing.starts_with("sslrootcert=/nowhere/root.pem: "), "{missing}");

@@ -15,13 +15,14 @@ use std::{
 
 use fermata_engine::store::memories::Memory;
 use fermata_tools::Owner;
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, postgres::PgConnectOptions};
 use tokio::task::JoinSet;
+use tokio_postgres::{Client, Error};
 
+use super::connect::Connector;
 use crate::{
     column::count,
     connection::{Connection, pipeline::Pipeline},
-    error::Fault,
+    error::{Fault, describe},
     queries::memories::{COLUMNS, MemoryAnd},
     text::text,
     vector::vector,
@@ -42,8 +43,8 @@ const INDEX_LOCKS: i32 = 0x4665_7678;
 pub struct Pgvector {
     /// The schema of its type and operators, quoted.
     schema: String,
-    /// The options of a session without limits, because building an index may take long.
-    options: PgConnectOptions,
+    /// Opens sessions without limits, because building an index may take long.
+    connector: Connector,
     // The lock is held to begin a task or to take them all out, never across an await.
     indexing: Mutex<Indexing>,
 }
@@ -58,30 +59,33 @@ struct Indexing {
 
 /// Finds the extension. If it may be created and is not there, that is tried, which takes the rights of a superuser on most servers.
 pub async fn find(
-    connection: &mut PgConnection,
-    options: &PgConnectOptions,
+    client: &Client,
+    connector: &Connector,
     may_create: bool,
-) -> Result<Option<Pgvector>, sqlx::Error> {
-    let available: Option<String> =
-        sqlx::query_scalar("select default_version from pg_available_extensions where name = 'vector'")
-            .fetch_optional(&mut *connection)
-            .await?;
+) -> Result<Option<Pgvector>, Error> {
+    let available = "select default_version from pg_available_extensions where name = 'vector'";
+    let available = client.query_opt(available, &[]).await?;
     let mut failure = None;
-    if may_create && available.is_some_and(|version| is_new_enough(&version)) {
+    if may_create && available.is_some_and(|row| is_new_enough(row.get(0))) {
         // Elsewhere it would go with the schema of one of several servers that share the database.
-        let create = "create extension if not exists vector with schema public";
-        failure = connection.execute(create).await.err();
+        failure =
+            client.batch_execute("create extension if not exists vector with schema public").await.err();
     }
-    let installed: Option<(String, String, bool)> = sqlx::query_as(
-        "select quote_ident(nspname), extversion, has_schema_privilege(pg_namespace.oid, 'usage')
-         from pg_extension join pg_namespace on pg_namespace.oid = extnamespace
-         where extname = 'vector'",
-    )
-    .fetch_optional(connection)
-    .await?;
+    let installed = client
+        .query_opt(
+            "select quote_ident(nspname), extversion, has_schema_privilege(pg_namespace.oid, 'usage')
+             from pg_extension join pg_namespace on pg_namespace.oid = extnamespace
+             where extname = 'vector'",
+            &[],
+        )
+        .await?;
+    let installed: Option<(String, String, bool)> = installed.map(|row| (row.get(0), row.get(1), row.get(2)));
     let Some((schema, version, may_use)) = installed else {
         if let Some(error) = failure {
-            tracing::info!(%error, "the server has the extension pgvector, but it cannot be created in this database");
+            tracing::info!(
+                error = describe(&error),
+                "the server has the extension pgvector, but it cannot be created in this database"
+            );
         }
         return Ok(None);
     };
@@ -93,7 +97,7 @@ pub async fn find(
         );
         return Ok(None);
     }
-    Ok(Some(Pgvector { schema, options: options.clone(), indexing: Mutex::default() }))
+    Ok(Some(Pgvector { schema, connector: connector.clone(), indexing: Mutex::default() }))
 }
 
 fn is_new_enough(version: &str) -> bool {
@@ -106,35 +110,30 @@ fn index_name(dimensions: usize) -> String {
 }
 
 /// Builds the index for vectors of this length, unless it is there or another session builds it.
-async fn build_index(options: &PgConnectOptions, schema: &str, dimensions: usize) -> Result<(), sqlx::Error> {
-    let mut connection = PgConnection::connect_with(options).await?;
+async fn build_index(connector: &Connector, schema: &str, dimensions: usize) -> Result<(), Error> {
+    let client = connector.connect().await?;
     // A statement that waited for the lock would keep the index from being finished: that waits for all statements under way.
-    let is_mine: bool = sqlx::query_scalar("select pg_try_advisory_lock($1, $2)")
-        .bind(INDEX_LOCKS)
-        .bind(i32::try_from(dimensions).unwrap_or(i32::MAX))
-        .fetch_one(&mut connection)
-        .await?;
-    if is_mine {
-        let index = index_name(dimensions);
-        let found: Option<(String, bool)> =
-            sqlx::query_as(FIND_INDEX).bind(&index).fetch_optional(&mut connection).await?;
-        match found {
-            Some((_, true)) => return connection.close().await,
-            Some((leftover, false)) => {
-                let drop = format!("drop index concurrently {leftover}");
-                connection.execute(AssertSqlSafe(drop)).await?;
-            }
-            None => {}
-        }
-        let create = format!(
-            "create index concurrently {index} on memory_vectors
-             using hnsw ((vector::{schema}.vector({dimensions})) {schema}.vector_cosine_ops)
-             where dims = {dimensions}"
-        );
-        connection.execute(AssertSqlSafe(create)).await?;
-        tracing::info!(index, "built an index of the vectors of memories");
+    let lock: (i32, i32) = (INDEX_LOCKS, i32::try_from(dimensions).unwrap_or(i32::MAX));
+    let is_mine = client.query_one("select pg_try_advisory_lock($1, $2)", &[&lock.0, &lock.1]).await?;
+    if !is_mine.get::<_, bool>(0) {
+        return Ok(());
     }
-    connection.close().await
+    let index = index_name(dimensions);
+    if let Some(found) = client.query_opt(FIND_INDEX, &[&index]).await? {
+        let (name, is_valid): (&str, bool) = (found.get(0), found.get(1));
+        if is_valid {
+            return Ok(());
+        }
+        client.batch_execute(&format!("drop index concurrently {name}")).await?;
+    }
+    let create = format!(
+        "create index concurrently {index} on memory_vectors
+         using hnsw ((vector::{schema}.vector({dimensions})) {schema}.vector_cosine_ops)
+         where dims = {dimensions}"
+    );
+    client.batch_execute(&create).await?;
+    tracing::info!(index, "built an index of the vectors of memories");
+    Ok(())
 }
 
 /// Finds an index by its name: its name with its schema, quoted, and `false` if it was not finished.
@@ -264,11 +263,11 @@ impl Pgvector {
         if !indexing.begun.insert(dimensions) {
             return;
         }
-        let (options, schema) = (self.options.clone(), self.schema.clone());
+        let (connector, schema) = (self.connector.clone(), self.schema.clone());
         indexing.tasks.spawn(async move {
-            if let Err(error) = build_index(&options, &schema, dimensions).await {
+            if let Err(error) = build_index(&connector, &schema, dimensions).await {
                 tracing::warn!(
-                    %error,
+                    error = describe(&error),
                     dimensions,
                     "the index of the vectors of memories was not built; all vectors of an owner are compared instead"
                 );

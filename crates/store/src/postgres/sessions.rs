@@ -32,7 +32,7 @@ use crate::{
         pipeline::{Client, Pipeline},
         row,
     },
-    error::Fault,
+    error::{Fault, describe},
     queries::{clock_marks, instances},
     text::{Text, text},
 };
@@ -252,7 +252,9 @@ impl Seen {
 impl Session {
     /// Opens a session that holds a lock which no other session has.
     async fn open(connector: &Connector) -> Result<Self, Fault> {
-        let mut pipeline = Pipeline::new(Client::Own(connector.connect().await?));
+        let client = connector.connect().await;
+        let client = client.map_err(|error| StoreError::Unavailable(describe(&error)))?;
+        let mut pipeline = Pipeline::new(Client::Own(client));
         loop {
             let number: Option<(i32,)> = Connection::Postgres(&mut pipeline)
                 .query(

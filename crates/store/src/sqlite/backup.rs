@@ -9,9 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sqlx::{Connection as _, SqliteConnection, sqlite::SqliteConnectOptions};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use rusqlite::{Connection, OpenFlags};
 
-use super::open::{PRIVATE, is_in_memory, options};
+use super::open::{PRIVATE, Place};
 use crate::{OpenError, postgres::is_postgres};
 
 /// The reason why a database was not backed up or restored.
@@ -50,7 +51,7 @@ pub enum BackupError {
     },
     /// The copy failed.
     #[error("the copy could not be made ({0}); nothing was changed")]
-    Failed(#[from] sqlx::Error),
+    Failed(String),
     /// A file could not be read or written.
     #[error("{} cannot be used: {error}", .path.display())]
     File {
@@ -63,33 +64,35 @@ pub enum BackupError {
 
 /// Copies the database that the URL names into a new file, as of one moment. Servers may use it meanwhile. Returns the number of bytes.
 ///
+/// This blocks until the copy is on the disk.
+///
 /// # Errors
 /// If the URL names no file, if the target exists, or if the copy cannot be made; then there is no target.
-pub async fn back_up(url: &str, to: &Path) -> Result<u64, BackupError> {
-    let options = file_options(url)?;
-    let from = options.get_filename().to_owned();
-    if !from.exists() {
-        return Err(BackupError::NoFile(from));
+pub fn back_up(url: &str, to: &Path) -> Result<u64, BackupError> {
+    let from = place(url)?;
+    if !from.path.exists() {
+        return Err(BackupError::NoFile(from.path));
     }
     if to.exists() {
         return Err(BackupError::Exists(to.to_owned()));
     }
     let part = Part::make(to)?;
-    let mut connection = SqliteConnection::connect_with(&options.create_if_missing(false)).await?;
     // Unlike a copy of the file, this has what is still in the write-ahead log, and nothing that was deleted.
-    let copied = sqlx::query("vacuum into $1").bind(part.name()).execute(&mut connection).await;
-    let _ = connection.close().await;
-    copied?;
-    check(&part.path).await?;
+    from.connect()
+        .and_then(|connection| connection.execute("vacuum into ?1", [part.name()]))
+        .map_err(|error| BackupError::Failed(error.to_string()))?;
+    check(&part.path)?;
     part.finish(to)
 }
 
 /// Copies a backup to where the URL says that the database is, which must not exist. Returns the number of bytes.
 ///
+/// This blocks until the copy is on the disk.
+///
 /// # Errors
 /// If the URL names no file, if there is a database, or if the backup is none or is damaged; then nothing is changed.
-pub async fn restore(url: &str, from: &Path) -> Result<u64, BackupError> {
-    let to = file_options(url)?.get_filename().to_owned();
+pub fn restore(url: &str, from: &Path) -> Result<u64, BackupError> {
+    let to = place(url)?.path;
     if !from.exists() {
         return Err(BackupError::NoFile(from.to_owned()));
     }
@@ -100,42 +103,39 @@ pub async fn restore(url: &str, from: &Path) -> Result<u64, BackupError> {
             return Err(BackupError::InPlace(to));
         }
     }
-    check(from).await?;
+    check(from)?;
     let part = Part::make(&to)?;
     fs::copy(from, &part.path).map_err(|error| BackupError::File { path: part.path.clone(), error })?;
     part.finish(&to)
 }
 
-fn file_options(url: &str) -> Result<SqliteConnectOptions, BackupError> {
+fn place(url: &str) -> Result<Place, BackupError> {
     if is_postgres(url) {
         return Err(BackupError::Postgres);
     }
-    if is_in_memory(url) {
-        return Err(BackupError::InMemory);
-    }
-    Ok(options(url)?)
+    let place = Place::parse(url)?;
+    if place.is_in_memory { Err(BackupError::InMemory) } else { Ok(place) }
 }
 
 /// Looks whether a file is a database of Fermata, and whole.
-async fn check(path: &Path) -> Result<(), BackupError> {
+fn check(path: &Path) -> Result<(), BackupError> {
+    /// The characters that have a meaning in SQLite's URIs.
+    const SPECIAL: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
     let unusable = |reason: String| BackupError::Unusable { path: path.to_owned(), reason };
-    // A backup is one file, and nothing is to be made beside it.
-    let options = SqliteConnectOptions::new().filename(path).immutable(true).read_only(true);
-    let connection = SqliteConnection::connect_with(&options).await;
-    let mut connection = connection.map_err(|error| unusable(error.to_string()))?;
-    let found: Result<String, _> =
-        sqlx::query_scalar("pragma quick_check(1)").fetch_one(&mut connection).await;
-    let chats: Result<i64, _> =
-        sqlx::query_scalar("select count(*) from sqlite_schema where name in ('chats', 'schema_floor')")
-            .fetch_one(&mut connection)
-            .await;
-    let _ = connection.close().await;
-    match (found, chats) {
-        (Ok(found), _) if found != "ok" => Err(unusable(found)),
-        (Err(error), _) | (_, Err(error)) => Err(unusable(error.to_string())),
-        (Ok(_), Ok(2)) => Ok(()),
-        (Ok(_), Ok(_)) => Err(unusable("it is no database of Fermata".into())),
+    let look = || {
+        // A backup is one file, and nothing is to be made beside it.
+        let uri = format!("file:{}?immutable=1", utf8_percent_encode(&path.to_string_lossy(), SPECIAL));
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let connection = Connection::open_with_flags(uri, flags)?;
+        let found: String = connection.query_row("pragma quick_check(1)", [], |row| row.get(0))?;
+        let tables = "select count(*) from sqlite_schema where name in ('chats', 'schema_floor')";
+        Ok((found, connection.query_row(tables, [], |row| row.get::<_, i64>(0))?))
+    };
+    let (found, tables) = look().map_err(|error: rusqlite::Error| unusable(error.to_string()))?;
+    if found != "ok" {
+        return Err(unusable(found));
     }
+    if tables == 2 { Ok(()) } else { Err(unusable("it is no database of Fermata".into())) }
 }
 
 /// A file that is being written, and is removed unless it is finished.

@@ -5,37 +5,34 @@
 //! written by their owner only.
 
 use std::{
+    collections::BTreeMap,
     fs::{OpenOptions, Permissions},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    str::FromStr,
-    sync::Arc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     time::Duration,
 };
 
-use backon::{ExponentialBuilder, Retryable};
-use rusqlite::{OpenFlags, config::DbConfig};
-use sqlx::{
-    ConnectOptions, Connection as _, SqliteConnection,
-    migrate::{MigrateError, Migrator},
-    sqlite::{SqliteConnectOptions, SqlitePoolOptions},
-};
+use backon::{BlockingRetryable, ExponentialBuilder};
+use percent_encoding::percent_decode_str;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior, config::DbConfig, params};
+use tokio::task::spawn_blocking;
 
 use super::{SqliteDatabase, writer::Writer};
 use crate::{
     Migrated, OpenError,
     connection::readers::Readers,
-    error::primary_code,
-    migrations::SQLITE,
-    schema::{self, FLOOR, Schema, SchemaError},
+    migrations::{Migration, SQLITE},
+    schema::{APPLIED, CREATE, FLOOR, FLOOR_TABLE, MIGRATIONS_TABLE, NOTE, Schema, UNRELEASED_TABLE},
 };
 
 /// The time that a query waits for another process that writes to the file.
 const BUSY: Duration = Duration::from_secs(5);
 /// The time before the first new attempt to open a file that another process is making.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The time that a query waits for a connection of this process.
-const QUEUE: Duration = Duration::from_secs(15);
 /// The mode of each file of the database, because nobody but the owner of the files may read the chats.
 pub(super) const PRIVATE: u32 = 0o600;
 
@@ -57,120 +54,40 @@ const CHECKPOINT_PAGES: i64 = 4_000;
 /// The number of prepared statements that a connection keeps. There are fewer queries.
 const STATEMENTS: usize = 256;
 
-/// SQLite's primary result codes for a file that cannot be used as it is.
-mod code {
-    pub const BUSY: u32 = 5;
-    pub const READ_ONLY: u32 = 8;
-    pub const CANNOT_OPEN: u32 = 14;
-    pub const NOT_A_DATABASE: u32 = 26;
-}
-
-/// The file behind the connections.
-struct DatabaseFile {
-    path: PathBuf,
-    flags: OpenFlags,
-    vfs: Option<String>,
+/// The place of a database.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The path of the file, or the name of a database in memory.
+    pub(super) path: PathBuf,
+    pub(super) is_in_memory: bool,
 }
 
 /// Opens the database that the URL names: `sqlite://<path>`, `sqlite:<path>` or `sqlite::memory:`. If `migrate` is set, a file that is not
 /// there is created and the database is brought up to date.
 pub async fn open(url: &str, migrate: bool) -> Result<SqliteDatabase, OpenError> {
-    let options = options(url)?;
-    let path = options.get_filename().to_owned();
-    if is_in_memory(url) {
-        // No other process could have migrated it.
-        let (migrating, _) = connect(&options, &path, &SQLITE, true).await?;
-        let aside = SqlitePoolOptions::new()
-            .max_connections(1)
-            .min_connections(1)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .acquire_timeout(QUEUE)
-            .test_before_acquire(false)
-            .connect_with(options.clone())
-            .await
-            .map_err(|error| refused(&path, &error))?;
-        let writer = writer(&options, url)?;
-        let _ = migrating.close().await;
-        return Ok(SqliteDatabase {
-            readers: None,
-            writer,
-            aside,
-            failure: Arc::default(),
-            checkpoint_at: Arc::default(),
-            sweep: Arc::default(),
-        });
-    }
-    check_folder(&path)?;
-    if !migrate && !path.exists() {
-        return Err(OpenError::Behind { database: path.display().to_string() });
-    }
-    make_private(&path);
-    let (migrating, _) = connect(&options, &path, &SQLITE, migrate).await?;
-    let options = options.create_if_missing(false);
-    let writer = writer(&options, url)?;
-    // The file is left as it is if this fails.
-    let _ = migrating.close().await;
-    // A writer must not wait for a checkpoint that waits for a reader.
-    let waits_for_nobody = options.clone().busy_timeout(Duration::ZERO);
-    let aside = SqlitePoolOptions::new()
-        .max_connections(1)
-        .acquire_timeout(QUEUE)
-        .test_before_acquire(false)
-        .connect_lazy_with(waits_for_nobody);
-    let file = DatabaseFile::of(&options, url);
-    let readers = Readers::new(move || file.connect_reader());
-    Ok(SqliteDatabase {
-        writer,
-        readers: Some(readers),
-        aside,
-        failure: Arc::default(),
-        checkpoint_at: Arc::default(),
-        sweep: Arc::default(),
-    })
+    let place = Place::parse(url)?;
+    blocking(move || place.open(migrate)).await
 }
 
 /// Brings the file that the URL names up to date.
 pub async fn migrate(url: &str) -> Result<Migrated, OpenError> {
-    let options = options(url)?;
-    let path = options.get_filename().to_owned();
-    if !is_in_memory(url) {
-        check_folder(&path)?;
-        make_private(&path);
+    let place = Place::parse(url)?;
+    blocking(move || {
+        place.make()?;
+        // The migrations are committed; what is not closed in order is read from the write-ahead log.
+        let (_, migrated) = place.bring_up(SQLITE, true)?;
+        Ok(migrated)
+    })
+    .await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    match spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
-    let (connection, migrated) = connect(&options, &path, &SQLITE, true).await?;
-    // The migrations are committed; what is not closed in order is read from the write-ahead log.
-    let _ = connection.close().await;
-    Ok(migrated)
-}
-
-pub(super) fn options(url: &str) -> Result<SqliteConnectOptions, OpenError> {
-    let Some(rest) = url.strip_prefix("sqlite:") else {
-        return Err(OpenError::BadUrl("it begins neither with sqlite: nor with postgres:".into()));
-    };
-    let rest = rest.strip_prefix("//").unwrap_or(rest);
-    // SQLite takes an empty name for a temporary database.
-    if rest.is_empty() || rest.starts_with('?') {
-        return Err(OpenError::BadUrl("it names no file".into()));
-    }
-    let options =
-        SqliteConnectOptions::from_str(url).map_err(|error| OpenError::BadUrl(error.to_string()))?;
-    let options = options.create_if_missing(true).busy_timeout(BUSY);
-    Ok(PRAGMAS.iter().fold(options, |options, (name, value)| options.pragma(*name, *value)))
-}
-
-/// Opens the connection that writes.
-fn writer(options: &SqliteConnectOptions, url: &str) -> Result<Writer, OpenError> {
-    let path = options.get_filename();
-    let failed = |reason: String| OpenError::Failed { database: path.display().to_string(), reason };
-    let file = DatabaseFile::of(options, url);
-    let connection = file.connect_writer().map_err(|error| failed(error.to_string()))?;
-    Writer::new(connection, move || file.connect_writer()).map_err(|error| failed(error.to_string()))
-}
-
-pub(super) fn is_in_memory(url: &str) -> bool {
-    url.contains(":memory:")
-        || url.split_once('?').is_some_and(|(_, parameters)| parameters.contains("mode=memory"))
 }
 
 fn check_folder(path: &Path) -> Result<(), OpenError> {
@@ -216,85 +133,151 @@ fn make_private(path: &Path) {
     }
 }
 
-/// Opens a connection, and brings the database up to date if that is asked for.
-async fn connect(
-    options: &SqliteConnectOptions,
-    path: &Path,
-    migrations: &Migrator,
-    migrate: bool,
-) -> Result<(SqliteConnection, Migrated), OpenError> {
-    // While another process turns a new file into one with a write-ahead log, SQLite reports "locked" at once, in spite of the busy timeout.
-    let pauses =
-        ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
-    let open = async || {
-        let mut connection = options.connect().await?;
-        // The transaction holds the write lock, so of two processes that start together one migrates.
-        let mut transaction = connection.begin_with("begin immediate").await?;
-        let migrated = if migrate {
-            schema::migrate(&mut *transaction, migrations).await?
-        } else {
-            schema::check(&mut *transaction, migrations).await?;
-            Migrated { applied: Vec::new() }
-        };
-        transaction.commit().await?;
-        Ok((connection, migrated))
+/// Looks what the schema of the database is.
+fn look(connection: &Connection) -> rusqlite::Result<Schema> {
+    let has_table = |name: &str| {
+        let find = "select exists (select 1 from sqlite_schema where type = 'table' and name = ?1)";
+        connection.query_row(find, [name], |row| row.get::<_, bool>(0))
     };
-    let database = path.display().to_string();
-    open.retry(pauses).when(is_busy).await.map_err(|error| match error {
-        SchemaError::Newer(migration) => OpenError::Newer { database, migration },
-        SchemaError::Behind => OpenError::Behind { database },
-        SchemaError::Unreleased => OpenError::Unreleased { database },
-        SchemaError::Failed(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _)) => {
-            refused(path, &error)
-        }
-        SchemaError::Failed(other) => OpenError::Failed { database, reason: other.to_string() },
-    })
-}
-
-fn is_busy(fault: &SchemaError) -> bool {
-    let code = fault.query_error().and_then(|error| primary_code(error.as_database_error()?));
-    code == Some(code::BUSY)
-}
-
-fn refused(path: &Path, error: &sqlx::Error) -> OpenError {
-    let (path, reason) = (path.to_owned(), error.to_string());
-    match error.as_database_error().and_then(primary_code) {
-        Some(code::READ_ONLY | code::CANNOT_OPEN) => OpenError::NotWritable { path, reason },
-        Some(code::NOT_A_DATABASE) => OpenError::NotADatabase(path),
-        Some(_) | None => OpenError::Failed { database: path.display().to_string(), reason },
+    let mut schema =
+        Schema { applied: BTreeMap::new(), floor: None, is_unreleased: has_table(UNRELEASED_TABLE)? };
+    if has_table(MIGRATIONS_TABLE)? {
+        let mut applied = connection.prepare(APPLIED)?;
+        let rows = applied.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        schema.applied = rows.collect::<Result<_, _>>()?;
     }
+    if has_table(FLOOR_TABLE)? {
+        schema.floor = Some(connection.query_row(FLOOR, [], |row| row.get(0))?);
+    }
+    Ok(schema)
 }
 
-// === impl DatabaseFile ===
+// === impl Place ===
 
-impl DatabaseFile {
-    /// Returns the file that sqlx would open with these options, which were read from the URL.
-    fn of(options: &SqliteConnectOptions, url: &str) -> Self {
-        let mut is_read_only = false;
-        let mut shares_cache = is_in_memory(url);
-        let mut vfs = None;
-        let parameters = url.split_once('?').map_or("", |(_, parameters)| parameters);
-        for parameter in parameters.split('&') {
-            match parameter.split_once('=').unwrap_or_default() {
-                ("mode", "ro") | ("immutable", "true" | "1") => is_read_only = true,
-                ("cache", kind) => shares_cache = kind == "shared",
-                ("vfs", name) => vfs = Some(name.to_owned()),
-                _ => {}
+impl Place {
+    /// Reads the URL of a database.
+    pub(super) fn parse(url: &str) -> Result<Self, OpenError> {
+        let Some(rest) = url.strip_prefix("sqlite:") else {
+            return Err(OpenError::BadUrl("it begins neither with sqlite: nor with postgres:".into()));
+        };
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let (path, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        // SQLite takes an empty name for a temporary database.
+        if path.is_empty() {
+            return Err(OpenError::BadUrl("it names no file".into()));
+        }
+        let mut is_in_memory = path == ":memory:";
+        for parameter in parameters.split('&').filter(|parameter| !parameter.is_empty()) {
+            match parameter {
+                "mode=rwc" | "mode=rw" => {}
+                "mode=memory" => is_in_memory = true,
+                other => {
+                    let reason =
+                        format!("{other:?} is not a parameter of a SQLite file; use mode=rwc or none");
+                    return Err(OpenError::BadUrl(reason));
+                }
             }
         }
-        let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-        flags.set(OpenFlags::SQLITE_OPEN_READ_ONLY, is_read_only);
-        flags.set(OpenFlags::SQLITE_OPEN_READ_WRITE, !is_read_only);
-        flags.set(OpenFlags::SQLITE_OPEN_MEMORY | OpenFlags::SQLITE_OPEN_CREATE, is_in_memory(url));
-        flags.set(OpenFlags::SQLITE_OPEN_SHARED_CACHE, shares_cache);
-        Self { path: options.get_filename().to_owned(), flags, vfs }
+        if is_in_memory {
+            // All connections share it by its name, and no other database of this process has that.
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("file:fermata-{number}?mode=memory&cache=shared");
+            return Ok(Self { path: name.into(), is_in_memory });
+        }
+        let path = percent_decode_str(path).decode_utf8();
+        let path = path.map_err(|_| OpenError::BadUrl("the path is not UTF-8".into()))?;
+        Ok(Self { path: PathBuf::from(&*path), is_in_memory })
+    }
+
+    fn open(self, migrate: bool) -> Result<SqliteDatabase, OpenError> {
+        if migrate {
+            self.make()?;
+        } else if !self.path.exists() && !self.is_in_memory {
+            check_folder(&self.path)?;
+            return Err(OpenError::Behind { database: self.name() });
+        } else {
+            make_private(&self.path);
+        }
+        // No other process could have migrated a database in memory.
+        let (aside, _) = self.bring_up(SQLITE, migrate || self.is_in_memory)?;
+        // A writer must not wait for a checkpoint that waits for a reader.
+        aside.busy_timeout(Duration::ZERO).map_err(|error| self.refused(&error))?;
+        let writer = {
+            let place = self.clone();
+            let connection = self.connect_writer().map_err(|error| self.refused(&error))?;
+            Writer::new(connection, move || place.connect_writer())
+                .map_err(|error| OpenError::Failed { database: self.name(), reason: error.to_string() })?
+        };
+        let readers =
+            if self.is_in_memory { None } else { Some(Readers::new(move || self.connect_reader())) };
+        Ok(SqliteDatabase {
+            writer,
+            readers,
+            aside: Arc::new(Mutex::new(Some(aside))),
+            failure: Arc::default(),
+            checkpoint_at: Arc::default(),
+            sweep: Arc::default(),
+        })
+    }
+
+    /// Makes the file, unless it is there.
+    fn make(&self) -> Result<(), OpenError> {
+        if self.is_in_memory {
+            return Ok(());
+        }
+        check_folder(&self.path)?;
+        make_private(&self.path);
+        Ok(())
+    }
+
+    /// Opens a connection, and applies the migrations that are missing if that is asked for.
+    fn bring_up(&self, known: &[Migration], migrate: bool) -> Result<(Connection, Migrated), OpenError> {
+        let database = self.name();
+        let attempt = || {
+            let mut connection = self.connect()?;
+            // The transaction holds the write lock, so of two processes that start together one migrates.
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let missing = match look(&transaction)?.missing(known) {
+                Ok(missing) if missing.is_empty() || migrate => missing,
+                Ok(_) => return Ok(Err(OpenError::Behind { database: database.clone() })),
+                Err(misfit) => return Ok(Err(misfit.of(database.clone()))),
+            };
+            if !missing.is_empty() {
+                transaction.execute_batch(CREATE)?;
+            }
+            for migration in &missing {
+                transaction.execute_batch(migration.sql)?;
+                transaction.execute(NOTE, params![migration.number, migration.name, migration.checksum()])?;
+            }
+            transaction.commit()?;
+            Ok(Ok((connection, Migrated::of(&missing))))
+        };
+        // While another process turns a new file into one with a write-ahead log, SQLite reports "locked" at once, in spite of the busy timeout.
+        let pauses =
+            ExponentialBuilder::new().with_min_delay(PAUSE).with_total_delay(Some(BUSY)).without_max_times();
+        let done: rusqlite::Result<_> = attempt.retry(pauses).sleep(std::thread::sleep).when(is_busy).call();
+        done.unwrap_or_else(|error| Err(self.refused(&error)))
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn refused(&self, error: &rusqlite::Error) -> OpenError {
+        let (path, reason) = (self.path.clone(), error.to_string());
+        match error.sqlite_error_code() {
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => OpenError::NotWritable { path, reason },
+            Some(ErrorCode::NotADatabase) => OpenError::NotADatabase(path),
+            Some(_) | None => OpenError::Failed { database: self.name(), reason },
+        }
     }
 
     /// Opens the connection that writes.
     ///
     /// # Errors
     /// If the file cannot be opened.
-    fn connect_writer(&self) -> rusqlite::Result<rusqlite::Connection> {
+    fn connect_writer(&self) -> rusqlite::Result<Connection> {
         let connection = self.connect()?;
         // What a savepoint may have to put back is kept in memory, and not in a file that is made for each. Migrations, which sort whole
         // tables, have connections of their own.
@@ -308,17 +291,17 @@ impl DatabaseFile {
     ///
     /// # Errors
     /// If the file cannot be opened.
-    fn connect_reader(&self) -> rusqlite::Result<rusqlite::Connection> {
+    fn connect_reader(&self) -> rusqlite::Result<Connection> {
         let connection = self.connect()?;
         connection.pragma_update(None, "query_only", "on")?;
         Ok(connection)
     }
 
-    fn connect(&self) -> rusqlite::Result<rusqlite::Connection> {
-        let connection = match &self.vfs {
-            Some(vfs) => rusqlite::Connection::open_with_flags_and_vfs(&self.path, self.flags, vfs.as_str())?,
-            None => rusqlite::Connection::open_with_flags(&self.path, self.flags)?,
-        };
+    pub(super) fn connect(&self) -> rusqlite::Result<Connection> {
+        let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_WRITE;
+        // The file was made before. The name of a database in memory is a URI.
+        flags.set(OpenFlags::SQLITE_OPEN_URI, self.is_in_memory);
+        let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(BUSY)?;
         // Otherwise each statement with `limit $1` is planned again for each value.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
@@ -330,42 +313,26 @@ impl DatabaseFile {
     }
 }
 
-// === impl SqliteConnection ===
-
-impl Schema for SqliteConnection {
-    async fn has_table(&mut self, name: &'static str) -> Result<bool, sqlx::Error> {
-        sqlx::query_scalar("select exists (select 1 from sqlite_schema where type = 'table' and name = $1)")
-            .bind(name)
-            .fetch_one(self)
-            .await
-    }
-
-    async fn wait_for_turn(&mut self, _: &Migrator) -> Result<(), sqlx::Error> {
-        // This transaction is the only one that writes.
-        Ok(())
-    }
-
-    async fn floor(&mut self) -> Result<i64, sqlx::Error> {
-        sqlx::query_scalar(FLOOR).fetch_one(self).await
-    }
+fn is_busy(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
 }
 
 #[cfg(test)]
 mod tests {
-    use sqlx::AssertSqlSafe;
-
     use super::*;
-    use crate::migrations::with_later;
 
-    const EXPAND: (&str, &str) = ("0002_expand", "alter table chats add column mood text;");
-    const CONTRACT: (&str, &str) =
-        ("0003_contract", "alter table chats drop column mood; update schema_floor set migration = 3;");
-
-    #[tokio::test]
-    async fn a_file_is_upgraded_and_read_by_the_version_before_until_the_floor_is_raised() {
+    #[test]
+    fn a_file_is_upgraded_and_read_by_the_version_before_until_the_floor_is_raised() {
         let path = std::env::temp_dir().join(format!("fermata-upgrade-{}.db", uuid::Uuid::new_v4()));
-        let options = options(&format!("sqlite://{}", path.display())).unwrap();
-        let (second, third) = (with_later(&SQLITE, &[EXPAND]), with_later(&SQLITE, &[EXPAND, CONTRACT]));
+        let place = Place::parse(&format!("sqlite://{}", path.display())).unwrap();
+        place.make().unwrap();
+        let (number, name) = (2, "expand");
+        let expand = Migration { number, name, sql: "alter table chats add column mood text;" };
+        let (number, name) = (3, "contract");
+        let sql = "alter table chats drop column mood; update schema_floor set migration = 3;";
+        let contract = Migration { number, name, sql };
+        let second = [SQLITE, &[expand]].concat();
+        let third = [&second[..], &[contract]].concat();
         let chat = |id| {
             format!(
                 "insert into chats (id, owner, version, profile, created_at, updated_at)
@@ -373,30 +340,34 @@ mod tests {
             )
         };
 
-        let (mut connection, migrated) = connect(&options, &path, &SQLITE, true).await.unwrap();
+        let (connection, migrated) = place.bring_up(SQLITE, true).unwrap();
         assert_eq!(migrated.applied, ["0001 init"]);
-        sqlx::raw_sql(AssertSqlSafe(chat("a"))).execute(&mut connection).await.unwrap();
-        let behind = connect(&options, &path, &second, false).await.err();
+        connection.execute_batch(&chat("a")).unwrap();
+        let behind = place.bring_up(&second, false).err();
         assert!(matches!(behind, Some(OpenError::Behind { .. })), "{behind:?}");
 
-        let (mut connection, migrated) = connect(&options, &path, &second, true).await.unwrap();
+        let (connection, migrated) = place.bring_up(&second, true).unwrap();
         assert_eq!(migrated.applied, ["0002 expand"]);
         let read = "select count(*) from chats where id = 'a' and mood is null";
-        assert_eq!(sqlx::query_scalar::<_, i64>(read).fetch_one(&mut connection).await.unwrap(), 1);
-        let (mut before, migrated) = connect(&options, &path, &SQLITE, true).await.unwrap();
+        assert_eq!(connection.query_one(read, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
+        let (before, migrated) = place.bring_up(SQLITE, true).unwrap();
         assert_eq!(migrated.applied, [""; 0]);
-        sqlx::raw_sql(AssertSqlSafe(chat("b"))).execute(&mut before).await.unwrap();
+        before.execute_batch(&chat("b")).unwrap();
 
-        connect(&options, &path, &third, true).await.unwrap();
-        for older in [&*SQLITE, &second] {
+        place.bring_up(&third, true).unwrap();
+        for older in [SQLITE, &second] {
             for migrate in [false, true] {
-                let refused = connect(&options, &path, older, migrate).await.err();
+                let refused = place.bring_up(older, migrate).err();
                 assert!(matches!(refused, Some(OpenError::Newer { migration: 3, .. })), "{refused:?}");
             }
         }
-        let (mut connection, _) = connect(&options, &path, &third, false).await.unwrap();
-        let count = sqlx::query_scalar::<_, i64>("select count(*) from chats");
-        assert_eq!(count.fetch_one(&mut connection).await.unwrap(), 2);
+        let mut edited = third.clone();
+        edited[0].sql = "select 1";
+        let refused = place.bring_up(&edited, true).err();
+        assert!(refused.is_some_and(|error| error.to_string().contains("migration 1 ")));
+        let (connection, _) = place.bring_up(&third, false).unwrap();
+        let count = "select count(*) from chats";
+        assert_eq!(connection.query_one(count, [], |row| row.get::<_, i64>(0)).unwrap(), 2);
         drop((connection, before));
         for ending in ["", "-wal", "-shm"] {
             let _ = std::fs::remove_file(format!("{}{ending}", path.display()));

@@ -396,7 +396,12 @@ fn name_of_thread(task: &std::io::Result<std::fs::DirEntry>) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn the_thread_is_changed_only_for_a_large_chat() {
     let file = std::env::temp_dir().join(format!("fermata-threads-{}.db", uuid::Uuid::new_v4()));
-    let (_, store) = opened(&format!("sqlite://{}", file.display())).await;
+    let url = format!("sqlite://{}", file.display());
+    // To open it takes another thread as well, so another runtime does that.
+    let opening = std::thread::spawn(move || {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(opened(&url)).1
+    });
+    let store = opening.join().unwrap();
     let read = async |name: &str, words: &str| {
         let (store, chat, said) = (store.clone(), ChatId::new(name), say(words.into()));
         begin(&store, &chat).await;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fixtures::*,
-    sqlite::{count, execute, opened, raw},
+    sqlite::{column, count, execute, one, opened},
 };
 
 type AnyStore = Arc<dyn Store>;
@@ -151,17 +151,10 @@ async fn a_file_and_an_output_are_in_the_database_once() {
     let store = opened(&folder).await;
     let (id, messages) = with_large_values(&store).await;
     store.close().await;
-    assert_eq!(count(&folder, "files").await, 3, "one picture is in two messages");
-    let mut connection = raw(&folder).await;
-    let longest: i64 = sqlx::query_scalar("select max(octet_length(body)) from messages where role = 'user'")
-        .fetch_one(&mut connection)
-        .await
-        .unwrap();
+    assert_eq!(count(&folder, "files"), 3, "one picture is in two messages");
+    let longest: i64 = one(&folder, "select max(octet_length(body)) from messages where role = 'user'");
     assert!(longest < 1_000, "{longest}");
-    let cut: String = sqlx::query_scalar("select elsewhere from messages where role = 'assistant'")
-        .fetch_one(&mut connection)
-        .await
-        .unwrap();
+    let cut: String = one(&folder, "select elsewhere from messages where role = 'assistant'");
     assert_eq!(
         serde_json::from_str::<Value>(&cut).unwrap(),
         json!([
@@ -175,10 +168,10 @@ async fn a_file_and_an_output_are_in_the_database_once() {
     let store = opened(&folder).await;
     commit_at(&store, &id, at(1), vec![Change::TruncateMessages { keep: 0 }]).await.unwrap();
     assert_eq!(store.file(&id, "stored-file:none").await.unwrap(), None);
-    assert_eq!(count(&folder, "files").await, 0);
+    assert_eq!(count(&folder, "files"), 0);
     commit_at(&store, &id, at(2), vec![put(messages[0].clone())]).await.unwrap();
     delete(&store, &id).await;
-    assert_eq!(count(&folder, "files").await, 0);
+    assert_eq!(count(&folder, "files"), 0);
     store.close().await;
 }
 
@@ -207,11 +200,7 @@ async fn a_decision_about_a_large_input_has_its_hash() {
     ];
     commit_at(&store, &chat("a"), at(0), changes).await.unwrap();
     store.close().await;
-    let mut connection = raw(&folder).await;
-    let inputs: Vec<String> = sqlx::query_scalar("select input from confirmations order by position")
-        .fetch_all(&mut connection)
-        .await
-        .unwrap();
+    let inputs: Vec<String> = column(&folder, 0, "select input from confirmations order by position");
     let hash = json!({"sha256": input_hash(&large("e").into())});
     assert_eq!(inputs, [r#"{"z":1,"a":2}"#.to_owned(), hash.to_string()]);
 }
@@ -221,7 +210,7 @@ async fn a_message_that_refers_to_nothing_is_corrupt() {
     let folder = Folder::new();
     let store = opened(&folder).await;
     let (id, _) = with_large_values(&store).await;
-    execute(&folder, "delete from files").await.unwrap();
+    execute(&folder, "delete from files").unwrap();
     let error = store.messages(&id).await.unwrap_err();
     assert!(error.to_string().contains("is not there"), "{error}");
     let by_name = store.messages_at(&id, 0..1, Files::ByName).await.unwrap();

@@ -12,7 +12,6 @@ use fermata_engine::{
 use fermata_store::Database;
 use fermata_tools::{Capacity, Owner};
 use jiff::Timestamp;
-use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use crate::{
     AnyStore,
@@ -94,21 +93,16 @@ async fn fill(postgres: &TestDatabase, owner: &str, count: i64, first: i64) {
          from generate_series(1, {count}) as n;
          analyze memories; analyze memory_vectors"
     );
-    let mut connection = postgres.raw().await;
-    connection.execute(AssertSqlSafe(statements)).await.unwrap();
-    connection.close().await.unwrap();
+    postgres.execute(&statements).await.unwrap();
 }
 
 /// The vectors of an owner, as [`fill`] has saved them.
 async fn vectors(postgres: &TestDatabase, owner: &str) -> Vec<MemoryVector> {
-    let mut connection = postgres.raw().await;
-    let rows: Vec<(String, Vec<f32>)> =
-        sqlx::query_as("select memory_id, vector from memory_vectors where owner = $1")
-            .bind(owner)
-            .fetch_all(&mut connection)
-            .await
-            .unwrap();
-    connection.close().await.unwrap();
+    let raw = postgres.raw().await;
+    let query = "select memory_id, vector from memory_vectors where owner = $1";
+    let rows = raw.query(query, &[&owner]).await.unwrap();
+    raw.close().await;
+    let rows = rows.iter().map(|row| (row.get(0), row.get(1)));
     let of = |(name, vector): (String, _)| MemoryVector {
         owner: Owner::new(owner),
         id: id(&name),
@@ -141,8 +135,8 @@ async fn results_are_the_same_with_and_without_the_extension() {
     let role = format!("fermata_store_vectors_{}", std::process::id());
     let create =
         format!("create role {role} login password 'secret'; grant create on schema public to {role}");
-    let mut raw = postgres.raw().await;
-    raw.execute(AssertSqlSafe(create)).await.unwrap();
+    let raw = postgres.raw().await;
+    raw.batch_execute(&create).await.unwrap();
     let url = crate::postgres::with(&postgres.url, &role, None);
     let without = fermata_store::open(&url, &fermata_store::OpenOptions::default()).await.unwrap();
     let could_create = has_extension(&postgres).await;
@@ -169,8 +163,8 @@ async fn results_are_the_same_with_and_without_the_extension() {
     with.close().await;
     without.close().await;
     let drop = format!("reassign owned by {role} to current_user; drop owned by {role}; drop role {role}");
-    raw.execute(AssertSqlSafe(drop)).await.unwrap();
-    raw.close().await.unwrap();
+    raw.batch_execute(&drop).await.unwrap();
+    raw.close().await;
     assert!(!could_create, "this would have compared it with itself");
 }
 
@@ -245,23 +239,23 @@ async fn an_index_finds_what_is_recalled_for_a_message() {
 async fn memories_are_compared_once_each_without_statistics() {
     let Some(postgres) = database().await else { return };
     let database = postgres.open().await;
-    let mut raw = postgres.raw().await;
+    let raw = postgres.raw().await;
     for table in ["memories", "memory_vectors"] {
         let keep = format!("alter table {table} set (autovacuum_enabled = off)");
-        raw.execute(AssertSqlSafe(keep)).await.unwrap();
+        raw.batch_execute(&keep).await.unwrap();
     }
     let fill = "insert into memories (owner, id, kind, text, pinned, created_at, version, embedded_by)
          select 'alice', 'm' || n, 'fact', 'x', false, n, 0, 'm' from generate_series(1, 1000) as n;
          insert into memory_vectors (owner, memory_id, dims, vector)
          select 'alice', 'm' || n, 8, array[n, 2, 3, 4, 5, 6, 7, 8]::real[] from generate_series(1, 1000) as n";
-    raw.execute(fill).await.unwrap();
+    raw.batch_execute(fill).await.unwrap();
     assert_eq!(near(&database, "alice", &ASKED).await.len(), 5);
     database.close().await;
     // The statistics of a session are there once it has ended.
     let looked_up = "select (sum(idx_tup_fetch) between 1000 and 5000)::int::bigint from pg_stat_user_tables
         where relname = 'memory_vectors'";
     postgres.until(looked_up, 1).await;
-    raw.close().await.unwrap();
+    raw.close().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

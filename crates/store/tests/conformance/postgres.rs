@@ -9,7 +9,6 @@ use fermata_engine::{
 use fermata_store::{Database, OpenError, OpenOptions, WriteNoteError};
 use fermata_tools::ResourceKey;
 use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection, Executor};
 use tokio_rustls::rustls::{ServerConfig, crypto::aws_lc_rs};
 
 use crate::{
@@ -177,15 +176,15 @@ async fn who_joins_or_was_late_itself_judges_nobody_at_first() {
 
     stays.store.join(&instance("one")).await.unwrap();
     silence(&postgres, "'one'", 60).await;
-    let mut stall = postgres.raw().await;
-    stall.execute("begin; select 1 from heartbeats where instance = 'two' for update").await.unwrap();
+    let stall = postgres.raw().await;
+    stall.batch_execute("begin; select 1 from heartbeats where instance = 'two' for update").await.unwrap();
     // Each is given up after some seconds, and goes on waiting in its session.
     for _ in 0..2 {
         let late = stays.store.heartbeat(&instance("two")).await;
         assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
     }
-    stall.execute("commit").await.unwrap();
-    stall.close().await.unwrap();
+    stall.batch_execute("commit").await.unwrap();
+    stall.close().await;
     assert_eq!(alive(&*stays.store, "two").await, both, "one may have stood still as well");
     sees_only(&*stays.store, "two", &["two"]).await;
     stays.close().await;
@@ -197,17 +196,17 @@ async fn a_heartbeat_that_was_given_up_learns_of_a_death_for_the_next_one() {
     let database = postgres.open().await;
     let store = &*database.store;
     store.join(&instance("one")).await.unwrap();
-    let mut stall = postgres.raw().await;
+    let stall = postgres.raw().await;
     stall
-        .execute(
+        .batch_execute(
             "begin; delete from instances where id = 'one'; lock table heartbeats in access exclusive mode",
         )
         .await
         .unwrap();
     let late = store.heartbeat(&instance("one")).await;
     assert!(matches!(late, Err(StoreError::Unavailable(_))), "{late:?}");
-    stall.execute("commit").await.unwrap();
-    stall.close().await.unwrap();
+    stall.batch_execute("commit").await.unwrap();
+    stall.close().await;
     // It goes on by itself, makes the row again, and has told it as soon as it is over.
     let mut was_dead = 0;
     for _ in 0..50 {
@@ -286,7 +285,7 @@ async fn what_was_confirmed_is_on_the_disk_even_if_the_database_says_otherwise()
         create function tell() returns trigger language plpgsql as $$
         begin insert into durability values (current_setting('synchronous_commit')); return new; end $$;
         create trigger tells before insert on chats for each row execute function tell()";
-    postgres.raw().await.execute(tells).await.unwrap();
+    postgres.raw().await.batch_execute(tells).await.unwrap();
     fill(&*database.store).await;
     assert_eq!(postgres.number("select count(*) from durability where value = 'on'").await, 1);
     database.close().await;
@@ -308,10 +307,10 @@ async fn a_connection_to_a_server_that_takes_no_writes_is_replaced() {
     assert!(database.store.heartbeat(&instance("one")).await.is_err());
     let takes_writes = "do $$ begin execute format(
         'alter database %I set default_transaction_read_only = off', current_database()); end $$";
-    let mut other = postgres.raw().await;
-    other.execute("set default_transaction_read_only = off").await.unwrap();
-    other.execute(takes_writes).await.unwrap();
-    other.close().await.unwrap();
+    let other = postgres.raw().await;
+    other.batch_execute("set default_transaction_read_only = off").await.unwrap();
+    other.batch_execute(takes_writes).await.unwrap();
+    other.close().await;
     let write = async || database.store.commit_next(&chat, known, at(1), vec![put(user("1", "mine"))]).await;
     let refused = write().await;
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
@@ -486,18 +485,18 @@ async fn a_serialisation_failure_is_done_again() {
     postgres.execute(strict).await.unwrap();
     let database = postgres.open().await;
     fill(&*database.store).await;
-    let mut other = postgres.raw().await;
-    other.execute("begin; update chats set profile = 7 where id = 'a'").await.unwrap();
+    let other = postgres.raw().await;
+    other.batch_execute("begin; update chats set profile = 7 where id = 'a'").await.unwrap();
     let writer = write(&database.store, version(&*database.store, &chat("a")).await);
     postgres.until(WAITING, 1).await;
-    other.execute("commit").await.unwrap();
+    other.batch_execute("commit").await.unwrap();
     let written = writer.await.unwrap().expect("what the other did is no change of the version");
-    other.execute("begin; update chats set version = 7 where id = 'a'").await.unwrap();
+    other.batch_execute("begin; update chats set version = 7 where id = 'a'").await.unwrap();
     let writer = write(&database.store, written);
     postgres.until(WAITING, 1).await;
-    other.execute("commit").await.unwrap();
+    other.batch_execute("commit").await.unwrap();
     assert_eq!(writer.await.unwrap(), Err(StoreError::Fenced));
-    other.close().await.unwrap();
+    other.close().await;
     database.close().await;
 }
 
@@ -508,17 +507,17 @@ async fn a_chat_that_changes_while_old_ones_are_forgotten_stays() {
     for id in ["a", "b"] {
         commit_at(&*database.store, &chat(id), at(0), vec![create(alice())]).await.unwrap();
     }
-    let mut other = postgres.raw().await;
+    let other = postgres.raw().await;
     // A change that is no news, which tells only by the version.
-    other.execute("begin; update chats set version = 7 where id = 'a'").await.unwrap();
+    other.batch_execute("begin; update chats set version = 7 where id = 'a'").await.unwrap();
     let store = database.store.clone();
     let forgetting = tokio::spawn(async move { store.forget(at(9), 1).await });
     postgres.until(WAITING, 1).await;
-    other.execute("commit").await.unwrap();
+    other.batch_execute("commit").await.unwrap();
     assert_eq!(forgetting.await.unwrap().unwrap(), 0);
     assert_eq!(postgres.number("select count(*) from chats").await, 2);
     assert_eq!(database.store.forget(at(9), 9).await.unwrap(), 2);
-    other.close().await.unwrap();
+    other.close().await;
     database.close().await;
 }
 
@@ -527,14 +526,17 @@ async fn a_deadlock_is_done_again() {
     let Some(postgres) = TestDatabase::database().await else { return };
     let database = postgres.open().await;
     fill(&*database.store).await;
-    let mut other = postgres.raw().await;
+    let other = postgres.raw().await;
     // The store is to be the one that notices.
-    other.execute("set deadlock_timeout = '60s'; begin; update messages set title = 'x'").await.unwrap();
+    other
+        .batch_execute("set deadlock_timeout = '60s'; begin; update messages set title = 'x'")
+        .await
+        .unwrap();
     let writer = write(&database.store, version(&*database.store, &chat("a")).await);
     postgres.until(WAITING, 1).await;
-    other.execute("update chats set profile = 7; commit").await.unwrap();
+    other.batch_execute("update chats set profile = 7; commit").await.unwrap();
     writer.await.unwrap().unwrap();
-    other.close().await.unwrap();
+    other.close().await;
     database.close().await;
 }
 
@@ -543,16 +545,16 @@ async fn a_pool_without_a_free_connection_is_unavailable_and_heals() {
     let Some(postgres) = TestDatabase::database().await else { return };
     let database = postgres.open_with(1).await;
     fill(&*database.store).await;
-    let mut other = postgres.raw().await;
-    other.execute("begin; update chats set profile = 7").await.unwrap();
+    let other = postgres.raw().await;
+    other.batch_execute("begin; update chats set profile = 7").await.unwrap();
     let writer = write(&database.store, version(&*database.store, &chat("a")).await);
     postgres.until(WAITING, 1).await;
     let full = database.store.messages(&chat("a")).await;
     assert!(matches!(full, Err(StoreError::Unavailable(_))), "{full:?}");
-    other.execute("rollback").await.unwrap();
+    other.batch_execute("rollback").await.unwrap();
     writer.await.unwrap().unwrap();
     assert_eq!(database.store.messages(&chat("a")).await.unwrap().len(), 1);
-    other.close().await.unwrap();
+    other.close().await;
     database.close().await;
 }
 
@@ -617,19 +619,15 @@ async fn both_databases_have_the_same_tables_and_columns() {
     postgres.open().await.close().await;
     let columns = "select table_name || '.' || column_name || case is_nullable when 'YES' then ' may be null' else '' end
         from information_schema.columns where table_schema = current_schema()
-        and table_name not in ('_sqlx_migrations', 'heartbeats') and (table_name, column_name) not in (('instances', 'session'), ('instances', 'process'), ('instances', 'version'))";
-    let mut connection = postgres.raw().await;
-    let mut here: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+        and table_name not in ('schema_migrations', 'heartbeats') and (table_name, column_name) not in (('instances', 'session'), ('instances', 'process'), ('instances', 'version'))";
+    let mut here: Vec<String> = postgres.column(columns).await;
     let folder = Folder::new();
     crate::sqlite::opened(&folder).await.close().await;
-    let mut connection = crate::sqlite::raw(&folder).await;
     let columns =
         "select t.name || '.' || c.name || case c.\"notnull\" when 0 then ' may be null' else '' end
         from sqlite_schema as t, pragma_table_info(t.name) as c
-        where t.type = 'table' and t.name <> '_sqlx_migrations'";
-    let mut there: Vec<String> = sqlx::query_scalar(columns).fetch_all(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
+        where t.type = 'table' and t.name <> 'schema_migrations'";
+    let mut there: Vec<String> = crate::sqlite::column(&folder, 0, columns);
     here.sort();
     there.sort();
     assert_eq!(here, there);
@@ -710,9 +708,7 @@ async fn a_database_is_migrated_only_when_wanted() {
 async fn a_newer_database_opens_unless_it_says_otherwise() {
     let Some(postgres) = TestDatabase::schema().await else { return };
     postgres.open().await.close().await;
-    let later = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
-                 values (9000, 'later', true, '', 0)";
-    postgres.execute(later).await.unwrap();
+    postgres.execute(crate::sqlite::LATER).await.unwrap();
     let database = postgres.open().await;
     fill(&*database.store).await;
     database.close().await;
@@ -731,8 +727,8 @@ async fn a_newer_database_opens_unless_it_says_otherwise() {
 async fn a_database_from_before_the_first_release_is_refused() {
     let Some(postgres) = TestDatabase::schema().await else { return };
     postgres.open().await.close().await;
-    postgres.execute("update _sqlx_migrations set checksum = ''").await.unwrap();
-    postgres.execute("update schema_floor set migration = 23").await.unwrap();
+    // Builds from before kept their migrations in this table.
+    postgres.execute("create table _sqlx_migrations (version bigint)").await.unwrap();
     for error in [
         fermata_store::open(&postgres.url, &AS_IT_IS).await.err(),
         fermata_store::open(&postgres.url, &OpenOptions::default()).await.err(),
@@ -754,8 +750,8 @@ pub fn with(url: &str, user: &str, database: Option<&str>) -> String {
 async fn what_cannot_be_opened_says_why_in_one_line() {
     let Some(postgres) = TestDatabase::database().await else { return };
     let role = format!("fermata_store_{}", std::process::id());
-    let mut raw = postgres.raw().await;
-    raw.execute(AssertSqlSafe(format!("create role {role}_out nologin; create role {role}_poor login")))
+    let raw = postgres.raw().await;
+    raw.batch_execute(&format!("create role {role}_out nologin; create role {role}_poor login"))
         .await
         .unwrap();
     let mut errors = Vec::new();
@@ -769,8 +765,8 @@ async fn what_cannot_be_opened_says_why_in_one_line() {
         errors.push(fermata_store::open(&url, &OpenOptions::default()).await.err().unwrap());
     }
     let drop = format!("drop role {role}_out; drop role {role}_poor");
-    raw.execute(AssertSqlSafe(drop)).await.unwrap();
-    raw.close().await.unwrap();
+    raw.batch_execute(&drop).await.unwrap();
+    raw.close().await;
     for error in &errors {
         let words = error.to_string();
         assert!(!words.contains("secret") && !words.contains('\n'), "{words}");

@@ -5,13 +5,14 @@
 
 use std::{
     io::Write,
+    ops::Deref,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
 use fermata_store::{Database, OpenOptions};
-use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection};
-use tokio::sync::OnceCell;
+use tokio::{sync::OnceCell, task::JoinHandle};
+use tokio_postgres::{Client, Error, NoTls, types::FromSqlOwned};
 
 const LOCAL: &str = "postgres://postgres@127.0.0.1:5432/postgres";
 
@@ -24,6 +25,12 @@ pub struct TestDatabase {
     pub url: String,
     /// The statement that drops the database.
     drop: String,
+}
+
+/// A connection that knows nothing of the store.
+pub struct Raw {
+    client: Client,
+    task: JoinHandle<()>,
 }
 
 /// The server's URL up to the database, and what stands behind it.
@@ -44,7 +51,7 @@ async fn is_there() -> bool {
     static THERE: OnceCell<bool> = OnceCell::const_new();
     let look = async || {
         let url = maintenance();
-        let connecting = tokio::time::timeout(Duration::from_secs(3), PgConnection::connect(&url));
+        let connecting = tokio::time::timeout(Duration::from_secs(3), Raw::connect(&url));
         let there = matches!(connecting.await, Ok(Ok(_)));
         if !there {
             let required = std::env::var("FERMATA_REQUIRE_SERVICES").is_ok_and(|value| value == "1");
@@ -61,15 +68,41 @@ async fn is_there() -> bool {
 }
 
 async fn execute(statement: String) {
-    let mut connection = PgConnection::connect(&maintenance()).await.unwrap();
-    connection.execute("set synchronous_commit = off").await.unwrap();
-    connection.execute(AssertSqlSafe(statement)).await.unwrap();
-    connection.close().await.unwrap();
+    let raw = Raw::connect(&maintenance()).await.unwrap();
+    raw.batch_execute("set synchronous_commit = off").await.unwrap();
+    raw.batch_execute(&statement).await.unwrap();
+    raw.close().await;
 }
 
 fn name() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("fermata_store_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+// === impl Raw ===
+
+impl Raw {
+    async fn connect(url: &str) -> Result<Self, Error> {
+        let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+        let task = tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(Self { client, task })
+    }
+
+    /// Ends the session. The server has dropped it when this comes back.
+    pub async fn close(self) {
+        drop(self.client);
+        self.task.await.unwrap();
+    }
+}
+
+impl Deref for Raw {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
 }
 
 // === impl TestDatabase ===
@@ -112,24 +145,28 @@ impl TestDatabase {
         fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap()
     }
 
-    /// A connection that knows nothing of the store.
-    pub async fn raw(&self) -> PgConnection {
-        PgConnection::connect(&self.url).await.unwrap()
+    pub async fn raw(&self) -> Raw {
+        Raw::connect(&self.url).await.unwrap()
     }
 
-    pub async fn execute(&self, statement: &str) -> Result<u64, String> {
-        let mut connection = self.raw().await;
-        let done = connection.execute(AssertSqlSafe(statement)).await;
-        connection.close().await.unwrap();
-        done.map(|done| done.rows_affected()).map_err(|error| error.to_string())
+    pub async fn execute(&self, statements: &str) -> Result<(), Error> {
+        let raw = self.raw().await;
+        let done = raw.batch_execute(statements).await;
+        raw.close().await;
+        done
+    }
+
+    /// The first column of all rows.
+    pub async fn column<T: FromSqlOwned>(&self, query: &str) -> Vec<T> {
+        let raw = self.raw().await;
+        let rows = raw.query(query, &[]).await.unwrap();
+        raw.close().await;
+        rows.iter().map(|row| row.get(0)).collect()
     }
 
     /// The one number that the query asks for.
     pub async fn number(&self, query: &str) -> i64 {
-        let mut connection = self.raw().await;
-        let number = sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut connection).await.unwrap();
-        connection.close().await.unwrap();
-        number
+        self.column(query).await.pop().unwrap()
     }
 
     /// Comes back when the query, asked again and again, gives this number.

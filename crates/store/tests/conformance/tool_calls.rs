@@ -9,20 +9,15 @@ use fermata_tools::{
 };
 use jiff::Timestamp;
 use serde_json::json;
-use sqlx::{AssertSqlSafe, Connection};
 
 use crate::{
     fixtures::*,
-    sqlite::{count, opened, raw},
+    sqlite::{column, count, one, opened},
 };
 
 /// The first column of the first row, as text; `null` as such.
-async fn read(folder: &Folder, query: &str) -> String {
-    let mut connection = raw(folder).await;
-    let query = format!("select coalesce(cast(({query}) as text), 'null')");
-    let text = sqlx::query_scalar(AssertSqlSafe(query)).fetch_one(&mut connection).await.unwrap();
-    connection.close().await.unwrap();
-    text
+fn read(folder: &Folder, query: &str) -> String {
+    one(folder, &format!("select coalesce(cast(({query}) as text), 'null')"))
 }
 
 async fn stored(calls: &[Call]) -> (Folder, SqlStore) {
@@ -95,7 +90,7 @@ async fn a_settled_call_stands_there_column_by_column() {
         ("states ->> '$[4].state'", "success"),
         ("states ->> '$[4].at'", "1970-01-01T00:00:00.009Z"),
     ] {
-        assert_eq!(read(&folder, &format!("select {column} from tool_calls")).await, value, "{column}");
+        assert_eq!(read(&folder, &format!("select {column} from tool_calls")), value, "{column}");
     }
 }
 
@@ -105,14 +100,14 @@ async fn a_wait_is_measured_across_the_end_of_the_process() {
     waits.enter(awaiting_approval(), microsecond(110));
     let (folder, store) = stored(&[waits]).await;
     let durations = "select waited_for_approval || ' ' || coalesce(waited_for_turn, 'null') from tool_calls";
-    assert_eq!(read(&folder, durations).await, "null", "it still waits");
+    assert_eq!(read(&folder, durations), "null", "it still waits");
     store.close().await;
     let store = opened(&folder).await;
     let mut call = store.chat(&chat("a")).await.unwrap().unwrap().open_run.unwrap().calls.remove(0);
     call.enter(scheduled(), microsecond(5_000));
     commit_at(&store, &chat("a"), at(0), vec![put_call("r", &call)]).await.unwrap();
-    assert_eq!(read(&folder, durations).await, "4890 null");
-    assert_eq!(read(&folder, "select created_at from tool_calls").await, "100");
+    assert_eq!(read(&folder, durations), "4890 null");
+    assert_eq!(read(&folder, "select created_at from tool_calls"), "100");
 }
 
 #[tokio::test]
@@ -136,7 +131,7 @@ async fn what_has_not_happened_is_null() {
     ];
     let (folder, store) = stored(std::slice::from_ref(&call)).await;
     for column in columns {
-        assert_eq!(read(&folder, &format!("select {column} from tool_calls")).await, "null", "{column}");
+        assert_eq!(read(&folder, &format!("select {column} from tool_calls")), "null", "{column}");
     }
     let failed = CallState::Error { error_type: ErrorType::InvalidFormat, error_text: "no such tool".into() };
     call.enter(failed, microsecond(7));
@@ -149,7 +144,7 @@ async fn what_has_not_happened_is_null() {
         ("outcome", "\"no such tool\""),
         ("error_type", "invalid_format"),
     ] {
-        assert_eq!(read(&folder, &format!("select {column} from tool_calls")).await, value, "{column}");
+        assert_eq!(read(&folder, &format!("select {column} from tool_calls")), value, "{column}");
     }
 }
 
@@ -161,8 +156,8 @@ async fn why_a_call_never_ran_is_its_outcome() {
         (Cancelled::Expired, r#"{"why":"expired"}"#, "cancelled"),
     ] {
         let (folder, _store) = stored(&[call("c", CallState::Cancelled { cancelled })]).await;
-        assert_eq!(read(&folder, "select outcome from tool_calls").await, outcome);
-        assert_eq!(read(&folder, "select error_type from tool_calls").await, error_type);
+        assert_eq!(read(&folder, "select outcome from tool_calls"), outcome);
+        assert_eq!(read(&folder, "select error_type from tool_calls"), error_type);
     }
 }
 
@@ -177,15 +172,10 @@ async fn neither_input_nor_output_is_kept_twice() {
         call.answer = Some(AnswerKind::Output { output });
     });
     let (folder, _store) = stored(&[settled]).await;
-    let mut connection = raw(&folder).await;
     let columns: Vec<String> =
-        sqlx::query_scalar("select name from pragma_table_xinfo('tool_calls') where name != 'chat_id'")
-            .fetch_all(&mut connection)
-            .await
-            .unwrap();
-    connection.close().await.unwrap();
+        column(&folder, 0, "select name from pragma_table_xinfo('tool_calls') where name != 'chat_id'");
     let row = columns.iter().map(|column| format!("coalesce({column}, '')")).collect::<Vec<_>>().join(" || ");
-    let row = read(&folder, &format!("select {row} from tool_calls")).await;
+    let row = read(&folder, &format!("select {row} from tool_calls"));
     for mark in ["outputx", "inputx", "editedx"] {
         assert_eq!(row.matches(mark).count(), 1, "{mark}");
     }
@@ -201,14 +191,7 @@ async fn the_questions_of_operators_have_an_index() {
         "select state from tool_calls where tool = 't' and created_at > 5 order by created_at desc",
         "select approved from confirmations where chat_id = 'a' order by position",
     ] {
-        let mut connection = raw(&folder).await;
-        let plan: Vec<(i64, i64, i64, String)> =
-            sqlx::query_as(AssertSqlSafe(format!("explain query plan {question}")))
-                .fetch_all(&mut connection)
-                .await
-                .unwrap();
-        connection.close().await.unwrap();
-        let plan: Vec<_> = plan.into_iter().map(|(.., step)| step).collect();
+        let plan: Vec<String> = column(&folder, 3, &format!("explain query plan {question}"));
         assert!(plan.iter().all(|step| step.starts_with("SEARCH")), "{question}: {plan:?}");
     }
 }
@@ -217,6 +200,6 @@ async fn the_questions_of_operators_have_an_index() {
 async fn calls_of_all_kinds_fit_the_constraints_of_the_table() {
     let calls = calls_of_all_kinds();
     let (folder, _store) = stored(&calls).await;
-    assert_eq!(count(&folder, "tool_calls").await, calls.len() as i64);
-    assert!(count(&folder, "tool_calls where policy_source = 'rule 12'").await > 0);
+    assert_eq!(count(&folder, "tool_calls"), calls.len() as i64);
+    assert!(count(&folder, "tool_calls where policy_source = 'rule 12'") > 0);
 }
