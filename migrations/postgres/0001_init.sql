@@ -40,7 +40,7 @@ with (fillfactor = 80);
 create index chats_by_owner on chats (owner, updated_at desc, id desc);
 create index chats_by_age on chats (updated_at, id);
 
--- Large values of a message are kept once: its files in `files`, the inputs and outputs of its calls in `tool_calls`.
+-- Large values of a message are kept once: its files in `files`, the inputs and outputs of its calls in `calls`.
 -- title: the beginning of a user's message, for lists of chats.
 -- elsewhere: JSON, a list of {at, file | input | editedInput | output}: the JSON pointer to a value that was cut out of body, and the
 --   hash of a file or the id of a call. Null if the body is whole.
@@ -127,7 +127,7 @@ create index due_summaries_by_time on due_summaries (due_at);
 -- instance: the instance that owns the run, even if that has ended; null if none does.
 -- waiting: the run continues only when somebody answers, or when its time is over.
 -- detached: the readers of the run were sent away while it waits.
--- questions: the number of questions of its running calls that wait for the user. Calls that wait are in tool_calls.
+-- questions: the number of questions of its running calls that wait for the user. Calls that wait are in calls.
 -- attempts: the number of times that the run was resumed since its last progress. It is counted before the work begins, so a run that
 --   ends each process which resumes it is given up.
 -- has_log: the run is over and its log is still there.
@@ -211,32 +211,23 @@ create table plan_steps (
 
 -- === calls, and what people and rules decide about them ===
 
--- Each fact of a call is in one column, so that operators can ask about it. The times and durations are computed from `states`. The
--- program computes them, because databases compute in different ways.
+-- call: the whole call, as JSON. The other columns repeat what queries look for, and have what the program computes from the states.
+--   The view `tool_calls` has more of it in columns.
 -- run_by: null if there is no tool of that name.
--- states: JSON, a list of {state, at} in order; at as in RFC 3339, exactly.
 -- created_at, started_at, ended_at: the times when the model made it, it first ran, and it got its outcome.
 -- waited_for_approval, waited_for_turn (for the gate or a lock), ran_for (or was parked for the browser): what is over; null for what
 --   did not happen.
--- policy_decision, policy_source, policy_reason: the decision of the policy. policy_source: default, rule <its number>, auto, chain,
---   memory_writes, memory_slot, always, tool_changed, retry or tool.
--- approval_required: false if the gate does not wait for the approval.
--- approved, always, decided_by, decided_reason, decided_how: the decision of a person. decided_how: button, words, message or api.
--- answered: the outcome is what the browser answered, word for word.
--- input, edited_input, outcome: JSON. outcome: the output, the text of the error, or the reason why it was cancelled.
--- more: JSON, the fields without a column.
-create table tool_calls (
+create table calls (
     chat_id text collate "C" not null,
     run_id text collate "C" not null,
     position bigint not null check (position >= 0),
     id text collate "C" not null,
-    step bigint not null,
     tool text collate "C" not null,
     run_by text check (run_by in ('server', 'mcp', 'browser')),
     state text not null check (
         state in ('validating', 'awaiting_approval', 'scheduled', 'executing', 'success', 'error', 'cancelled')
     ),
-    states text not null,
+    error_type text,
     created_at bigint not null,
     started_at bigint,
     ended_at bigint,
@@ -244,34 +235,45 @@ create table tool_calls (
     waited_for_approval bigint,
     waited_for_turn bigint,
     ran_for bigint,
-    policy_decision text check (policy_decision in ('allow', 'ask', 'deny')),
-    policy_source text,
-    policy_reason text,
     approval_id text collate "C",
-    approval_required boolean,
-    approved boolean,
-    always boolean,
-    decided_by text collate "C",
-    decided_reason text,
-    decided_how text,
-    error_type text,
-    answered boolean not null,
-    input text not null,
-    edited_input text,
-    outcome text,
-    more text not null,
+    call text not null,
     primary key (chat_id, id),
     unique (chat_id, run_id, position),
-    foreign key (chat_id, run_id) references runs (chat_id, id) on delete cascade,
-    check ((policy_decision is null) = (policy_source is null)),
-    check ((approval_id is null) = (approval_required is null)),
-    check ((approved is null) = (decided_by is null)),
-    check ((approved is null) = (always is null)),
-    check ((state in ('success', 'error', 'cancelled')) = (outcome is not null))
+    foreign key (chat_id, run_id) references runs (chat_id, id) on delete cascade
 );
 
-create unique index tool_calls_by_approval on tool_calls (approval_id, chat_id) where approval_id is not null;
-create index tool_calls_by_tool on tool_calls (tool, created_at);
+create unique index calls_by_approval on calls (approval_id, chat_id) where approval_id is not null;
+create index calls_by_tool on calls (tool, created_at);
+
+-- The calls with a column for each fact, for operators.
+-- states: JSON, a list of {state, at} in order; at as in RFC 3339, exactly.
+-- policy_decision, policy_source, policy_reason: the decision of the policy. policy_source: default, rule <its number>, auto, chain,
+--   memory_writes, memory_slot, always, tool_changed, retry or tool.
+-- approved, always, decided_by, decided_reason, decided_how: the decision of a person. decided_how: button, words, message or api.
+-- input, edited_input, outcome: JSON. outcome: the output, the text of the error, or the reason why it was cancelled.
+create view tool_calls as
+select chat_id, run_id, position, id, (json ->> 'step')::bigint as step, tool, run_by, state,
+    (json -> 'history')::text as states,
+    created_at, started_at, ended_at, expires_at, waited_for_approval, waited_for_turn, ran_for,
+    json -> 'policy_decision' ->> 'decision' as policy_decision,
+    coalesce('rule ' || (json -> 'policy_decision' -> 'by' ->> 'rule'), json -> 'policy_decision' ->> 'by')
+        as policy_source,
+    json -> 'policy_decision' ->> 'reason' as policy_reason,
+    approval_id,
+    (json -> 'approval_decision' ->> 'approved')::boolean as approved,
+    (json -> 'approval_decision' ->> 'always')::boolean as always,
+    json -> 'approval_decision' ->> 'by' as decided_by,
+    json -> 'approval_decision' ->> 'reason' as decided_reason,
+    json -> 'approval_decision' ->> 'how' as decided_how,
+    (json -> 'input')::text as input,
+    (json -> 'edited')::text as edited_input,
+    case state
+        when 'success' then (json -> 'output')::text
+        when 'error' then (json -> 'error_text')::text
+        when 'cancelled' then (json -> 'cancelled')::text
+    end as outcome,
+    error_type
+from calls, lateral (select call::json as json) as parsed;
 
 -- The decisions of people, and the inputs that they are about. Rows are added, never changed, and go only with their chat.
 -- terms: JSON, what the decision covers besides its call: the scope, the people, the end, and the fingerprints of the tools. Null if it

@@ -35,7 +35,7 @@ create table chats (
 create index chats_by_owner on chats (owner, updated_at desc, id desc);
 create index chats_by_age on chats (updated_at, id);
 
--- Large values of a message are kept once: its files in `files`, the inputs and outputs of its calls in `tool_calls`.
+-- Large values of a message are kept once: its files in `files`, the inputs and outputs of its calls in `calls`.
 -- title: the beginning of a user's message, for lists of chats.
 -- elsewhere: JSON, a list of {at, file | input | editedInput | output}: the JSON pointer to a value that was cut out of body, and the
 --   hash of a file or the id of a call. Null if the body is whole.
@@ -109,7 +109,7 @@ create index due_summaries_by_time on due_summaries (due_at);
 -- instance: the instance that owns the run, even if that has ended; null if none does.
 -- waiting: the run continues only when somebody answers, or when its time is over.
 -- detached: the readers of the run were sent away while it waits.
--- questions: the number of questions of its running calls that wait for the user. Calls that wait are in tool_calls.
+-- questions: the number of questions of its running calls that wait for the user. Calls that wait are in calls.
 -- attempts: the number of times that the run was resumed since its last progress. It is counted before the work begins, so a run that
 --   ends each process which resumes it is given up.
 -- has_log: the run is over and its log is still there.
@@ -193,33 +193,24 @@ create table plan_steps (
 
 -- === calls, and what people and rules decide about them ===
 
--- Each fact of a call is in one column, so that operators can ask about it. The times and durations are computed from `states`. The
--- program computes them, because databases compute in different ways.
+-- call: the whole call, as JSON. The other columns repeat what queries look for, and have what the program computes from the states.
+--   The view `tool_calls` has more of it in columns.
 -- run_by: null if there is no tool of that name.
--- states: JSON, a list of {state, at} in order; at as in RFC 3339, exactly.
 -- created_at, started_at, ended_at: the times when the model made it, it first ran, and it got its outcome.
 -- waited_for_approval, waited_for_turn (for the gate or a lock), ran_for (or was parked for the browser): what is over; null for what
 --   did not happen.
--- policy_decision, policy_source, policy_reason: the decision of the policy. policy_source: default, rule <its number>, auto, chain,
---   memory_writes, memory_slot, always, tool_changed, retry or tool.
--- approval_required: false if the gate does not wait for the approval.
--- approved, always, decided_by, decided_reason, decided_how: the decision of a person. decided_how: button, words, message or api.
--- answered: the outcome is what the browser answered, word for word.
--- input, edited_input, outcome: JSON. outcome: the output, the text of the error, or the reason why it was cancelled.
--- more: JSON, the fields without a column.
-create table tool_calls (
+create table calls (
     chat_id text not null,
     run_id text not null,
     position integer not null check (position >= 0),
     id text not null,
-    step integer not null,
     tool text not null,
     run_by text check (run_by = 'server' or run_by = 'mcp' or run_by = 'browser'),
     state text not null check (
         state = 'validating' or state = 'awaiting_approval' or state = 'scheduled' or state = 'executing'
         or state = 'success' or state = 'error' or state = 'cancelled'
     ),
-    states text not null,
+    error_type text,
     created_at integer not null,
     started_at integer,
     ended_at integer,
@@ -227,34 +218,43 @@ create table tool_calls (
     waited_for_approval integer,
     waited_for_turn integer,
     ran_for integer,
-    policy_decision text check (policy_decision = 'allow' or policy_decision = 'ask' or policy_decision = 'deny'),
-    policy_source text,
-    policy_reason text,
     approval_id text,
-    approval_required integer check (approval_required in (0, 1)),
-    approved integer check (approved in (0, 1)),
-    always integer check (always in (0, 1)),
-    decided_by text,
-    decided_reason text,
-    decided_how text,
-    error_type text,
-    answered integer not null check (answered in (0, 1)),
-    input text not null,
-    edited_input text,
-    outcome text,
-    more text not null,
+    call text not null,
     primary key (chat_id, id),
     unique (chat_id, run_id, position),
-    foreign key (chat_id, run_id) references runs (chat_id, id) on delete cascade,
-    check ((policy_decision is null) = (policy_source is null)),
-    check ((approval_id is null) = (approval_required is null)),
-    check ((approved is null) = (decided_by is null)),
-    check ((approved is null) = (always is null)),
-    check ((state = 'success' or state = 'error' or state = 'cancelled') = (outcome is not null))
+    foreign key (chat_id, run_id) references runs (chat_id, id) on delete cascade
 ) strict;
 
-create unique index tool_calls_by_approval on tool_calls (approval_id, chat_id) where approval_id is not null;
-create index tool_calls_by_tool on tool_calls (tool, created_at);
+create unique index calls_by_approval on calls (approval_id, chat_id) where approval_id is not null;
+create index calls_by_tool on calls (tool, created_at);
+
+-- The calls with a column for each fact, for operators.
+-- states: JSON, a list of {state, at} in order; at as in RFC 3339, exactly.
+-- policy_decision, policy_source, policy_reason: the decision of the policy. policy_source: default, rule <its number>, auto, chain,
+--   memory_writes, memory_slot, always, tool_changed, retry or tool.
+-- approved, always, decided_by, decided_reason, decided_how: the decision of a person. decided_how: button, words, message or api.
+-- input, edited_input, outcome: JSON. outcome: the output, the text of the error, or the reason why it was cancelled.
+create view tool_calls as
+select chat_id, run_id, position, id, call ->> '$.step' as step, tool, run_by, state, call -> '$.history' as states,
+    created_at, started_at, ended_at, expires_at, waited_for_approval, waited_for_turn, ran_for,
+    call ->> '$.policy_decision.decision' as policy_decision,
+    coalesce('rule ' || (call ->> '$.policy_decision.by.rule'), call ->> '$.policy_decision.by') as policy_source,
+    call ->> '$.policy_decision.reason' as policy_reason,
+    approval_id,
+    call ->> '$.approval_decision.approved' as approved,
+    call ->> '$.approval_decision.always' as always,
+    call ->> '$.approval_decision.by' as decided_by,
+    call ->> '$.approval_decision.reason' as decided_reason,
+    call ->> '$.approval_decision.how' as decided_how,
+    call -> '$.input' as input,
+    call -> '$.edited' as edited_input,
+    case state
+        when 'success' then call -> '$.output'
+        when 'error' then call -> '$.error_text'
+        when 'cancelled' then call -> '$.cancelled'
+    end as outcome,
+    error_type
+from calls;
 
 -- The decisions of people, and the inputs that they are about. Rows are added, never changed, and go only with their chat.
 -- terms: JSON, what the decision covers besides its call: the scope, the people, the end, and the fingerprints of the tools. Null if it

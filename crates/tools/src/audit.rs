@@ -102,8 +102,8 @@ pub enum AuditAction {
 
 /// Returns the SHA-256 of an input in hexadecimal.
 ///
-/// The hash is taken over the input as compact JSON, which is byte for byte what the columns `input` and `edited_input` of a saved
-/// call hold.
+/// The hash is taken over the input as compact JSON, which is byte for byte what the columns `input` and `edited_input` of the view
+/// `tool_calls` hold.
 pub fn input_hash(input: &JsonText) -> String {
     sha256(input.as_str().as_bytes())
 }

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fermata_protocol::{AnswerKind, ApprovalId, ElicitAction, ElicitationId, JsonText, ToolCallId};
+use fermata_protocol::{ApprovalId, ElicitAction, ElicitationId, JsonText, ToolCallId};
 use jiff::Timestamp;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 pub use answer::{Receipt, Refusal, ValidAnswer};
@@ -46,8 +46,8 @@ pub struct Call {
     pub run_by: Option<RunBy>,
     /// The input as the model gave it; a string if it is not valid JSON.
     pub input: JsonText,
-    /// The input as a person edited it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    /// The input as a person edited it, which may be `null`.
+    #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "present")]
     pub edited: Option<JsonText>,
     /// The presentation of the call by its tool.
     #[serde(skip_serializing_if = "Presentation::is_empty", default)]
@@ -67,9 +67,9 @@ pub struct Call {
     /// The person's decision about the call.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub approval_decision: Option<ApprovalDecision>,
-    /// The browser's answer.
+    /// The hash of the browser's answer, which tells if an answer is a repetition.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub answer: Option<AnswerKind>,
+    answer_hash: Option<String>,
     /// The person's replies to questions that the call asked while it ran.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub replies: Vec<ElicitationRecord>,
@@ -98,8 +98,8 @@ pub struct Call {
     /// The origin of the output, if others than the user and this server have a say in it. It is set when the gate lets the call pass.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub reads_from: Option<String>,
-    /// The last partial output of a call that was cancelled or has failed.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    /// The last partial output of a call that was cancelled or has failed, which may be `null`.
+    #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "present")]
     pub last_report: Option<Value>,
     #[serde(flatten)]
     state: CallState,
@@ -179,6 +179,11 @@ impl ApprovalDecision {
     }
 }
 
+/// Reads a value that is there, even if it is `null`.
+fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
 // === impl Call ===
 
 impl Call {
@@ -197,7 +202,7 @@ impl Call {
             asked_before: Vec::new(),
             fingerprint: None,
             approval_decision: None,
-            answer: None,
+            answer_hash: None,
             replies: Vec::new(),
             resource: None,
             asked_about: None,
@@ -412,7 +417,7 @@ mod tests {
             }),
             approval_request: Some(ApprovalRequest { id: ApprovalId::new("q"), required: true }),
             approval_decision: Some(decided),
-            answer: Some(AnswerKind::Output { output: json!(1) }),
+            answer_hash: Some("abc".into()),
             replies: vec![reply],
             resource: crate::Resource::named("files").key(&json!({}), &Owner::anyone()),
             idempotency_key: Some("k".into()),
@@ -429,7 +434,7 @@ mod tests {
             "policy_decision": {"decision": "ask", "reason": "careful", "by": {"rule": 3}},
             "approval_request": {"id": "q", "required": true},
             "approval_decision": {"by": "bob", "approved": true, "reason": "fine", "always": true, "how": "words"},
-            "answer": {"kind": "output", "output": 1},
+            "answer_hash": "abc",
             "replies": [{"to": "e", "by": "bob", "action": "accept", "content": {"size": 1}}],
             "resource": {"name": "files"},
             "idempotency_key": "k",

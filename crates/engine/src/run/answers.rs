@@ -62,7 +62,7 @@ impl Deciding<'_> {
 
     /// Settles a call that the browser has run.
     pub(super) fn apply_output(&mut self, index: usize, answer: AnswerKind) {
-        self.call_mut(index).answer = Some(answer.clone());
+        self.call_mut(index).note_answer(&answer);
         match answer {
             AnswerKind::Output { output } => self.succeed(index, output),
             AnswerKind::Failure { error_text } => self.fail(index, ToolError::internal(error_text)),

@@ -4,7 +4,7 @@ use rusqlite::types::{Null, ToSqlOutput};
 use tokio_postgres::types::{self, Type};
 
 use crate::{
-    text::{Text, TextRef},
+    text::{ParsedJson, Text, TextRef},
     vector::Vector,
 };
 
@@ -45,6 +45,7 @@ value!(i32, INT4);
 value!(i64, INT8);
 value!(String, TEXT);
 value!(Text, TEXT);
+value!(ParsedJson, TEXT);
 value!(Vector, FLOAT4_ARRAY);
 
 impl Value for &str {

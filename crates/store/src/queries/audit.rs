@@ -5,7 +5,7 @@ use fermata_protocol::ChatId;
 use fermata_tools::{AuditAction, Owner};
 use jiff::Timestamp;
 
-use super::calls::row::source_name;
+use super::calls::source_name;
 use crate::{
     column::{count, name, read_time, time},
     connection::{Connection, row},

@@ -1,56 +1,38 @@
 //! Tool calls. They are kept as long as their chat, so that a repeated answer to a settled call can be answered, and for operators.
+//!
+//! A row has the whole call as JSON, and columns for what queries look for. The view `tool_calls` has more columns for operators.
 
-use std::sync::LazyLock;
-
+use fermata_engine::store::StoreError;
 use fermata_protocol::{AnswerTarget, ChatId, RunId, ToolCallId};
-use fermata_tools::Call;
+use fermata_tools::{Call, DecisionSource};
 
-use row::Row;
+use timing::Timing;
 
 use crate::{
+    column::{deadline, json, name, read_json},
     connection::Connection,
     error::{Fault, conflict},
-    text::text,
+    text::{ParsedJson, text},
 };
 
-pub mod row;
 mod timing;
 
-/// The columns of a call that stay as they are. The last two have an index, which SQLite would write again for an update that names them.
-const FIXED: [&str; 3] = ["id", "tool", "created_at"];
-
-/// Adds a call, or replaces the one of the same run. A call keeps its position.
-static PUT: LazyLock<String> = LazyLock::new(|| {
-    // The chat and the run are bound first.
-    let parameters: Vec<String> = (3..Row::COLUMNS.len() + 3).map(|number| format!("${number}")).collect();
-    let updates: Vec<String> = Row::COLUMNS
-        .iter()
-        .filter(|column| !FIXED.contains(column))
-        .map(|column| format!("{column} = excluded.{column}"))
-        .collect();
-    format!(
-        "insert into tool_calls (chat_id, run_id, position, {})
-         values ($1, $2, (select coalesce(max(position) + 1, 0) from tool_calls where chat_id = $1 and run_id = $2), {})
-         on conflict (chat_id, id) do update set {}
-         where tool_calls.run_id = excluded.run_id",
-        Row::COLUMNS.join(", "),
-        parameters.join(", "),
-        updates.join(", ")
+/// Adds a call, or replaces the one of the same run. A call keeps its position. Its id, its tool and the time when it was made stay as
+/// they are: the last two have an index, which SQLite would write again for an update that names them.
+const PUT: &str = "insert into calls (
+        chat_id, run_id, id, tool, created_at, call, state, run_by, approval_id, error_type, started_at, ended_at, expires_at,
+        waited_for_approval, waited_for_turn, ran_for, position
     )
-});
-
-static FIND: LazyLock<String> = LazyLock::new(|| select("where chat_id = $1 and id = $2"));
-
-static FIND_BY_APPROVAL: LazyLock<String> =
-    LazyLock::new(|| select("where chat_id = $1 and approval_id = $2"));
-
-static OF_RUN: LazyLock<String> =
-    LazyLock::new(|| select("where chat_id = $1 and run_id = $2 order by position"));
-
-/// A query for whole rows.
-fn select(rest: &str) -> String {
-    format!("select {} from tool_calls {rest}", Row::COLUMNS.join(", "))
-}
+    values (
+        $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+        (select coalesce(max(position) + 1, 0) from calls where chat_id = $1 and run_id = $2)
+    )
+    on conflict (chat_id, id) do update set
+        call = excluded.call, state = excluded.state, run_by = excluded.run_by, approval_id = excluded.approval_id,
+        error_type = excluded.error_type, started_at = excluded.started_at, ended_at = excluded.ended_at,
+        expires_at = excluded.expires_at, waited_for_approval = excluded.waited_for_approval,
+        waited_for_turn = excluded.waited_for_turn, ran_for = excluded.ran_for
+    where calls.run_id = excluded.run_id";
 
 pub async fn put(
     connection: &mut Connection<'_>,
@@ -58,9 +40,28 @@ pub async fn put(
     run: &RunId,
     call: &Call,
 ) -> Result<(), Fault> {
-    let put = connection.query(&PUT).bind(chat.as_str()).bind(text(run.as_str()));
+    let timing = Timing::of(call.history());
     let elsewhere = conflict(format!("call {} belongs to another run", call.id));
-    Row::of(call)?.bind(put).execute_or(elsewhere).await
+    connection
+        .query(PUT)
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .bind(text(call.id.as_str()))
+        .bind(text(&call.tool))
+        .bind(timing.created_at)
+        .bind(ParsedJson(json(call)?))
+        .bind(call.state().name().as_str())
+        .bind(call.run_by.as_ref().map(name).transpose()?)
+        .bind(call.approval_request.as_ref().map(|request| text(request.id.as_str())))
+        .bind(call.error_type().map(|kind| kind.as_str()))
+        .bind(timing.started_at)
+        .bind(timing.ended_at)
+        .bind(call.state().expires().map(deadline))
+        .bind(timing.waited_for_approval)
+        .bind(timing.waited_for_turn)
+        .bind(timing.ran_for)
+        .execute_or(elsewhere)
+        .await
 }
 
 /// Has an open run take over the calls of another one.
@@ -71,7 +72,7 @@ pub async fn take_over(
     to: &RunId,
 ) -> Result<(), Fault> {
     connection
-        .query("update tool_calls set run_id = $3 where chat_id = $1 and run_id = $2")
+        .query("update calls set run_id = $3 where chat_id = $1 and run_id = $2")
         .bind(chat.as_str())
         .bind(text(from.as_str()))
         .bind(text(to.as_str()))
@@ -93,10 +94,10 @@ pub async fn note_retry(
     };
     retried.retried_as = Some(retried_as.clone());
     connection
-        .query("update tool_calls set more = $3 where chat_id = $1 and id = $2")
+        .query("update calls set call = $3 where chat_id = $1 and id = $2")
         .bind(chat.as_str())
         .bind(text(call.as_str()))
-        .bind(Row::of(&retried)?.more())
+        .bind(ParsedJson(json(&retried)?))
         .execute_or(unknown())
         .await
 }
@@ -107,18 +108,29 @@ pub async fn find(
     target: &AnswerTarget,
 ) -> Result<Option<Call>, Fault> {
     let (query, id) = match target {
-        AnswerTarget::Call(id) => (&FIND, id.as_str()),
-        AnswerTarget::Approval(id) => (&FIND_BY_APPROVAL, id.as_str()),
+        AnswerTarget::Call(id) => ("select call from calls where chat_id = $1 and id = $2", id.as_str()),
+        AnswerTarget::Approval(id) => {
+            ("select call from calls where chat_id = $1 and approval_id = $2", id.as_str())
+        }
         AnswerTarget::Elicitation(_) => return Ok(None),
     };
-    let row: Option<Row> =
+    let found: Option<(ParsedJson,)> =
         connection.query(query).bind(chat.as_str()).bind(text(id)).fetch_optional().await?;
-    Ok(row.map(Row::call).transpose()?)
+    Ok(found.map(|(ParsedJson(call),)| read_json("a call", &call)).transpose()?)
 }
 
 /// The calls of a run, in the order of their first put.
 pub async fn of_run(connection: &mut Connection<'_>, chat: &ChatId, run: &RunId) -> Result<Vec<Call>, Fault> {
-    let rows: Vec<Row> =
-        connection.query(&OF_RUN).bind(chat.as_str()).bind(text(run.as_str())).fetch_all().await?;
-    rows.into_iter().map(|row| Ok(row.call()?)).collect()
+    let rows: Vec<(ParsedJson,)> = connection
+        .query("select call from calls where chat_id = $1 and run_id = $2 order by position")
+        .bind(chat.as_str())
+        .bind(text(run.as_str()))
+        .fetch_all()
+        .await?;
+    rows.iter().map(|(ParsedJson(call),)| Ok(read_json("a call", call)?)).collect()
+}
+
+/// The source of a policy decision, as text that an operator can search for. The view `tool_calls` has the same.
+pub fn source_name(source: DecisionSource) -> Result<String, StoreError> {
+    if let DecisionSource::Rule(number) = source { Ok(format!("rule {number}")) } else { name(&source) }
 }

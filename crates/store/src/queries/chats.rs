@@ -273,17 +273,17 @@ pub async fn page(
                             when exists (select 1 from instances where instances.id = runs.instance)
                                 then runs.questions
                             else (
-                                select count(*) from tool_calls
-                                where tool_calls.chat_id = runs.chat_id and tool_calls.run_id = runs.id
-                                    and tool_calls.state = 'executing' and tool_calls.run_by <> 'browser'
-                                    and tool_calls.expires_at is not null
+                                select count(*) from calls
+                                where calls.chat_id = runs.chat_id and calls.run_id = runs.id
+                                    and calls.state = 'executing' and calls.run_by <> 'browser'
+                                    and calls.expires_at is not null
                             )
                         end + (
-                            select count(*) from tool_calls
-                            where tool_calls.chat_id = runs.chat_id and tool_calls.run_id = runs.id
+                            select count(*) from calls
+                            where calls.chat_id = runs.chat_id and calls.run_id = runs.id
                                 and (
-                                    tool_calls.state = 'awaiting_approval'
-                                    or (tool_calls.state = 'executing' and tool_calls.run_by = 'browser')
+                                    calls.state = 'awaiting_approval'
+                                    or (calls.state = 'executing' and calls.run_by = 'browser')
                                 )
                         )
                     from runs where runs.chat_id = chats.id and runs.outcome is null

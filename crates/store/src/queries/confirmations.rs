@@ -53,7 +53,7 @@ pub async fn add(
     Ok(())
 }
 
-/// The input that the decision is about, as JSON: the edited one if the person edited it. `tool_calls` has a large one, and only its hash
+/// The input that the decision is about, as JSON: the edited one if the person edited it. `calls` has a large one, and only its hash
 /// is repeated here, as the audit has it.
 fn input_of(call: &Call) -> Result<String, StoreError> {
     let input = call.effective_input();

@@ -310,7 +310,7 @@ fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
         always: n.is_multiple_of(3),
         how: n.is_multiple_of(2).then_some(DecisionChannel::Button),
     });
-    call.answer = Some(AnswerKind::Output { output: json!({"what": "was answered"}) });
+    call.note_answer(&AnswerKind::Output { output: json!({"what": "was answered"}) });
     call.resource = Some(ResourceKey {
         named_by: fermata_tools::NamedBy::Settings,
         name: "file".into(),

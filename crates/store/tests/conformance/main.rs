@@ -521,7 +521,7 @@ async fn an_answer_is_known_again_however_the_call_ended(store: AnyStore) {
         (CallState::Cancelled { cancelled: Cancelled::Expired }, output(json!(1))),
     ];
     for (n, (state, answer)) in ends.into_iter().enumerate() {
-        let answered = changed(call(&n.to_string(), state), |call| call.answer = Some(answer));
+        let answered = changed(call(&n.to_string(), state), |call| call.note_answer(&answer));
         commit(&store, &id, vec![put_call("r", &answered)]).await;
         let found = store.call(&id, &AnswerTarget::Call(answered.id.clone())).await.unwrap();
         assert_eq!(found, Some(answered));

@@ -225,6 +225,7 @@ async fn a_deleted_chat_has_no_row_left() {
     assert_eq!(
         tables,
         [
+            "calls",
             "chats",
             "confirmations",
             "due_summaries",
@@ -236,8 +237,7 @@ async fn a_deleted_chat_has_no_row_left() {
             "run_chunks",
             "run_settings",
             "runs",
-            "summaries",
-            "tool_calls"
+            "summaries"
         ]
     );
     for table in &tables {
@@ -365,15 +365,11 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
         "update chats set show = '{'",
         "update chats set profile = 99",
         "update runs set state = 'x'",
-        "update tool_calls set more = ''",
-        "update tool_calls set more = '[]'",
-        "update tool_calls set states = '{}'",
-        "update tool_calls set input = 'x'",
-        "update tool_calls set state = 'success', outcome = ''",
-        "update tool_calls set state = 'error', outcome = '1'",
-        "update tool_calls set state = 'error', outcome = '\"no\"', error_type = 'odd'",
-        "update tool_calls set policy_decision = 'ask', policy_source = 'rule x'",
-        "update tool_calls set policy_decision = 'ask', policy_source = 'nobody'",
+        "update calls set call = '[]'",
+        "update calls set call = json_set(call, '$.history', json('{}'))",
+        "update calls set call = json_set(call, '$.state', 'success')",
+        "update calls set call = json_set(call, '$.state', 'odd')",
+        "update calls set call = json_set(call, '$.step', -1)",
         "drop trigger confirmations_are_not_changed; update confirmations set decided_at = 9223372036854775807",
         "update chats set created_at = 9223372036854775807",
     ] {

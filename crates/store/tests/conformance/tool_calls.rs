@@ -13,6 +13,7 @@ use serde_json::json;
 use crate::{
     fixtures::*,
     sqlite::{column, count, one, opened},
+    test_database::TestDatabase,
 };
 
 /// The first column of the first row, as text; `null` as such.
@@ -169,13 +170,13 @@ async fn neither_input_nor_output_is_kept_twice() {
         call.run_by = Some(RunBy::Browser);
         call.input = json!({"text": long("input")}).into();
         call.edited = Some(json!({"text": long("edited")}).into());
-        call.answer = Some(AnswerKind::Output { output });
+        call.note_answer(&AnswerKind::Output { output });
     });
     let (folder, _store) = stored(&[settled]).await;
     let columns: Vec<String> =
-        column(&folder, 0, "select name from pragma_table_xinfo('tool_calls') where name != 'chat_id'");
+        column(&folder, 0, "select name from pragma_table_xinfo('calls') where name != 'chat_id'");
     let row = columns.iter().map(|column| format!("coalesce({column}, '')")).collect::<Vec<_>>().join(" || ");
-    let row = read(&folder, &format!("select {row} from tool_calls"));
+    let row = read(&folder, &format!("select {row} from calls"));
     for mark in ["outputx", "inputx", "editedx"] {
         assert_eq!(row.matches(mark).count(), 1, "{mark}");
     }
@@ -202,4 +203,38 @@ async fn calls_of_all_kinds_fit_the_constraints_of_the_table() {
     let (folder, _store) = stored(&calls).await;
     assert_eq!(count(&folder, "tool_calls"), calls.len() as i64);
     assert!(count(&folder, "tool_calls where policy_source = 'rule 12'") > 0);
+}
+
+#[tokio::test]
+async fn both_databases_show_operators_the_same() {
+    let Some(postgres) = TestDatabase::schema().await else { return };
+    let calls = calls_of_all_kinds();
+    let (folder, _store) = stored(&calls).await;
+    let database = postgres.open().await;
+    let mut changes = vec![create(alice()), open("r")];
+    changes.extend(calls.iter().map(|call| put_call("r", call)));
+    commit_at(&*database.store, &chat("a"), at(0), changes).await.unwrap();
+    database.close().await;
+    for name in [
+        "step",
+        "states",
+        "policy_decision",
+        "policy_source",
+        "policy_reason",
+        "cast(approved as integer)",
+        "cast(always as integer)",
+        "decided_by",
+        "decided_reason",
+        "decided_how",
+        "input",
+        "edited_input",
+        // PostgreSQL has no U+0000.
+        r"replace(outcome, '\u001a0', '\u0000')",
+    ] {
+        let query =
+            format!("select coalesce(cast({name} as text), 'null') from tool_calls order by position");
+        let here: Vec<String> = column(&folder, 0, &query);
+        assert_eq!(postgres.column::<String>(&query).await, here, "{name}");
+        assert!(here.iter().any(|value| value != "null"), "{name}");
+    }
 }

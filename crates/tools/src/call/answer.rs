@@ -4,6 +4,7 @@ use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
 use serde::{Deserialize, Serialize};
 
 use super::{Call, CallState, Cancelled, StateName, Wait, Work};
+use crate::tool::sha256;
 
 /// A valid answer to a call, as [`Call::validate_answer`] found it.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,13 @@ impl Receipt {
     }
 }
 
+/// Returns the SHA-256 of an answer in hexadecimal. The order of keys does not matter.
+fn hash(answer: &AnswerKind) -> String {
+    let mut value = serde_json::to_value(answer).unwrap_or_default();
+    value.sort_all_objects();
+    sha256(value.to_string().as_bytes())
+}
+
 // === impl Call ===
 
 impl Call {
@@ -97,6 +105,11 @@ impl Call {
         }
     }
 
+    /// Remembers the browser's answer, so that a repetition is known.
+    pub fn note_answer(&mut self, answer: &AnswerKind) {
+        self.answer_hash = Some(hash(answer));
+    }
+
     /// Returns whether an answer of some kind would be accepted.
     pub fn accepts_answer(&self) -> bool {
         self.accepts_decision() || self.is_parked()
@@ -111,7 +124,7 @@ impl Call {
             AnswerKind::Output { .. } | AnswerKind::Failure { .. } => match &self.state {
                 CallState::Executing { work: Work::Browser { .. } } => Ok(ValidAnswer::New),
                 CallState::Success { .. } | CallState::Error { .. }
-                    if self.answer.as_ref() == Some(answer) =>
+                    if self.answer_hash.as_ref() == Some(&hash(answer)) =>
                 {
                     Ok(ValidAnswer::Repeated)
                 }
@@ -237,7 +250,7 @@ mod tests {
     fn a_repeated_output_is_recognized_whatever_the_order_of_its_keys() {
         let given = output(json!({"a": [1, 2], "b": "x"}));
         let settled = Call {
-            answer: Some(given),
+            answer_hash: Some(hash(&given)),
             ..call(CallState::Success { output: json!({"a": [1, 2], "b": "x"}) }, RunBy::Browser)
         };
         assert_eq!(

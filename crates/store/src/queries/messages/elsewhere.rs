@@ -1,7 +1,7 @@
 //! The values of messages that are kept once, outside of a message's body.
 //!
 //! A file that was sent as a data URL is kept in `files`, once for each chat. The input and the output of a call that is over are in
-//! `tool_calls`, where they do not change any more. Such a value is cut out of the body, and the column `elsewhere` says where it is. The
+//! `calls`, where they do not change any more. Such a value is cut out of the body, and the column `elsewhere` says where it is. The
 //! size of a message is that of the whole message nevertheless.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::{
     column::{json, read_json},
     connection::{Connection, row},
     error::Fault,
-    text::{Text, text},
+    text::{ParsedJson, Text, text},
 };
 
 /// The smallest size in bytes of a value that is kept elsewhere. A reference to it takes about 100 bytes.
@@ -39,7 +39,7 @@ struct Reference {
     place: Place,
 }
 
-/// The place of a value: a file by its hash, or a column of `tool_calls` by the id of the call.
+/// The place of a value: a file by its hash, or a column of the view `tool_calls` by the id of the call.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Place {
@@ -53,9 +53,9 @@ row! {
     /// The values of a call that is over, as JSON.
     struct CallValues {
         id: Text,
-        input: String,
-        edited_input: Option<String>,
-        outcome: String,
+        input: ParsedJson,
+        edited_input: Option<ParsedJson>,
+        outcome: ParsedJson,
     }
 }
 
@@ -78,9 +78,11 @@ pub async fn store(
     for call in calls {
         let Some(kept) = kept.get(&call.id) else { continue };
         let place = match call.field {
-            "output" if kept.outcome == call.json => Place::Output(call.id),
-            "input" if kept.edited_input.as_ref() == Some(&call.json) => Place::EditedInput(call.id),
-            "input" if kept.input == call.json => Place::Input(call.id),
+            "output" if kept.outcome.0 == call.json => Place::Output(call.id),
+            "input" if kept.edited_input.as_ref().is_some_and(|ParsedJson(input)| *input == call.json) => {
+                Place::EditedInput(call.id)
+            }
+            "input" if kept.input.0 == call.json => Place::Input(call.id),
             _ => continue,
         };
         references.push((Reference { at: call.at, place }, Value::Null));
@@ -222,14 +224,14 @@ pub async fn read(
             let value = match &place {
                 Place::File(hash) => urls.get(hash).map(|url| Value::String(url.clone())),
                 Place::Input(id) => {
-                    calls.get(id).map(|call| read_json("an input", &call.input)).transpose()?
+                    calls.get(id).map(|call| read_json("an input", &call.input.0)).transpose()?
                 }
                 Place::EditedInput(id) => {
                     let edited = calls.get(id).and_then(|call| call.edited_input.as_ref());
-                    edited.map(|input| read_json("an edited input", input)).transpose()?
+                    edited.map(|input| read_json("an edited input", &input.0)).transpose()?
                 }
                 Place::Output(id) => {
-                    calls.get(id).map(|call| read_json("an output", &call.outcome)).transpose()?
+                    calls.get(id).map(|call| read_json("an output", &call.outcome.0)).transpose()?
                 }
             };
             let Some(value) = value else { return Ok(None) };
@@ -292,7 +294,7 @@ async fn calls_of(
 }
 
 const CALLS_IN_SQLITE: &str = "select id, input, edited_input, outcome from tool_calls
- where chat_id = $1 and outcome is not null and id in (select wanted.value from json_each($2) as wanted)";
+ where chat_id = $1 and ended_at is not null and id in (select wanted.value from json_each($2) as wanted)";
 const CALLS_IN_POSTGRES: &str = "select id, input, edited_input, outcome from tool_calls
- where chat_id = $1 and outcome is not null
+ where chat_id = $1 and ended_at is not null
     and id in (select wanted.value from jsonb_array_elements_text($2::jsonb) as wanted (value))";
