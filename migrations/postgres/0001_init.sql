@@ -204,6 +204,7 @@ create table plan_steps (
     tool text collate "C",
     depends_on text not null,
     state text not null,
+    note text,
     call_id text collate "C",
     primary key (chat_id, run_id, position),
     foreign key (chat_id, run_id) references plans (chat_id, run_id) on delete cascade

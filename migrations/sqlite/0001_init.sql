@@ -186,6 +186,7 @@ create table plan_steps (
     tool text,
     depends_on text not null,
     state text not null,
+    note text,
     call_id text,
     primary key (chat_id, run_id, position),
     foreign key (chat_id, run_id) references plans (chat_id, run_id) on delete cascade

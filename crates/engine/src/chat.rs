@@ -13,6 +13,7 @@
 
 mod delivery;
 pub(crate) mod mailbox;
+mod plans;
 mod reading;
 mod requests;
 mod submit;

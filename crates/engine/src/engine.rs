@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     api::{
-        errors::{AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable},
+        errors::{AnswerError, CallError, PlanError, ReadError, SubmitError, SummaryError, Unavailable},
         request::{self, Following, Submission},
         view::{ChatPages, ChatView, Detail, Pending, SummaryView},
     },
@@ -319,6 +319,14 @@ impl Engine {
             Some(_) | None => return Err(ReadError::NotFound),
         }
         Ok(store.summary(chat, usize::MAX).await?.as_ref().map(SummaryView::from))
+    }
+
+    /// Drops the open plan of a chat: later runs do not go on with it.
+    ///
+    /// # Errors
+    /// Returns an error if the chat does not belong to this user, has no open plan, or has an open run.
+    pub async fn drop_plan(&self, owner: &Owner, chat: &ChatId) -> Result<(), PlanError> {
+        self.router.call(chat, request::DropPlan { owner: owner.clone() }).await
     }
 
     /// Replaces the text of a chat's summary, from the next run on.

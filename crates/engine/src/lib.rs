@@ -29,7 +29,7 @@ mod step;
 mod summarizer;
 
 pub use api::{
-    errors::{AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable},
+    errors::{AnswerError, CallError, PlanError, ReadError, SubmitError, SummaryError, Unavailable},
     request::{Following, Submission},
     view::{ChatPages, ChatView, Pending, SummaryView},
 };

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     assistants::{ClientSystem, call_settings::call_settings},
-    context::{Fit, summary::Covered},
+    context::Fit,
     memories::Recollection,
     model::{
         ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool,
@@ -38,8 +38,8 @@ pub(crate) struct PromptContext<'a> {
     pub tool_choice: Option<ToolChoice>,
     /// The plan of the run, if there is one.
     pub plan: Option<Plan>,
-    /// `true` if the model is offered the tools for plans.
-    pub offers_plan: bool,
+    /// `true` if the model is told that a plan would be good.
+    pub suggests_plan: bool,
     /// The instructions for this step alone.
     pub step_instructions: Option<String>,
     /// The settings of the call, by the AI SDK's names.
@@ -77,7 +77,7 @@ impl<'a> PromptContext<'a> {
             toolbox,
             tool_choice: run.and_then(|run| run.tool_choice(limits)),
             plan: run.and_then(Run::plan),
-            offers_plan: run.is_some_and(Run::offers_plan),
+            suggests_plan: run.is_some_and(Run::suggests_plan),
             step_instructions: run.and_then(|run| run.step_instructions(limits)),
             call_settings: call_settings(&of_run.call_settings, model, limits.output_tokens),
             rules: &policies.rules,
@@ -136,23 +136,23 @@ pub(crate) fn prompt<'a>(
     system.extend(context.run.and_then(Run::told_of_consent).map(str::to_owned));
     system.extend(context.step_instructions.clone());
     let is_of_run = |name: &str| context.toolbox.find(name).is_some_and(ToolRef::is_of_run);
-    let is_hidden = |name: &str| !context.offers_plan && is_of_run(name) && plan::is_of_plan(name);
     for tool in run_tools::ALL {
-        if is_of_run(tool.name()) && !is_hidden(tool.name()) {
-            system.extend(tool.instructions().map(str::to_owned));
+        if is_of_run(tool.name()) {
+            system.extend(tool.instructions(context.suggests_plan).map(str::to_owned));
         }
     }
     system.extend(context.recollection.and_then(Recollection::block));
     if context.client_system == ClientSystem::Append {
         system.extend(of_page);
     }
-    system.extend(context.fit.summary.as_deref().map(Covered::block));
+    // The plan of the run is newer than that of the summary.
+    system.extend(context.fit.summary.as_deref().map(|covered| covered.block(context.plan.is_none())));
     system.retain(|text| !text.is_empty());
     if !system.is_empty() {
         history.messages.insert(0, ModelMessage::System(system.join("\n\n")));
     }
     context.file_urls.apply_to_messages(&mut history.messages);
-    let mut offered: Vec<&ToolSpec> = context.toolbox.specs().filter(|spec| !is_hidden(&spec.name)).collect();
+    let mut offered: Vec<&ToolSpec> = context.toolbox.specs().collect();
     // A provider may take fewer. MCP servers often have many that nobody needs.
     offered.sort_by_key(|spec| match spec.run_by {
         RunBy::Server if is_of_run(&spec.name) => 0,

@@ -70,7 +70,7 @@ use crate::{
     model::Usage,
     ports::{ids::Ids, store::json_bytes},
     run_log::position::Position,
-    run_tools::{self, plan},
+    run_tools::{self, Earlier, plan},
     services::{PolicySnapshot, Rules},
     settings::{Limits, RunHold},
 };
@@ -123,6 +123,9 @@ pub(crate) struct RunSettings {
     pub plan: PlanMode,
     /// `true` if the words of the user ask for a plan.
     pub wants_plan: bool,
+    /// The plan of earlier runs that is not finished.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub open_plan: Option<Plan>,
     /// A person makes this call again. The run begins with it in place of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<RetriedCall>,
@@ -152,9 +155,6 @@ pub(crate) struct RunState {
     /// The message that the run goes on from, if the user has decided about its calls in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<EarlierMessage>,
-    /// The number of answers without a plan that nobody was shown, because the model was to make one.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub plan_refusals: u32,
     /// The outcome of the last call that got one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_outcome: Option<LastOutcome>,
@@ -284,7 +284,6 @@ impl Run {
             show: request.show,
             is_reminded: false,
             earlier: None,
-            plan_refusals: 0,
             last_outcome: None,
             recollection: None,
             checkpoints: Vec::new(),
@@ -434,11 +433,16 @@ impl Run {
 
     /// Returns the tool that the step has to call, and no other: the one that the user has chosen, or the one that makes a plan.
     fn required_tool(&self, limits: &Limits) -> Option<&str> {
+        if self.must_plan() && !self.is_last_step(limits) {
+            return Some(plan::MAKE_PLAN);
+        }
+        self.chosen_tool(limits)
+    }
+
+    /// Returns the tool that the user has chosen, if the step has to call it.
+    fn chosen_tool(&self, limits: &Limits) -> Option<&str> {
         if self.is_last_step(limits) {
             return None;
-        }
-        if self.must_plan() {
-            return Some(plan::MAKE_PLAN);
         }
         match &self.settings.tool_choice {
             Some(ToolChoice::Tool(name)) if self.state.step <= 1 => Some(name),
@@ -466,15 +470,10 @@ impl Run {
                     .into(),
             );
         }
-        if self.must_plan() && self.state.plan_refusals > 0 {
-            return Some(
-                "Your last answer made no plan, so nobody was shown that answer. Call make_plan now.".into(),
-            );
-        }
         if !self.state.is_reminded {
             return None;
         }
-        let tool = self.required_tool(limits)?;
+        let tool = self.chosen_tool(limits)?;
         Some(format!(
             "The user has chosen the tool {tool} for this message. Your last answer did not call it, so nobody was shown that answer. Call \
              {tool} now."
@@ -504,8 +503,8 @@ impl Run {
     /// If the tool refuses the input. The error is the text for the model.
     fn check_own_tool(&self, call: &Call, input: &Value, toolbox: &Toolbox) -> Result<(), String> {
         let Some(tool) = run_tools::of_call(call, toolbox) else { return Ok(()) };
-        let earlier: Vec<&Call> = self.all_calls().take_while(|other| other.id != call.id).collect();
-        tool.check(input, &earlier, toolbox)
+        let calls = self.all_calls().take_while(|other| other.id != call.id).collect();
+        tool.check(input, &Earlier { calls, plan: self.plan_before(Some(&call.id)) }, toolbox)
     }
 
     /// Returns the indexes of the step's calls, which are the last ones.

@@ -6,7 +6,7 @@
 pub mod plan;
 pub mod questions;
 
-use fermata_protocol::{PlanMode, PostedTool};
+use fermata_protocol::{Plan, PlanMode, PostedTool};
 use fermata_tools::{Call, Decision, Elicitation, RunBy, ToolSpec, Toolbox};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value};
@@ -26,22 +26,21 @@ pub(crate) trait RunTool: Sync {
     /// Returns the description of the tool; `None` if the run does not have it.
     fn spec(&self, offer: &Offer<'_>) -> Option<ToolSpec>;
 
-    /// Returns the block of the system message for runs that offer the tool.
-    fn instructions(&self) -> Option<&'static str> {
+    /// Returns the block of the system message for a run that has the tool.
+    fn instructions(&self, _suggests_plan: bool) -> Option<&'static str> {
         None
     }
 
-    /// Checks an input that fits the schema, from the model or from a person who has edited it. `earlier` are the calls of the run before.
+    /// Checks an input that fits the schema, from the model or from a person who has edited it.
     ///
     /// # Errors
     /// Returns the text for the model or the person if the call cannot be made.
-    fn check(&self, _input: &Value, _earlier: &[&Call], _toolbox: &Toolbox) -> Result<(), String> {
+    fn check(&self, _input: &Value, _earlier: &Earlier<'_>, _toolbox: &Toolbox) -> Result<(), String> {
         Ok(())
     }
 
-    /// Starts a call. `calls` are all calls of the run, with this one. A question is not saved but asked for here again after a restart, so
-    /// it must follow from the input alone.
-    fn start(&self, input: &Value, calls: &[&Call]) -> Started;
+    /// Starts a call. A question is not saved but asked for here again after a restart, so it must follow from the input alone.
+    fn start(&self, input: &Value, plan: Option<&Plan>) -> Started;
 
     /// Returns a message of the user as the content of the form that the call has asked for; `None` if it does not answer the question.
     fn fit(&self, _input: &Value, _message: &str) -> Option<Map<String, Value>> {
@@ -61,6 +60,14 @@ pub(crate) enum Started {
     Settled(Result<Value, String>),
     /// The user is asked this, and the answer settles the call.
     Asks(Elicitation),
+}
+
+/// What a run has when a call is checked.
+pub(crate) struct Earlier<'a> {
+    /// The calls of the run before this one.
+    pub calls: Vec<&'a Call>,
+    /// The plan that follows from them.
+    pub plan: Option<Plan>,
 }
 
 /// The settings of a run that decide which of the tools it has.

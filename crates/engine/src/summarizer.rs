@@ -171,7 +171,8 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
     let has_unremembered = previous.as_ref().is_some_and(|covered| covered.has_unremembered)
         || read[..messages].iter().any(is_unremembered);
     // A model may leave some of it out of its summary.
-    let plan = services.store.last_plan(chat).await?.filter(|plan| plan.state == PlanState::Accepted);
+    let plan =
+        services.store.last_plan(chat, usize::MAX).await?.filter(|plan| plan.state == PlanState::Accepted);
     let mut instructions = previous.map(|covered| covered.instructions).unwrap_or_default();
     for message in read[..messages].iter().filter(|message| message.role == Role::System) {
         instructions.extend(message.parts.iter().filter_map(UiPart::as_text).map(str::to_owned));

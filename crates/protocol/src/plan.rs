@@ -1,4 +1,4 @@
-//! The plan of a run: its goal, in steps that are ticked off.
+//! The plan of a chat: its goal, in steps that are ticked off.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::ToolCallId;
 
-/// The use of plans in a run, from the least strict to the strictest.
+/// The use of plans in a run. Of two, the later one here is the stricter one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, ToSchema,
 )]
@@ -15,9 +15,11 @@ pub enum PlanMode {
     /// There are no plans.
     #[default]
     Off,
-    /// If a message asks for several things, the model makes a plan first.
+    /// The model may make a plan. If a message asks for several things, one is suggested.
     Auto,
-    /// As `auto`, and a person is asked about the plan.
+    /// The model makes a plan before anything else.
+    Always,
+    /// As `auto`, and a person is asked about each plan.
     Ask,
 }
 
@@ -41,7 +43,7 @@ pub enum PlanState {
     Proposed,
     /// It is being worked on.
     Accepted,
-    /// A person or a rule has denied it, or its run ended before anybody decided.
+    /// A person or a rule has denied it, its run ended before anybody decided, or the user has dropped it.
     Denied,
     /// No step of it is open any more.
     Done,
@@ -62,6 +64,9 @@ pub struct PlanStep {
     pub depends_on: Vec<String>,
     /// The state of the step.
     pub state: PlanStepState,
+    /// The result, or the reason why it failed or is skipped, as the model has reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// The last call that was made for it, if the plan names its tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]

@@ -13,8 +13,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::{
-    AnswerError, CallError, ReadError, SubmitError, SummaryError, Unavailable, memories::MemoryError,
-    store::StoreError,
+    AnswerError, CallError, PlanError, ReadError, SubmitError, SummaryError, Unavailable,
+    memories::MemoryError, store::StoreError,
 };
 use fermata_protocol::{ApprovalId, InvalidId, RequestError, ToolCallId};
 use fermata_tools::{Misfit, StateName};
@@ -459,6 +459,17 @@ impl From<CallError> for ApiError {
             CallError::Unavailable(unavailable) => return unavailable.into(),
             CallError::NotFound => Code::NotFound,
             CallError::NotRunning(_) => Code::NotRunning,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<PlanError> for ApiError {
+    fn from(error: PlanError) -> Self {
+        let code = match error {
+            PlanError::Unavailable(unavailable) => return unavailable.into(),
+            PlanError::NotFound | PlanError::NoPlan => Code::NotFound,
+            PlanError::RunOpen => Code::RunOpen,
         };
         Self::new(code, error.to_string())
     }

@@ -12,6 +12,7 @@ mod operators;
 mod page;
 mod pending;
 mod personal_data;
+mod plans;
 mod schema;
 mod summaries;
 mod tool_result;
@@ -133,6 +134,7 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(pending::list)) //               GET    /api/chat/{id}/pending
         .routes(routes!(grants::list)) //                GET    /api/chat/{id}/grants
         .routes(routes!(grants::delete)) //              DELETE /api/chat/{id}/grants/{tool}
+        .routes(routes!(plans::delete)) //               DELETE /api/chat/{id}/plan
         .routes(routes!(summaries::get, summaries::put)) // GET  /api/chat/{id}/summary, PUT
         .routes(routes!(summaries::compact)) //          POST   /api/chat/{id}/compact
         .routes(routes!(chats::list)) //                 GET    /api/chats

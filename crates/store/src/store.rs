@@ -189,8 +189,8 @@ impl ChatStore for SqlStore {
         self.backend.look_up(|mut db| async move { summaries::find(&mut db.get(), chat, most).await }).await
     }
 
-    async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError> {
-        self.backend.look_up(|mut db| async move { plans::last(&mut db.get(), chat).await }).await
+    async fn last_plan(&self, chat: &ChatId, most: usize) -> Result<Option<Plan>, StoreError> {
+        self.backend.look_up(|mut db| async move { plans::last(&mut db.get(), chat, most).await }).await
     }
 
     async fn call(&self, chat: &ChatId, target: &AnswerTarget) -> Result<Option<Call>, StoreError> {

@@ -133,6 +133,21 @@ pub enum CallError {
     Unavailable(#[from] Unavailable),
 }
 
+/// The reasons why a chat's plan is not dropped.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum PlanError {
+    #[error("There is no chat with this id.")]
+    NotFound,
+    #[error("The chat has no open plan.")]
+    NoPlan,
+    #[error("A run of this chat is open; wait until it is over, or stop it.")]
+    RunOpen,
+    #[error(transparent)]
+    #[serde(untagged)]
+    Unavailable(#[from] Unavailable),
+}
+
 /// The reasons why a chat's summary is not written or changed.
 #[derive(Debug, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the sentences say it")]
@@ -232,6 +247,8 @@ macro_rules! request_error {
 request_error! {
     AnswerError: Self::Unavailable(_),
     CallError: Self::Unavailable(_),
+    // An attempt before may have dropped it.
+    PlanError: Self::Unavailable(_) | Self::NoPlan,
     ReadError: Self::Unavailable(_),
     // A message that was answered already has nothing to continue.
     SubmitError: Self::Unavailable(_) | Self::NothingToContinue(_),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     api::{
-        errors::{AnswerError, CallError, ReadError, RequestError, SubmitError, SummaryError},
+        errors::{AnswerError, CallError, PlanError, ReadError, RequestError, SubmitError, SummaryError},
         view::{ChatView, Detail, SummaryView},
     },
     context::summary::{SummaryPlan, WrittenSummary},
@@ -85,6 +85,7 @@ pub(crate) enum Request {
     PlanSummary(PlanSummary),
     SaveSummary(Box<SaveSummary>),
     CorrectSummary(CorrectSummary),
+    DropPlan(DropPlan),
 }
 
 /// A post to a chat.
@@ -229,6 +230,12 @@ pub(crate) struct EndGrant {
     pub granted_for: Option<GrantedFor>,
 }
 
+/// Drops the open plan of the chat.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DropPlan {
+    pub owner: Owner,
+}
+
 /// Plans a summary. The reply is `None` if none is to be written, or another instance is writing it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PlanSummary {
@@ -352,6 +359,7 @@ chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound); {
 });
 chat_request!(PlanSummary -> Option<(String, SummaryPlan)>, SummaryError, if denied Err(SummaryError::NotFound));
 chat_request!(CorrectSummary -> SummaryView, SummaryError, if denied Err(SummaryError::NotFound));
+chat_request!(DropPlan -> (), PlanError, if denied Err(PlanError::NotFound));
 
 impl From<CancelCall> for Request {
     fn from(request: CancelCall) -> Self {

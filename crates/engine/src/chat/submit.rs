@@ -13,7 +13,7 @@ use fermata_tools::{
 use futures::future::join_all;
 use jiff::Timestamp;
 
-use super::{ChatActor, ChatState, Handle};
+use super::{ChatActor, ChatState, Handle, plans::open_plan};
 use crate::{
     active_run::{ActiveRun, NewRun, RunParts},
     api::{
@@ -300,11 +300,15 @@ impl ChatActor {
         policies: Arc<PolicySnapshot>,
         post: NewPost,
     ) -> Result<Following, SubmitError> {
-        let NewPost { toolbox, settings, open_run, keep, add, bytes, history, mut changes } = post;
+        let NewPost { toolbox, mut settings, open_run, keep, add, bytes, history, mut changes } = post;
         let Submission { owner, body, hold: _, address: _, groups: _, retries: _ } = submission;
         let services = self.services.clone();
         let profile = self.profile_of(submission);
         let hold = services.holds.of(submission, &*services.store).await?;
+        if settings.plan != PlanMode::Off && self.record().is_some() {
+            let most = if let Keep::First(kept) = keep { kept } else { usize::MAX };
+            settings.open_plan = open_plan(&*services.store, &self.mailbox.chat, most).await?;
+        }
         let request = RunRequest {
             id: RunId::new(services.ids.next("run_")),
             message: MessageId::new(services.ids.next("msg_")),
@@ -490,6 +494,7 @@ fn run_settings(
         tool_choice: body.tool_choice.clone(),
         plan: options.plan.map_or(answering.plan, |plan| plan.max(answering.plan)),
         wants_plan: false,
+        open_plan: None,
         retries: None,
     })
 }

@@ -156,7 +156,7 @@ impl Handle for CorrectSummary {
 
 impl ChatActor {
     /// Returns whether the chat has a run that is not over.
-    fn has_open_run(&self) -> bool {
+    pub(super) fn has_open_run(&self) -> bool {
         match &self.state {
             ChatState::Active(active) => !active.is_over(),
             ChatState::Dormant { .. } => true,

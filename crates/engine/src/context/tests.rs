@@ -43,7 +43,7 @@ fn build(fit: &Fit, messages: &[&UiMessage]) -> ModelRequest {
         toolbox: &Toolbox::default(),
         tool_choice: None,
         plan: None,
-        offers_plan: false,
+        suggests_plan: false,
         step_instructions: None,
         call_settings: Map::new(),
         rules: &Rules::default(),

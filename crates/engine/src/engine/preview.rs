@@ -74,6 +74,7 @@ pub async fn preview(
             tool_choice: None,
             plan: policies.assistant(record.head.assistant.as_deref()).plan,
             wants_plan: false,
+            open_plan: None,
             retries: None,
         },
     };

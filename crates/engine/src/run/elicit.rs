@@ -142,7 +142,7 @@ impl Run {
             ),
             Asking::Call => {
                 let tool = run_tools::find(&call.tool)?;
-                match tool.start(&call.effective_input().value(), &self.all_calls().collect::<Vec<_>>()) {
+                match tool.start(&call.effective_input().value(), None) {
                     Started::Asks(question) => (questions::id_of(call), question, QuestionSource::AskUser),
                     Started::Settled(_) => return None,
                 }

@@ -1,69 +1,56 @@
 //! The plan of the run: when the model has to make one, and what clients see of it.
 //!
-//! The plan follows from the calls (see [`crate::run_tools::plan`]), so nothing of it is saved with the run. Only clients that ask for it are sent
-//! `data-plan` ([`Show::Plan`]).
+//! The plan follows from the open plan that the run began with and from its calls (see [`crate::run_tools::plan`]), so nothing else of it is
+//! saved with the run. Only clients that ask for it are sent `data-plan` ([`Show::Plan`]).
 
-use std::collections::BTreeSet;
-
-use fermata_protocol::{DataChunk, Plan, PlanMode, RunId, Show, ToolChoice, UiChunk};
+use fermata_protocol::{DataChunk, Plan, PlanMode, RunId, Show, ToolCallId, ToolChoice, UiChunk};
 use fermata_tools::{Call, CallState};
 use serde_json::json;
 
 use super::{Deciding, Phase, Run};
 use crate::run_tools::plan;
 
-/// The number of times that the model may fail to make a plan. Then the run goes on without one.
+/// The number of plans that cannot be used. Then the run that has to have one goes on without it.
 const MAX_FAILURES: usize = 2;
 
 // === impl Run ===
 
 impl Run {
-    /// Returns the plan of the run, if one was made.
+    /// Returns the plan of the run: the open one that it began with, or one that was made since.
     pub fn plan(&self) -> Option<Plan> {
+        self.plan_before(None)
+    }
+
+    /// Returns the plan before a call of the run was made.
+    pub(super) fn plan_before(&self, call: Option<&ToolCallId>) -> Option<Plan> {
         if self.settings.plan == PlanMode::Off {
             return None;
         }
-        plan::of_calls(self.all_calls())
+        let calls = self.all_calls().take_while(|other| Some(&other.id) != call);
+        plan::of_calls(self.settings.open_plan.clone(), calls)
     }
 
-    /// Returns whether the model is offered the tools for plans. Once it is, they are offered until the run ends, so that its requests begin
-    /// alike.
-    pub fn offers_plan(&self) -> bool {
-        self.settings.plan != PlanMode::Off
-            && (self.wants_plan() || plan::made(self.all_calls()).next().is_some())
+    /// Returns whether the model is told that a plan would be good. It is told until the run ends, so that its requests begin alike.
+    pub fn suggests_plan(&self) -> bool {
+        self.is_free_to_plan() && (self.settings.wants_plan || self.settings.plan == PlanMode::Always)
     }
 
-    /// Returns whether the step has to make a plan.
+    /// Returns whether the step has to make a plan. An answer without one is shown all the same.
     pub(super) fn must_plan(&self) -> bool {
-        if self.settings.plan == PlanMode::Off || !self.wants_plan() {
+        let is_first = self.settings.open_plan.is_none() && self.settings.plan == PlanMode::Always;
+        if !is_first || !self.is_free_to_plan() {
             return false;
         }
-        let mut failures = usize::try_from(self.state.plan_refusals).unwrap_or(usize::MAX);
-        for call in plan::made(self.all_calls()).filter(|call| call.step < self.state.step) {
-            match call.state() {
-                CallState::Error { .. } => failures += 1,
-                CallState::Validating
-                | CallState::AwaitingApproval { .. }
-                | CallState::Scheduled { .. }
-                | CallState::Executing { .. }
-                | CallState::Success { .. }
-                | CallState::Cancelled { .. } => return false,
-            }
-        }
-        failures < MAX_FAILURES
+        let before = || self.all_calls().filter(|call| call.step < self.state.step);
+        let has_failed = |call: &Call| matches!(call.state(), CallState::Error { .. });
+        before().all(|call| call.tool == plan::MAKE_PLAN && has_failed(call))
+            && before().count() < MAX_FAILURES
     }
 
-    /// Returns whether a plan is wanted: the words of the user ask for one, or two different tools were called before this step. If the user
-    /// has said which tool to call, there is nothing to plan.
-    fn wants_plan(&self) -> bool {
-        match self.settings.tool_choice {
-            Some(ToolChoice::None | ToolChoice::Required | ToolChoice::Tool(_)) => return false,
-            Some(ToolChoice::Auto) | None => {}
-        }
-        let is_of_model = |call: &&Call| !plan::is_of_plan(&call.tool) && !self.is_made_by_run(call);
-        let before = self.all_calls().filter(|call| call.step < self.state.step).filter(is_of_model);
-        let tools: BTreeSet<&str> = before.map(|call| call.tool.as_str()).collect();
-        self.settings.wants_plan || tools.len() >= 2
+    /// Returns `false` if there are no plans, or if the user has said which tool to call: then there is nothing to plan.
+    fn is_free_to_plan(&self) -> bool {
+        let is_free = matches!(self.settings.tool_choice, Some(ToolChoice::Auto) | None);
+        is_free && self.settings.plan != PlanMode::Off
     }
 
     /// Returns whether the step is about the plan: the model makes one, or one waits for a person.

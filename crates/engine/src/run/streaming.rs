@@ -150,7 +150,7 @@ impl Run {
             return None;
         }
         let kind = self.open_step.collector.continued_part(events, step_limits(limits))?;
-        if self.required_tool(limits).is_some() {
+        if self.chosen_tool(limits).is_some() {
             return None;
         }
         let mut chunks = Vec::with_capacity(events.len());
@@ -188,11 +188,10 @@ impl Deciding<'_> {
         }
     }
 
-    /// Shows a change of the step, unless there is a tool that the step has to call and does not call yet. If it never does, nothing of it is
-    /// shown or saved, and the model is asked once more. After that, a run that was to call the tool that the user has chosen ends, and one
-    /// that was to make a plan goes on without one.
+    /// Shows a change of the step, unless the step has to call the tool that the user has chosen and does not call it yet. If it never does,
+    /// nothing of it is shown or saved, and the model is asked once more. After that, the run ends.
     fn hold_back_or_show(&mut self, change: StepChange) {
-        let Some(required) = self.run.required_tool(self.context.limits) else {
+        let Some(required) = self.run.chosen_tool(self.context.limits) else {
             return self.on_step_change(change);
         };
         // What is held back has begun no call, so the first call of the step is that of the required tool or comes with it.
@@ -210,13 +209,10 @@ impl Deciding<'_> {
                 let tool = required.to_owned();
                 self.run.open_step = OpenStep::default();
                 self.note_usage(step.usage);
-                if self.run.must_plan() {
-                    self.run.state.plan_refusals += 1;
-                } else if self.run.state.is_reminded {
+                if self.run.state.is_reminded {
                     return self.end_run(Ending::ToolNotCalled { tool });
-                } else {
-                    self.run.state.is_reminded = true;
                 }
+                self.run.state.is_reminded = true;
                 self.effects.after.next = Next::AskModel;
             }
             other => self.run.open_step.held_back.push(other),

@@ -112,6 +112,7 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
             tool_choice: None,
             plan: PlanMode::Off,
             wants_plan: false,
+            open_plan: None,
             retries: None,
         },
     }

@@ -126,7 +126,7 @@ impl Deciding<'_> {
         };
         let input = call.effective_input().value();
         if let Some(tool) = run_tools::of_call(call, self.context.toolbox) {
-            match tool.start(&input, &self.run.all_calls().collect::<Vec<_>>()) {
+            match tool.start(&input, self.run.plan().as_ref()) {
                 Started::Settled(outcome) => {
                     self.change(index, CallState::Executing { work: Work::Server });
                     let outcome = outcome.map_err(|text| ToolError::new(ErrorType::InvalidFormat, text));

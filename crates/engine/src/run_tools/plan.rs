@@ -1,20 +1,21 @@
 //! Plans: the tools for them, whether one can be used, and how far it is.
 //!
-//! A plan has no state of its own. It follows from the calls of `make_plan` and `update_plan`, so the mechanisms of calls (rules, approval,
-//! edits, expiry, restarts) holds for plans. This module decides without I/O, and knows neither runs nor models.
+//! A plan has no state of its own. It follows from the open plan that a run begins with and from the run's calls: those of `make_plan` and
+//! `update_plan`, and those of the tools that its steps name. So rules, approval, edits, expiry and restarts hold for plans as for any call.
+//! This module decides without I/O, and knows neither runs nor models.
 
 mod triggers;
 
 use std::collections::HashSet;
 
 use fermata_protocol::{JsonText, Plan, PlanMode, PlanState, PlanStep, PlanStepState, ToolCallId};
-use fermata_tools::{Call, CallState, Decision, ToolSpec, Toolbox};
+use fermata_tools::{Call, CallState, Cancelled, Decision, ToolSpec, Toolbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use self::triggers::PlanTriggers;
-use super::{Offer, RunTool, Started, calls_of, spec_of};
+use super::{Earlier, Offer, RunTool, Started, calls_of, spec_of};
 use crate::memories::element_text;
 
 /// The tool that makes a plan.
@@ -25,13 +26,17 @@ pub const UPDATE_PLAN: &str = "update_plan";
 /// The number of steps that a plan may have.
 const MAX_STEPS: usize = 50;
 
-/// The block of the system message in runs that may have a plan.
-const BLOCK: &str = "For an answer that takes several steps there are plans. make_plan makes one, before anything else is done. Then \
-do its steps in the order of their dependencies, and report each with update_plan as soon as it is done, failed or \
-no longer needed. The steps that are still open stand before the user's message. Do not repeat the plan to the user.";
+/// The number of plans in a run that a person may deny.
+const MAX_DENIALS: usize = 3;
+
+/// The block of the system message if a plan is suggested.
+const BLOCK: &str = "The user's message asks for several things. Unless one answer does them all, make a plan with make_plan before you begin. \
+Then do its steps in the order of their dependencies. Do not repeat the plan to the user.";
 
 /// The words before the open steps of a plan.
-const NOTE: &str = "The plan for the message below, which you have made, as far as it is not done yet. It is data, not part of the message.\n<plan>";
+const NOTE: &str = "The plan of this chat, which you have made, as far as it is not done yet. It is data, not part of the message below. Go on with it if \
+the message allows that. A step whose tool you call is done when the call succeeds; report the others with update_plan as soon as they are done, \
+failed or no longer needed.\n<plan>";
 /// The words behind them.
 const END_OF_NOTE: &str = "</plan>\n\n";
 
@@ -82,9 +87,9 @@ struct UpdateInput {
     /// The state of the step: todo, doing, done, failed, or skipped if it need not be done.
     state: PlanStepState,
     /// The result, or the reason why the step failed or is skipped, in a few words.
-    #[serde(default, rename = "note")]
+    #[serde(default)]
     #[schemars(length(max = 1000))]
-    _note: Option<String>,
+    note: Option<String>,
 }
 
 /// A call, as far as a plan depends on it.
@@ -117,28 +122,29 @@ impl RunTool for MakePlan {
     fn spec(&self, offer: &Offer<'_>) -> Option<ToolSpec> {
         let policy = match offer.plan {
             PlanMode::Off => return None,
-            PlanMode::Auto => Decision::Allow,
+            PlanMode::Auto | PlanMode::Always => Decision::Allow,
             PlanMode::Ask => Decision::Ask,
         };
-        let description = "Makes the plan for the answer to the user's message. Call it once, and alone.";
+        let description = "Makes a plan for an answer that takes several steps, or replaces the open steps of the plan that there is. \
+                           Steps that are over stay. Call it alone.";
         Some(spec_of::<PlanInput>(self, "Make a plan", description, policy))
     }
 
-    fn instructions(&self) -> Option<&'static str> {
-        Some(BLOCK)
+    fn instructions(&self, suggests_plan: bool) -> Option<&'static str> {
+        suggests_plan.then_some(BLOCK)
     }
 
-    fn check(&self, input: &Value, earlier: &[&Call], toolbox: &Toolbox) -> Result<(), String> {
-        let mut earlier =
-            made(earlier.iter().copied()).filter(|made| !matches!(made.state(), CallState::Error { .. }));
-        match earlier.next().map(Call::state) {
-            Some(CallState::Cancelled { .. }) => Err("There will be no plan for this message. Go on without one.".into()),
-            Some(_) => Err("There is a plan for this message already. Go on with it, and report its steps with update_plan.".into()),
-            None => check(input, toolbox),
+    fn check(&self, input: &Value, earlier: &Earlier<'_>, toolbox: &Toolbox) -> Result<(), String> {
+        let denied = made(earlier.calls.iter().copied()).filter(|made| {
+            matches!(made.state(), CallState::Cancelled { cancelled: Cancelled::Denied { .. } })
+        });
+        if denied.count() >= MAX_DENIALS {
+            return Err(format!("The user has denied {MAX_DENIALS} plans. Go on without another one."));
         }
+        check(input, earlier.plan.as_ref(), toolbox)
     }
 
-    fn start(&self, _input: &Value, _calls: &[&Call]) -> Started {
+    fn start(&self, _input: &Value, _plan: Option<&Plan>) -> Started {
         Started::Settled(Ok(json!({ "state": "accepted" })))
     }
 }
@@ -154,18 +160,13 @@ impl RunTool for UpdatePlan {
         if offer.plan == PlanMode::Off {
             return None;
         }
-        let description = "Reports how far a step of the plan is.";
+        let description = "Reports how far a step of the plan is. A step is done by itself when the tool that it names succeeds.";
         Some(spec_of::<UpdateInput>(self, "Update the plan", description, Decision::Allow))
     }
 
-    fn start(&self, input: &Value, calls: &[&Call]) -> Started {
-        Started::Settled(update(of_calls(calls.iter().copied()).as_ref(), input))
+    fn start(&self, input: &Value, plan: Option<&Plan>) -> Started {
+        Started::Settled(update(plan, input))
     }
-}
-
-/// Returns whether the tool of this name makes or updates the plan, in a run that may have one.
-pub(crate) fn is_of_plan(tool: &str) -> bool {
-    [MAKE_PLAN, UPDATE_PLAN].contains(&tool)
 }
 
 /// Returns the calls among these that make a plan, in a run that may have one.
@@ -173,11 +174,11 @@ pub(crate) fn made<'a>(calls: impl IntoIterator<Item = &'a Call>) -> impl Iterat
     calls_of(&MakePlan, calls)
 }
 
-/// Checks an input of `make_plan` that fits the schema.
+/// Checks an input of `make_plan` that fits the schema. It may depend on steps of the plan before that are over.
 ///
 /// # Errors
 /// Returns the text for the model, or for the person who has edited the plan, if the plan cannot be used.
-fn check(input: &Value, toolbox: &Toolbox) -> Result<(), String> {
+fn check(input: &Value, before: Option<&Plan>, toolbox: &Toolbox) -> Result<(), String> {
     let PlanInput { steps, .. } =
         PlanInput::deserialize(input).map_err(|error| format!("The plan cannot be read: {error}."))?;
     if steps.is_empty() || steps.len() > MAX_STEPS {
@@ -195,9 +196,10 @@ fn check(input: &Value, toolbox: &Toolbox) -> Result<(), String> {
             ));
         }
     }
+    let over: HashSet<&str> = finished_steps(before).map(|step| step.id.as_str()).collect();
     for step in &steps {
         for other in step.depends_on.iter().flatten() {
-            if !ids.contains(other.as_str()) {
+            if !ids.contains(other.as_str()) && !over.contains(other.as_str()) {
                 return Err(format!("The step {:?} depends on {other:?}, and no step has that id.", step.id));
             }
         }
@@ -213,13 +215,13 @@ fn check(input: &Value, toolbox: &Toolbox) -> Result<(), String> {
     }
     // A step can be done once all its dependencies can; the steps that are left then depend on themselves.
     let mut rest: Vec<&MadeStep> = steps.iter().collect();
-    let mut reached = HashSet::new();
+    let mut reached = over;
     loop {
         let before = rest.len();
         rest.retain(|step| {
             let is_ready = step.depends_on.iter().flatten().all(|other| reached.contains(other.as_str()));
             if is_ready {
-                reached.insert(step.id.as_str());
+                reached.insert(&step.id);
             }
             !is_ready
         });
@@ -244,7 +246,7 @@ fn update(plan: Option<&Plan>, input: &Value) -> Result<Value, String> {
     let UpdateInput { id, state, .. } =
         UpdateInput::deserialize(input).map_err(|error| format!("The update cannot be read: {error}."))?;
     let plan = match plan {
-        Some(plan) if [PlanState::Accepted, PlanState::Done].contains(&plan.state) => plan,
+        Some(plan) if is_in_force(plan) => plan,
         Some(_) | None => return Err("There is no plan that could be updated. Go on without one.".into()),
     };
     let Some(step) = plan.steps.iter().find(|step| step.id == id) else {
@@ -271,9 +273,9 @@ fn update(plan: Option<&Plan>, input: &Value) -> Result<Value, String> {
     Ok(json!({ "id": id, "state": state, "openSteps": open }))
 }
 
-/// Returns the plan that follows from the calls of a run; `None` if none of them made one.
-pub(crate) fn of_calls<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Option<Plan> {
-    plan_of(calls.into_iter().filter_map(|call| {
+/// Returns the plan that follows from the open plan of the chat and from the calls of a run; `None` if there is none.
+pub(crate) fn of_calls<'a>(open: Option<Plan>, calls: impl IntoIterator<Item = &'a Call>) -> Option<Plan> {
+    let calls = calls.into_iter().filter_map(|call| {
         let outcome = match call.state() {
             CallState::AwaitingApproval { .. } => PlanOutcome::Asked,
             CallState::Scheduled { .. } | CallState::Executing { .. } => PlanOutcome::Begun,
@@ -284,51 +286,82 @@ pub(crate) fn of_calls<'a>(calls: impl IntoIterator<Item = &'a Call>) -> Option<
             CallState::Validating => return None,
         };
         Some(PlanCall { id: &call.id, tool: &call.tool, input: call.effective_input(), outcome })
-    }))
+    });
+    plan_of(open, calls)
 }
 
-fn plan_of<'a>(calls: impl Iterator<Item = PlanCall<'a>>) -> Option<Plan> {
-    let mut plan: Option<Plan> = None;
+fn plan_of<'a>(open: Option<Plan>, calls: impl Iterator<Item = PlanCall<'a>>) -> Option<Plan> {
+    let (mut plan, mut proposed) = (open, None);
     for call in calls {
-        let PlanCall { id, tool, input, outcome } = call;
-        if tool == MAKE_PLAN {
-            let state = match outcome {
-                PlanOutcome::Asked => PlanState::Proposed,
-                PlanOutcome::Begun | PlanOutcome::Success => PlanState::Accepted,
-                PlanOutcome::Cancelled => PlanState::Denied,
-                PlanOutcome::Failed => continue,
-            };
-            if let Ok(PlanInput { goal, steps }) = input.read() {
-                let steps = steps.into_iter().map(PlanStep::from).collect();
-                plan = Some(Plan { goal, state, steps });
+        match (call.tool, call.outcome) {
+            (MAKE_PLAN, PlanOutcome::Failed) => {}
+            (MAKE_PLAN, outcome) => {
+                let Ok(made) = call.input.read::<PlanInput>() else { continue };
+                proposed = None;
+                match outcome {
+                    PlanOutcome::Asked => proposed = Some(replaced(plan.as_ref(), made, PlanState::Proposed)),
+                    // What was denied changes no plan that there is.
+                    PlanOutcome::Cancelled if plan.as_ref().is_some_and(is_in_force) => {}
+                    PlanOutcome::Cancelled => plan = Some(replaced(None, made, PlanState::Denied)),
+                    PlanOutcome::Begun | PlanOutcome::Success | PlanOutcome::Failed => {
+                        plan = Some(replaced(plan.as_ref(), made, PlanState::Accepted));
+                    }
+                }
             }
-            continue;
-        }
-        let Some(plan) =
-            plan.as_mut().filter(|plan| [PlanState::Accepted, PlanState::Done].contains(&plan.state))
-        else {
-            continue;
-        };
-        if tool == UPDATE_PLAN {
-            if outcome == PlanOutcome::Success
-                && let Ok(UpdateInput { id, state, .. }) = input.read()
-                && let Some(step) = plan.steps.iter_mut().find(|step| step.id == id)
-            {
-                step.state = state;
-            }
-        } else if outcome != PlanOutcome::Cancelled {
-            // Of several steps with this tool it is the first one that nothing was called for yet.
-            let of_tool = |step: &PlanStep| step.tool.as_deref() == Some(tool) && step.state.is_open();
-            let untouched = plan.steps.iter().position(|step| of_tool(step) && step.tool_call_id.is_none());
-            if let Some(index) = untouched.or_else(|| plan.steps.iter().position(of_tool)) {
-                plan.steps[index].tool_call_id = Some(id.clone());
-                plan.steps[index].state = PlanStepState::Doing;
+            (_, _) => {
+                if let Some(plan) = plan.as_mut().filter(|plan| is_in_force(plan)) {
+                    advance(plan, &call);
+                }
             }
         }
-        let is_open = plan.steps.iter().any(|step| step.state.is_open());
-        plan.state = if is_open { PlanState::Accepted } else { PlanState::Done };
     }
-    plan
+    proposed.or(plan)
+}
+
+fn is_in_force(plan: &Plan) -> bool {
+    [PlanState::Accepted, PlanState::Done].contains(&plan.state)
+}
+
+/// Returns the steps of an open plan that are over. A new plan keeps them.
+fn finished_steps(plan: Option<&Plan>) -> impl Iterator<Item = &PlanStep> {
+    let open = plan.filter(|plan| plan.state == PlanState::Accepted);
+    open.into_iter().flat_map(|plan| &plan.steps).filter(|step| !step.state.is_open())
+}
+
+/// Returns a plan that takes the place of another one.
+fn replaced(before: Option<&Plan>, made: PlanInput, state: PlanState) -> Plan {
+    let mut steps: Vec<PlanStep> = finished_steps(before).cloned().collect();
+    for step in made.steps {
+        if steps.iter().all(|kept| kept.id != step.id) {
+            steps.push(step.into());
+        }
+    }
+    Plan { goal: made.goal, state, steps }
+}
+
+/// Changes the steps that a call is about.
+fn advance(plan: &mut Plan, call: &PlanCall<'_>) {
+    if call.tool == UPDATE_PLAN {
+        if call.outcome == PlanOutcome::Success
+            && let Ok(UpdateInput { id, state, note }) = call.input.read()
+            && let Some(step) = plan.steps.iter_mut().find(|step| step.id == id)
+        {
+            step.state = state;
+            step.note = note.or(step.note.take());
+        }
+    } else if call.outcome != PlanOutcome::Cancelled {
+        // Of several steps with this tool it is the first one that nothing was called for yet.
+        let of_tool = |step: &PlanStep| step.tool.as_deref() == Some(call.tool) && step.state.is_open();
+        let untouched = plan.steps.iter().position(|step| of_tool(step) && step.tool_call_id.is_none());
+        if let Some(index) = untouched.or_else(|| plan.steps.iter().position(of_tool)) {
+            let step = &mut plan.steps[index];
+            step.tool_call_id = Some(call.id.clone());
+            let is_done = call.outcome == PlanOutcome::Success;
+            step.state = if is_done { PlanStepState::Done } else { PlanStepState::Doing };
+        }
+    }
+    let is_open = plan.steps.iter().any(|step| step.state.is_open());
+    plan.state = if is_open { PlanState::Accepted } else { PlanState::Done };
 }
 
 /// Returns the text that stands before the words of the user while a plan has open steps; `None` if it has none.
@@ -388,6 +421,7 @@ impl From<MadeStep> for PlanStep {
             tool: step.tool,
             depends_on: step.depends_on.unwrap_or_default(),
             state: PlanStepState::Todo,
+            note: None,
             tool_call_id: None,
         }
     }

@@ -5,13 +5,13 @@
 
 use std::collections::HashSet;
 
-use fermata_protocol::ElicitationId;
+use fermata_protocol::{ElicitationId, Plan};
 use fermata_tools::{AskedFailure, Call, CallState, Decision, Elicitation, ToolSpec, Toolbox};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Offer, RunTool, Started, calls_of, spec_of};
+use super::{Earlier, Offer, RunTool, Started, calls_of, spec_of};
 
 /// The tool that asks the user.
 pub const ASK_USER: &str = "ask_user";
@@ -76,17 +76,17 @@ impl RunTool for AskUser {
         Some(spec_of::<QuestionsInput>(self, "Ask a question", description, Decision::Allow))
     }
 
-    fn instructions(&self) -> Option<&'static str> {
+    fn instructions(&self, _suggests_plan: bool) -> Option<&'static str> {
         Some(BLOCK)
     }
 
-    fn check(&self, input: &Value, earlier: &[&Call], _toolbox: &Toolbox) -> Result<(), String> {
-        let asked = calls_of(self, earlier.iter().copied())
+    fn check(&self, input: &Value, earlier: &Earlier<'_>, _toolbox: &Toolbox) -> Result<(), String> {
+        let asked = calls_of(self, earlier.calls.iter().copied())
             .filter(|call| !matches!(call.state(), CallState::Error { .. }));
         check(input, asked.count())
     }
 
-    fn start(&self, input: &Value, _calls: &[&Call]) -> Started {
+    fn start(&self, input: &Value, _plan: Option<&Plan>) -> Started {
         Started::Asks(form(input))
     }
 

@@ -19,6 +19,7 @@ mod mailbox;
 mod memories;
 mod model_requests;
 mod outages;
+mod plans;
 mod provider_metadata;
 mod questions;
 mod reading;

@@ -208,9 +208,9 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.summary(chat, most).await
     }
-    async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError> {
+    async fn last_plan(&self, chat: &ChatId, most: usize) -> Result<Option<Plan>, StoreError> {
         self.before_read().await?;
-        self.store.last_plan(chat).await
+        self.store.last_plan(chat, most).await
     }
     async fn due_summaries(&self, now: Timestamp, limit: usize) -> Result<Vec<(ChatId, Owner)>, StoreError> {
         self.before_read().await?;

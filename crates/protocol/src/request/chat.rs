@@ -25,7 +25,7 @@ const MESSAGES: &str = "a list of at least one message";
 const SMALLEST: &str = r#"The smallest body that works is {"messages":[{"role":"user","content":"hi"}]}."#;
 const ROLES: &str = "\"user\", \"assistant\" or \"system\"";
 const SHOWN: &str = "\"run\", \"call\", \"context\", \"plan\" or \"memory\"";
-const PLAN_MODES: &str = "\"off\", \"auto\" or \"ask\"";
+const PLAN_MODES: &str = "\"off\", \"auto\", \"always\" or \"ask\"";
 const TOOL_CHOICES: &str = "\"auto\", \"none\", \"required\" or {\"type\": \"tool\", \"toolName\": …}";
 
 /// The body that `DefaultChatTransport` and `AssistantChatTransport` post. Unknown fields are ignored.
@@ -166,7 +166,8 @@ pub struct FermataOptions {
     #[serde(default, deserialize_with = "decides")]
     #[schema(value_type = Option<Vec<String>>, max_items = 1000)]
     decides: Option<Vec<ApprovalId>>,
-    /// The use of plans for this post, in place of the assistant's: `off`, `auto`, or `ask` (a person is asked about the plan).
+    /// The use of plans for this post, in place of the assistant's: `off`, `auto`, `always`, or `ask` (a person is
+    /// asked about the plan).
     #[serde(default, deserialize_with = "plan_mode")]
     plan: Option<PlanMode>,
     /// The data chunks to send besides the message: `"all"`, or a list. `run` is `data-run` with the stage of the run, `call` is

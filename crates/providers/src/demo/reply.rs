@@ -6,6 +6,7 @@
 use fermata_engine::{
     memories::split_note,
     model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest, ModelTool, Usage},
+    plan,
     plan::MAKE_PLAN,
 };
 use fermata_protocol::{FinishReason, ToolChoice};
@@ -40,6 +41,7 @@ const BYTES_PER_TOKEN: usize = 4;
 pub(super) fn reply(request: &ModelRequest, scenes: &Scenes) -> Vec<Result<ModelEvent, ModelError>> {
     let (said, since) = last_turn(&request.messages);
     let (remembered, said) = split_note(&said);
+    let (_, said) = plan::split_note(said);
     let language = Language::of(said);
     let mut scope = Scope { language, values: Map::new(), longest: usize::MAX };
     describe_chat(&mut scope, scenes, &request.tools);

@@ -71,7 +71,7 @@ pub(super) struct AssistantTable {
     tools: Option<Vec<NonEmpty>>,
     /// The groups of built-in tools that it may call. By default, builtin of the main settings.
     builtin: Option<Vec<Builtin>>,
-    /// The use of plans: off, auto or ask. By default, plan of the main settings.
+    /// The use of plans: off, auto, always or ask. By default, plan of the main settings.
     plan: Option<PlanMode>,
     /// Messages that a page may suggest for a beginning.
     suggestions: Option<Vec<NonEmpty>>,

@@ -124,6 +124,7 @@ async fn apply(
         | Change::PutShow { .. }
         | Change::PutStatus { .. } => Ok(()),
         Change::PutPlan { run, plan } => plans::put(transaction, chat, run, plan, at).await,
+        Change::DropPlan => plans::drop_open(transaction, chat, at).await,
         Change::PutSummary(summary) => summaries::put(transaction, chat, summary).await,
         Change::ScheduleSummary { due } => summaries::schedule(transaction, chat, *due).await,
         Change::TruncateMessages { keep } => {

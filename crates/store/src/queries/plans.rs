@@ -1,7 +1,7 @@
 //! The plans of runs, and their steps.
 
 use fermata_engine::store::StoreError;
-use fermata_protocol::{ChatId, Plan, PlanStep, RunId, ToolCallId};
+use fermata_protocol::{ChatId, Plan, PlanState, PlanStep, RunId, ToolCallId};
 use jiff::Timestamp;
 
 use crate::{
@@ -26,6 +26,7 @@ row! {
         tool: Option<Text>,
         depends_on: String,
         state: String,
+        note: Option<Text>,
         call_id: Option<Text>,
     }
 }
@@ -61,11 +62,12 @@ pub async fn put(
     for (position, step) in plan.steps.iter().enumerate() {
         connection
             .query(
-                "insert into plan_steps (chat_id, run_id, position, id, title, tool, depends_on, state, call_id)
-                 values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+                "insert into plan_steps (chat_id, run_id, position, id, title, tool, depends_on, state, note, call_id)
+                 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
                  on conflict (chat_id, run_id, position) do update
                  set id = excluded.id, title = excluded.title, tool = excluded.tool,
-                     depends_on = excluded.depends_on, state = excluded.state, call_id = excluded.call_id",
+                     depends_on = excluded.depends_on, state = excluded.state, note = excluded.note,
+                     call_id = excluded.call_id",
             )
             .bind(chat.as_str())
             .bind(text(run.as_str()))
@@ -75,6 +77,7 @@ pub async fn put(
             .bind(step.tool.as_deref().map(text))
             .bind(json(&step.depends_on)?)
             .bind(step.state.as_str())
+            .bind(step.note.as_deref().map(text))
             .bind(step.tool_call_id.as_ref().map(|call| text(call.as_str())))
             .execute()
             .await?;
@@ -82,22 +85,40 @@ pub async fn put(
     Ok(())
 }
 
-/// The plan of the last run that is over and had one.
-pub async fn last(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<Plan>, Fault> {
+/// Has no plan of the chat be open any more.
+pub async fn drop_open(connection: &mut Connection<'_>, chat: &ChatId, at: Timestamp) -> Result<(), Fault> {
+    connection
+        .query("update plans set state = $2, changed_at = $3 where chat_id = $1 and state = $4")
+        .bind(chat.as_str())
+        .bind(PlanState::Denied.as_str())
+        .bind(time(at))
+        .bind(PlanState::Accepted.as_str())
+        .execute()
+        .await
+}
+
+/// The plan of the last run that is over, had one, and whose message is among the first `most` ones.
+pub async fn last(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    most: usize,
+) -> Result<Option<Plan>, Fault> {
     let found: Option<SavedPlan> = connection
         .query(
             "select plans.run_id, plans.goal, plans.state from plans
              join runs on runs.chat_id = plans.chat_id and runs.id = plans.run_id
+             join messages on messages.chat_id = runs.chat_id and messages.id = runs.message_id and messages.position < $2
              where plans.chat_id = $1 and runs.ended_at is not null
              order by plans.created_at desc, runs.started_at desc limit 1",
         )
         .bind(chat.as_str())
+        .bind(count(most))
         .fetch_optional()
         .await?;
     let Some(SavedPlan { run_id: Text(run), goal: Text(goal), state }) = found else { return Ok(None) };
     let saved: Vec<SavedStep> = connection
         .query(
-            "select id, title, tool, depends_on, state, call_id from plan_steps
+            "select id, title, tool, depends_on, state, note, call_id from plan_steps
              where chat_id = $1 and run_id = $2 order by position",
         )
         .bind(chat.as_str())
@@ -106,13 +127,14 @@ pub async fn last(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         .await?;
     let steps: Result<Vec<PlanStep>, StoreError> = saved
         .into_iter()
-        .map(|SavedStep { id: Text(id), title: Text(title), tool, depends_on, state, call_id }| {
+        .map(|SavedStep { id: Text(id), title: Text(title), tool, depends_on, state, note, call_id }| {
             Ok(PlanStep {
                 id,
                 title,
                 tool: tool.map(|Text(tool)| tool),
                 depends_on: read_json("the steps that a step depends on", &depends_on)?,
                 state: read_name("the state of a step", &state)?,
+                note: note.map(|Text(note)| note),
                 tool_call_id: call_id.map(|Text(call)| ToolCallId::new(call)),
             })
         })

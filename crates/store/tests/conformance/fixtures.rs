@@ -406,6 +406,7 @@ pub fn plan(goal: &str, steps: &[&str]) -> Plan {
         tool: (index == 0).then(|| "tool \u{0}".into()),
         depends_on: steps[..index].iter().map(|id| (*id).to_owned()).collect(),
         state: PlanStepState::Doing,
+        note: (index == 0).then(|| "note \u{0}".into()),
         tool_call_id: (index == 0).then(|| ToolCallId::new("call \u{0}")),
     };
     let steps = steps.iter().enumerate().map(step).collect();

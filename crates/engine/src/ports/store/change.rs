@@ -58,6 +58,8 @@ pub enum Change {
         /// The plan.
         plan: Box<Plan>,
     },
+    /// Has no plan of the chat be open any more.
+    DropPlan,
     /// Adds a summary, or replaces the one that covers as many messages.
     PutSummary(Box<SummaryRecord>),
     /// A summary of the chat is to be written.
@@ -240,6 +242,7 @@ impl Change {
             | Self::PutShow { .. }
             | Self::PutStatus { .. }
             | Self::PutPlan { .. }
+            | Self::DropPlan
             | Self::PutSummary(_)
             | Self::ScheduleSummary { .. }
             | Self::PutMessage(_)

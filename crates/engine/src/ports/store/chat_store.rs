@@ -58,8 +58,8 @@ pub trait ChatStore: Send + Sync {
     /// Returns the chat's summary that covers the most messages, but not more than `most`; `None` if there is none.
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError>;
 
-    /// Returns the plan of the last run that is over and had one; `None` if there is none.
-    async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError>;
+    /// Returns the plan of the last run that is over, had one, and whose message is among the first `most` ones; `None` if there is none.
+    async fn last_plan(&self, chat: &ChatId, most: usize) -> Result<Option<Plan>, StoreError>;
 
     /// Returns a call of this chat, whose run may be over. The questions of running calls are not saved, so for an elicitation the result
     /// is `None`.

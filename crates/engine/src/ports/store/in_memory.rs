@@ -176,10 +176,11 @@ impl ChatStore for InMemoryStore {
         Ok(chat.summaries.range(..=most).next_back().map(|(_, summary)| summary.clone()))
     }
 
-    async fn last_plan(&self, chat: &ChatId) -> Result<Option<Plan>, StoreError> {
+    async fn last_plan(&self, chat: &ChatId, most: usize) -> Result<Option<Plan>, StoreError> {
         let contents = self.lock();
         let Some(chat) = contents.chats.get(chat) else { return Ok(None) };
-        let over = chat.runs.iter().rev().filter(|run| !run.open);
+        let has = |id: &MessageId| chat.messages.iter().take(most).any(|message| message.id == *id);
+        let over = chat.runs.iter().rev().filter(|run| !run.open && has(&run.message));
         Ok(over.filter_map(|run| run.plan.clone()).next())
     }
 

@@ -1,4 +1,6 @@
-//! Plans: when the model has to make one, and how its calls go through the states of any call.
+//! Plans: when the model is to make one, and how its calls go through the states of any call.
+
+use fermata_protocol::{Plan, PlanState, PlanStep, PlanStepState};
 
 use super::*;
 use crate::run_tools::{self, Offer};
@@ -33,8 +35,23 @@ fn state(play: &Play, index: usize) -> StateName {
 }
 
 #[test]
+fn a_plan_is_suggested_and_forced_only_where_the_operator_says_so() {
+    for (mode, suggests, forces) in [
+        (PlanMode::Off, false, false),
+        (PlanMode::Auto, true, false),
+        (PlanMode::Ask, true, false),
+        (PlanMode::Always, true, true),
+    ] {
+        let mut play = planned(mode);
+        assert_eq!((play.run.suggests_plan(), must_plan(&play)), (suggests, forces), "{mode:?}");
+        play.run.settings.wants_plan = false;
+        assert_eq!((play.run.suggests_plan(), must_plan(&play)), (forces, forces), "{mode:?}");
+    }
+}
+
+#[test]
 fn a_plan_is_made_first_and_then_ticked_off() {
-    let mut play = planned(PlanMode::Auto);
+    let mut play = planned(PlanMode::Always);
     assert!(must_plan(&play) && play.run.is_planning());
     play.calls(&[("make_plan", GOOD)]).check(expect![[r#"
         > finished
@@ -114,18 +131,21 @@ fn a_plan_that_waits_survives_the_end_of_the_process() {
 }
 
 #[test]
-fn a_denied_plan_is_not_asked_for_again() {
+fn a_denied_plan_may_be_proposed_again_three_times() {
     let mut play = planned(PlanMode::Ask);
-    play.calls(&[("make_plan", GOOD)]).answer(vec![decision("call_1", false)]);
-    assert!(!must_plan(&play) && play.run.offers_plan());
+    for _ in 0..3 {
+        play.calls(&[("make_plan", GOOD)]);
+        let call = play.run.calls.last().unwrap().id.to_string();
+        play.answer(vec![decision(&call, false)]);
+        assert_eq!(play.run.plan().unwrap().state, PlanState::Denied);
+    }
     play.calls(&[("make_plan", GOOD)]);
-    assert_eq!(state(&play, 1), StateName::Error);
-    assert_eq!(play.run.plan().unwrap().state, fermata_protocol::PlanState::Denied);
+    assert_eq!(state(&play, 3), StateName::Error);
 }
 
 #[test]
 fn two_bad_plans_end_in_none() {
-    let mut play = planned(PlanMode::Auto);
+    let mut play = planned(PlanMode::Always);
     play.calls(&[("make_plan", CIRCLE)]);
     assert!(must_plan(&play));
     play.calls(&[("make_plan", CIRCLE)]);
@@ -136,21 +156,12 @@ fn two_bad_plans_end_in_none() {
 }
 
 #[test]
-fn two_answers_without_a_plan_end_in_none_and_nobody_sees_them() {
-    let mut play = planned(PlanMode::Auto);
-    play.receive(ModelEvent::Text("No plan.".into())).calls(&[("time", "{}")]);
-    assert!(must_plan(&play) && play.run.calls.is_empty());
-    assert!(play.run.step_instructions(&play.scene.limits).is_some_and(|text| text.contains("make_plan")));
-    // The answer after a crash is not a third try.
-    play.crash();
-    play.receive(ModelEvent::Text("None.".into())).receive(finished());
-    assert!(!must_plan(&play));
-    play.transcript.clear();
-    play.receive(ModelEvent::Text("Free.".into())).receive(finished()).check(expect![[r#"
-        > Text("Free.")
-        reset-step
+fn an_answer_without_a_plan_is_shown_even_if_there_has_to_be_one() {
+    let mut play = planned(PlanMode::Always);
+    play.receive(ModelEvent::Text("No plan.".into())).receive(finished()).check(expect![[r#"
+        > Text("No plan.")
         text-start
-        text-delta Free.
+        text-delta No plan.
         > finished
         save
         text-end
@@ -158,40 +169,62 @@ fn two_answers_without_a_plan_end_in_none_and_nobody_sees_them() {
         finish stop
         over: finished
     "#]]);
-    assert_eq!(play.log.iter().filter(|(_, chunk)| matches!(chunk, UiChunk::TextDelta { .. })).count(), 1);
 }
 
 #[test]
-fn other_calls_of_a_planning_step_are_cancelled() {
-    let mut play = planned(PlanMode::Auto);
+fn the_open_plan_of_the_chat_goes_on_and_is_shown() {
+    let mut play = planned(PlanMode::Always);
+    let step = |id: &str, state| PlanStep {
+        id: id.into(),
+        title: id.into(),
+        tool: None,
+        depends_on: Vec::new(),
+        state,
+        note: None,
+        tool_call_id: None,
+    };
+    let steps = vec![step("s1", PlanStepState::Done), step("s2", PlanStepState::Todo)];
+    play.run.settings.open_plan = Some(Plan { goal: "g".into(), state: PlanState::Accepted, steps });
+    assert!(!must_plan(&play), "there is one");
+    play.calls(&[("update_plan", S2_DONE)]).check(expect![[r#"
+        > finished
+        save
+        tool-input-available call_1 {"id":"s2","state":"done"}
+        data-plan accepted
+        data-plan done
+        tool-output-available call_1 {"id":"s2","state":"done","openSteps":[]}
+        finish-step
+        start-step
+        ask
+    "#]]);
+    play.crash();
+    assert_eq!(play.run.plan().unwrap().state, PlanState::Done);
+}
+
+#[test]
+fn other_calls_of_a_step_that_has_to_plan_are_cancelled() {
+    let mut play = planned(PlanMode::Always);
     play.calls(&[("make_plan", GOOD), ("time", "{}"), ("update_plan", S1_DONE)]);
     assert_eq!([state(&play, 1), state(&play, 2)], [StateName::Cancelled; 2]);
 }
 
 #[test]
-fn a_step_has_one_plan() {
+fn a_plan_replaces_the_one_before() {
     let mut play = planned(PlanMode::Auto);
-    play.calls(&[("make_plan", GOOD), ("make_plan", GOOD)]);
-    assert_eq!([state(&play, 0), state(&play, 1)], [StateName::Success, StateName::Error]);
-}
-
-#[test]
-fn two_different_tools_make_the_next_step_plan() {
-    let mut play = planned(PlanMode::Auto);
-    play.run.settings.wants_plan = false;
-    play.calls(&[("time", "{}")]).settle("call_1", Ok(json!(1)));
-    play.calls(&[("time", "{}")]).settle("call_2", Ok(json!(1)));
-    assert!(!must_plan(&play) && !play.run.offers_plan());
-    play.calls(&[("again", "{}")]).settle("call_3", Ok(json!(1)));
-    assert!(must_plan(&play) && play.run.offers_plan());
+    play.calls(&[("make_plan", GOOD)]).calls(&[("update_plan", S1_DONE)]);
+    play.calls(&[("make_plan", r#"{"goal":"h","steps":[{"id":"s3","title":"Three","dependsOn":["s1"]}]}"#)]);
+    let plan = play.run.plan().unwrap();
+    assert_eq!(plan.goal, "h");
+    assert_eq!(plan.steps.iter().map(|step| step.id.as_str()).collect::<Vec<_>>(), ["s1", "s3"]);
 }
 
 #[test]
 fn a_user_who_has_chosen_a_tool_gets_no_plan() {
     for choice in [ToolChoice::Tool("time".into()), ToolChoice::None, ToolChoice::Required] {
-        let mut play = planned(PlanMode::Auto);
+        let mut play = planned(PlanMode::Always);
         play.run.settings.tool_choice = Some(choice.clone());
         assert_eq!(play.run.tool_choice(&play.scene.limits), Some(choice));
+        assert!(!play.run.suggests_plan());
     }
 }
 
@@ -206,7 +239,7 @@ fn chain_counts_no_call_of_the_plan() {
 
 #[test]
 fn a_rule_may_deny_plans() {
-    let mut play = planned(PlanMode::Auto);
+    let mut play = planned(PlanMode::Always);
     play.scene.rules.policy = Arc::new(NoPlans);
     play.calls(&[("make_plan", GOOD)]);
     assert_eq!((state(&play, 0), must_plan(&play)), (StateName::Cancelled, false));
@@ -227,7 +260,7 @@ impl Policy for NoPlans {
 
 #[test]
 fn the_last_step_makes_no_plan() {
-    let mut play = planned(PlanMode::Auto);
+    let mut play = planned(PlanMode::Always);
     play.scene.limits.steps = 1;
     assert_eq!(play.run.tool_choice(&play.scene.limits), Some(ToolChoice::None));
 }

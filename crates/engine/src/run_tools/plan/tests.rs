@@ -12,20 +12,24 @@ fn plan(steps: &[Value]) -> Value {
 }
 
 fn error(steps: &[Value]) -> String {
-    check(&plan(steps), &Toolbox::default()).unwrap_err()
+    check(&plan(steps), None, &Toolbox::default()).unwrap_err()
 }
 
 /// Returns the plan of a run with these calls, each with its tool, its input and its outcome.
 fn made(calls: &[(&str, Value, PlanOutcome)]) -> Option<Plan> {
+    made_after(None, calls)
+}
+
+/// As [`made`], of a run that begins with an open plan.
+fn made_after(open: Option<Plan>, calls: &[(&str, Value, PlanOutcome)]) -> Option<Plan> {
     let ids: Vec<ToolCallId> =
         (0..calls.len()).map(|index| ToolCallId::new(format!("call_{index}"))).collect();
     let inputs: Vec<JsonText> = calls.iter().map(|(_, input, _)| input.into()).collect();
-    plan_of(calls.iter().zip(&inputs).zip(&ids).map(|(((tool, _, outcome), input), id)| PlanCall {
-        id,
-        tool,
-        input,
-        outcome: *outcome,
-    }))
+    let calls = calls.iter().zip(&inputs).zip(&ids);
+    plan_of(
+        open,
+        calls.map(|(((tool, _, outcome), input), id)| PlanCall { id, tool, input, outcome: *outcome }),
+    )
 }
 
 fn states(plan: &Plan) -> String {
@@ -39,23 +43,47 @@ fn done(id: &str) -> Value {
 }
 
 #[test]
-fn a_plan_is_wanted_for_a_long_text_or_for_two_goals() {
+fn a_plan_is_suggested_for_several_goals_and_for_a_sequence() {
     let triggers = PlanTriggers::default();
     for wanted in [
         "Compare the two shops and write me a letter.",
         "COMPARE them. Then: Summarise!",
+        "Can you search the archive and draft a reply?",
+        "Look up three papers, put together an overview and mail it to Ann.",
+        "Find a hotel, book it, and add it to my calendar",
+        "First read the report, then tell me what is missing.",
+        "Please do this:\n1. check the stock\n2. order what is missing",
+        "- tidy the list\n- tell Bob",
         "比较这两家店，然后总结一下。",
+        "先查一下天气，再订一张机票，最后发邮件给老板",
+        "研究一下竞争对手，整理成表格，存到笔记里",
+        "把这份报告翻译成英文，然后发送给客户",
+        "1、查天气\n2、订票",
         "Ｃｏｍｐａｒｅ and write",
         &"x".repeat(301),
     ] {
         assert!(triggers.match_text(wanted), "{wanted}");
     }
+    let trace = format!("What is this?\n{}", "    at app.main (app.js:12:7)\n".repeat(20));
     for unwanted in [
         "Compare the two shops.",
         "Compare them, and compare them again.",
         "The writer compared a draftsman with a sender.",
+        "Thanks, that is all I wanted to save and send!",
+        "How do I save and write a file in Python?",
+        "Save your breath and write nothing",
+        "Translate this: I like to analyse data, write reports and send them.",
+        "What does `search && save && send` do?",
+        "Why did you first save and then send it?",
+        "\"Search, save and send\" is the title of my talk",
+        "> write and send\n> compare and save\nok",
+        "谢谢，已经保存并发送了",
+        "把“保存”按钮翻译成英文",
+        "翻译这段话：我喜欢分析数据，比较结果",
+        "怎么保存和发送文件？",
         "总结一下。",
         "",
+        &trace,
         &"x".repeat(300),
     ] {
         assert!(!triggers.match_text(unwanted), "{unwanted}");
@@ -64,6 +92,34 @@ fn a_plan_is_wanted_for_a_long_text_or_for_two_goals() {
     assert!(PlanTriggers { over: 100, ..own.clone() }.match_text("prüfe und ordne"));
     assert!(!PlanTriggers { over: 100, ..own.clone() }.match_text("überprüfe und ordne"));
     assert!(own.match_text("sechs!") && !own.match_text("fünf!"));
+}
+
+#[test]
+fn a_plan_goes_on_in_the_next_run_and_may_be_replaced() {
+    let make = |steps: &[Value], outcome| (MAKE_PLAN, plan(steps), outcome);
+    let first = made(&[
+        make(&[step("s1", &[]), step("s2", &["s1"])], PlanOutcome::Success),
+        (UPDATE_PLAN, done("s1"), PlanOutcome::Success),
+    ]);
+    assert_eq!(states(first.as_ref().unwrap()), "accepted: s1 done, s2 todo");
+    let ended = made_after(first.clone(), &[(UPDATE_PLAN, done("s2"), PlanOutcome::Success)]).unwrap();
+    assert_eq!(states(&ended), "done: s1 done, s2 done");
+
+    let other = [step("s3", &["s1"])];
+    assert_eq!(check(&plan(&other), first.as_ref(), &Toolbox::default()), Ok(()), "s1 is over");
+    assert!(check(&plan(&[step("s3", &["s2"])]), first.as_ref(), &Toolbox::default()).is_err(), "s2 goes");
+    let replaced = |outcome| states(&made_after(first.clone(), &[make(&other, outcome)]).unwrap());
+    assert_eq!(replaced(PlanOutcome::Asked), "proposed: s1 done, s3 todo");
+    assert_eq!(replaced(PlanOutcome::Success), "accepted: s1 done, s3 todo");
+    assert_eq!(replaced(PlanOutcome::Cancelled), "accepted: s1 done, s2 todo", "the plan before stays");
+    let again = [make(&other, PlanOutcome::Cancelled), make(&[step("s4", &[])], PlanOutcome::Success)];
+    assert_eq!(states(&made(&again).unwrap()), "accepted: s4 todo", "one that was denied leaves nothing");
+    let next = [make(&[step("t1", &[])], PlanOutcome::Success)];
+    assert_eq!(
+        states(&made_after(Some(ended), &next).unwrap()),
+        "accepted: t1 todo",
+        "so does one that is over"
+    );
 }
 
 #[test]
@@ -78,9 +134,11 @@ fn a_plan_that_cannot_be_used_is_refused_with_the_reason() {
     let unknown = error(&[json!({ "id": "s1", "title": "Do it", "tool": "no_such_tool" })]);
     assert!(unknown.contains("no_such_tool") && unknown.contains("s1"), "{unknown}");
     for unreadable in [json!({}), json!({ "goal": "x", "steps": "y" }), json!([])] {
-        assert!(check(&unreadable, &Toolbox::default()).unwrap_err().starts_with("The plan cannot be read"));
+        assert!(
+            check(&unreadable, None, &Toolbox::default()).unwrap_err().starts_with("The plan cannot be read")
+        );
     }
-    assert_eq!(check(&plan(&[step("s2", &["s1"]), step("s1", &[])]), &Toolbox::default()), Ok(()));
+    assert_eq!(check(&plan(&[step("s2", &["s1"]), step("s1", &[])]), None, &Toolbox::default()), Ok(()));
 }
 
 #[test]
@@ -88,7 +146,7 @@ fn a_plan_has_neither_no_step_nor_ten_thousand() {
     let steps: Vec<Value> = (0..10_000).map(|at| step(&format!("s{at}"), &[])).collect();
     assert!(error(&steps).contains("10000"));
     assert!(error(&[]).contains('0'));
-    assert_eq!(check(&plan(&steps[..50]), &Toolbox::default()), Ok(()));
+    assert_eq!(check(&plan(&steps[..50]), None, &Toolbox::default()), Ok(()));
     let make = MakePlan.spec(&Offer { plan: PlanMode::Auto, asks_user: false, posted: &[] }).unwrap();
     assert_eq!(make.input_schema["properties"]["steps"]["maxItems"], 50, "a model's input gets no further");
 }
@@ -135,7 +193,7 @@ fn a_denied_plan_is_shown_as_such_and_a_failed_one_is_none() {
 }
 
 #[test]
-fn a_step_whose_tool_is_called_is_being_done() {
+fn a_step_is_done_by_the_call_of_its_tool() {
     let with_tool = |id: &str| json!({ "id": id, "title": id, "tool": "write" });
     let make = (MAKE_PLAN, plan(&[with_tool("s1"), with_tool("s2")]), PlanOutcome::Success);
     let call = ("write", json!({}), PlanOutcome::Begun);
@@ -146,6 +204,9 @@ fn a_step_whose_tool_is_called_is_being_done() {
     assert_eq!(states(&two), "accepted: s1 doing, s2 doing");
     let again = made(&[make, call.clone(), call.clone(), call]).unwrap();
     assert_eq!(again.steps[0].tool_call_id, Some(ToolCallId::new("call_3")), "the first open step");
+    let make = (MAKE_PLAN, plan(&[with_tool("s1"), with_tool("s2")]), PlanOutcome::Success);
+    let calls = [make, ("write", json!({}), PlanOutcome::Success), ("write", json!({}), PlanOutcome::Failed)];
+    assert_eq!(states(&made(&calls).unwrap()), "accepted: s1 done, s2 doing", "what succeeds is done");
 }
 
 #[test]

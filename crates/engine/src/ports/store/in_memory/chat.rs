@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, Show, UiMessage};
+use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, PlanState, Role, RunId, Show, UiMessage};
 use fermata_tools::{Call, Confirmation, GrantEnd};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -154,6 +154,12 @@ impl StoredChat {
             Change::PutShow { show } => self.head.show = show,
             Change::PutStatus { status } => self.head.status = status,
             Change::PutPlan { run, plan } => self.run_in_progress(&run)?.plan = Some(*plan),
+            Change::DropPlan => {
+                let plans = self.runs.iter_mut().filter_map(|run| run.plan.as_mut());
+                for plan in plans.filter(|plan| plan.state == PlanState::Accepted) {
+                    plan.state = PlanState::Denied;
+                }
+            }
             Change::PutSummary(summary) => {
                 let created_at = page::whole_microseconds(summary.created_at);
                 self.summaries.insert(summary.messages, SummaryRecord { created_at, ..*summary });

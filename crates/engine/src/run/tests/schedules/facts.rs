@@ -368,7 +368,7 @@ impl Facts {
             toolbox: &scene.toolbox,
             tool_choice: None,
             plan: None,
-            offers_plan: false,
+            suggests_plan: false,
             step_instructions: None,
             call_settings: Map::new(),
             rules: &scene.rules,
