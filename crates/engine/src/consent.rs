@@ -15,10 +15,15 @@ pub struct ConsentWords {
 }
 
 /// The words that approve: English, Chinese, Spanish, French, German, Japanese.
-const CONFIRM: [&str; 44] = [
+const CONFIRM: [&str; 58] = [
     "yes",
+    "y",
     "yeah",
     "yep",
+    "yup",
+    "sure",
+    "proceed",
+    "do it",
     "ok",
     "okay",
     "confirm",
@@ -33,6 +38,11 @@ const CONFIRM: [&str; 44] = [
     "好",
     "可以",
     "批准",
+    "行",
+    "确定",
+    "没问题",
+    "执行",
+    "确认执行",
     "確認",
     "繼續",
     "sí",
@@ -42,12 +52,15 @@ const CONFIRM: [&str; 44] = [
     "confirmar",
     "confirmo",
     "adelante",
+    "claro",
     "oui",
+    "vas-y",
     "d'accord",
     "confirmer",
     "je confirme",
     "ja",
     "einverstanden",
+    "klar",
     "bestätigen",
     "in ordnung",
     "はい",
@@ -58,14 +71,18 @@ const CONFIRM: [&str; 44] = [
     "続けて",
     "続行",
     "オーケー",
+    "どうぞ",
     "👍",
     "✅",
 ];
 
 /// The words that deny, in the same languages.
-const DENY: [&str; 35] = [
+const DENY: [&str; 40] = [
     "no",
+    "n",
     "nope",
+    "nah",
+    "stop",
     "cancel",
     "deny",
     "reject",
@@ -82,6 +99,8 @@ const DENY: [&str; 35] = [
     "拒绝",
     "拒絕",
     "算了",
+    "别",
+    "停止",
     "cancelar",
     "rechazar",
     "non",
