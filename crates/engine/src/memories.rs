@@ -24,7 +24,7 @@ use crate::{
         store::{
             Store, StoreError,
             memories::{
-                MAX_SLOTS, Memory, MemoryAuthor, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent,
+                MAX_ALWAYS, Memory, MemoryAuthor, MemoryChange, MemoryCursor, MemoryEdit, MemoryEvent,
                 MemoryFilter, MemoryId, MemoryOutcome, MemorySource, NewMemory, Undone,
             },
         },
@@ -32,6 +32,7 @@ use crate::{
 };
 use embedding::{Asker, Embedding};
 
+pub(crate) use finding::always_known;
 pub(crate) use notes::element_text;
 pub use notes::{MemoryNote, Recollection, split_note};
 
@@ -133,9 +134,9 @@ pub enum MemoryError {
     )]
     Full(usize),
     #[error(
-        "There are {MAX_SLOTS} memories with a slot already, and all of them are in every prompt. Delete one, or leave out the slot."
+        "There are {MAX_ALWAYS} memories already that are in every prompt, because they are pinned or have a slot. Delete or unpin one."
     )]
-    TooManySlots,
+    TooManyAlways,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -193,7 +194,7 @@ impl MemoryService {
         let mut memories = match query.map(str::trim).filter(|query| !query.is_empty()) {
             Some(query) => {
                 let lower = query.to_lowercase();
-                let mut ranked = self.ranked(owner, Asker::Owner(owner), query, None, usize::MAX).await?;
+                let mut ranked = self.ranked(owner, Asker::Owner(owner), &[query], None, usize::MAX).await?;
                 ranked
                     .retain(|ranked| ranked.is_similar || ranked.memory.text.to_lowercase().contains(&lower));
                 filter.select(ranked.iter().map(|ranked| &ranked.memory))
@@ -267,7 +268,7 @@ impl MemoryService {
             MemoryOutcome::Changed(MemoryEvent { after: None, .. })
             | MemoryOutcome::Unknown
             | MemoryOutcome::Full
-            | MemoryOutcome::TooManySlots => Err(MemoryError::NotFound),
+            | MemoryOutcome::TooManyAlways => Err(MemoryError::NotFound),
         }
     }
 
@@ -287,7 +288,7 @@ impl MemoryService {
             | MemoryOutcome::Unchanged(_)
             | MemoryOutcome::Unknown
             | MemoryOutcome::Full
-            | MemoryOutcome::TooManySlots => Err(MemoryError::NotFound),
+            | MemoryOutcome::TooManyAlways => Err(MemoryError::NotFound),
         }
     }
 
@@ -362,7 +363,7 @@ impl MemoryService {
             }
             MemoryOutcome::Unchanged(_) | MemoryOutcome::Unknown => {}
             MemoryOutcome::Full => return Err(MemoryError::Full(self.most())),
-            MemoryOutcome::TooManySlots => return Err(MemoryError::TooManySlots),
+            MemoryOutcome::TooManyAlways => return Err(MemoryError::TooManyAlways),
         }
         Ok(outcome)
     }

@@ -499,7 +499,7 @@ impl From<MemoryError> for ApiError {
             MemoryError::Empty | MemoryError::TooLong { .. } | MemoryError::BadSlot(_) => {
                 Code::InvalidRequest
             }
-            MemoryError::Full(_) | MemoryError::TooManySlots => Code::TooManyMemories,
+            MemoryError::Full(_) | MemoryError::TooManyAlways => Code::TooManyMemories,
         };
         Self::new(code, error.to_string())
     }

@@ -27,12 +27,26 @@ use crate::{
 
 /// The number of times that a step is asked for again because its request was too long.
 const MAX_OVERFLOWS: u32 = 2;
+/// The number of the user's last messages whose memories are recalled.
+const RECALLED_WORDS: usize = 3;
 
 /// The messages of a chat, without that of the open run, from one of them on.
 pub(super) struct ReadMessages {
     /// The number of messages before these.
     pub first: usize,
     pub messages: Vec<UiMessage>,
+}
+
+/// Returns the texts whose memories are recalled: the last words of the user, and what was said before them, so that a question that follows
+/// another one is understood as well as that.
+fn texts_to_recall(messages: &[UiMessage]) -> Vec<String> {
+    let text_of = |message: &UiMessage| {
+        let texts: Vec<&str> = message.parts.iter().filter_map(UiPart::as_text).collect();
+        texts.join("\n")
+    };
+    let of = |role: Role| messages.iter().rev().filter(move |message| message.role == role).map(text_of);
+    let texts = of(Role::User).take(RECALLED_WORDS).chain(of(Role::Assistant).take(1));
+    texts.filter(|text| !text.trim().is_empty()).collect()
 }
 
 // === impl ActiveRun ===
@@ -58,14 +72,13 @@ impl ActiveRun {
         }
         if self.run.settings.remembers && self.run.state.recollection.is_none() {
             let read = self.read_messages().await?;
-            let last = read.messages.iter().rfind(|message| message.role == Role::User);
-            let texts = last.into_iter().flat_map(|message| &message.parts).filter_map(UiPart::as_text);
-            let text = texts.collect::<Vec<_>>().join("\n");
+            let texts = texts_to_recall(&read.messages);
             self.history = Some(read);
             let (memories, owner, chat) =
                 (self.services.memories.clone(), self.record.head.owner.clone(), self.record.chat.clone());
-            self.step =
-                StepWork::Recollection(async move { memories.recollect(&owner, &chat, &text).await }.boxed());
+            self.step = StepWork::Recollection(
+                async move { memories.recollect(&owner, &chat, &texts).await }.boxed(),
+            );
             return Ok(());
         }
         let goal = self.window().map(|window| Goal::Within(window.compact_at));

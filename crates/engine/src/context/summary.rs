@@ -40,7 +40,7 @@ Answer with one JSON object and nothing else:
 exact value\"}, \"openQuestions\": [], \"toolsUsed\": []}
 
 The lists hold short texts. Keep everything of the summary so far that still holds, and change what no longer does. Names, numbers, dates, \
-addresses and ids go into `entities`, exactly as they were given. Write in the language of the chat, and no more than 600 words. If there \
+addresses and ids go into `entities`, exactly as they were given; one that no longer holds is null. Write in the language of the chat, and no more than 600 words. If there \
 are `wishes`, they say what the reader of the summary needs most.";
 
 const MEMORY_ONLY: &str = "You note what is worth remembering of a chat between a user and an assistant. You are given one JSON object: \
@@ -319,7 +319,7 @@ fn clipped(text: &str, most: usize) -> String {
 
 // === reading an answer ===
 
-/// Reads a model's answer; `None` if it has no summary. Names that the summary so far has noted are kept.
+/// Reads a model's answer; `None` if it has no summary. Names that the summary so far has noted are kept, unless the answer sets them to null.
 pub(crate) fn read_answer(answer: &str, previous: Option<&Covered>) -> Option<Summary> {
     let json = answer.get(answer.find('{')?..=answer.rfind('}')?)?;
     let answer: Value = serde_json::from_str(json).ok()?;
@@ -328,8 +328,17 @@ pub(crate) fn read_answer(answer: &str, previous: Option<&Covered>) -> Option<Su
     if summary == Summary::default() {
         return None;
     }
+    let removed = [Some(&answer), answer.get("summary")].into_iter().flatten();
+    let removed: BTreeSet<&str> = removed
+        .filter_map(|summary| summary.get("entities")?.as_object())
+        .flatten()
+        .filter(|(_, value)| value.is_null())
+        .map(|(name, _)| name.as_str())
+        .collect();
     for (name, value) in previous.into_iter().flat_map(|covered| &covered.summary.entities) {
-        summary.entities.entry(name.clone()).or_insert_with(|| value.clone());
+        if !removed.contains(name.as_str()) {
+            summary.entities.entry(name.clone()).or_insert_with(|| value.clone());
+        }
     }
     Some(bounded(summary))
 }
@@ -354,7 +363,8 @@ fn lenient(value: &Value) -> Option<Summary> {
     }
     let mut entities = BTreeMap::new();
     if let Some(Value::Object(named)) = fields.get("entities") {
-        entities.extend(named.iter().map(|(name, value)| (clipped(name, MAX_TEXT), text(value))));
+        let kept = named.iter().filter(|(_, value)| !value.is_null());
+        entities.extend(kept.map(|(name, value)| (clipped(name, MAX_TEXT), text(value))));
     }
     Some(Summary {
         goal: fields.get("goal").filter(|goal| !goal.is_null()).map(text).unwrap_or_default(),

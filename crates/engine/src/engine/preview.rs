@@ -11,9 +11,9 @@ use crate::{
     active_run::read_run,
     assistants::Assistants,
     context::{Goal, History, ModelContext},
-    memories::{MemoryNote, Recollection},
+    memories::{MemoryNote, Recollection, always_known},
     model::ModelRequest,
-    ports::store::{Store, StoreError, memories::MemoryFilter},
+    ports::store::{Store, StoreError},
     prompt::{PromptContext, prompt},
     run::RunSettings,
     services::{PolicySnapshot, Rules},
@@ -89,19 +89,16 @@ pub async fn preview(
         context.use_next();
     }
     // Memories that have to do with the next message are recalled when it is there.
-    let mut slots = Recollection::default();
+    let mut always = Recollection::default();
     if of_run.remembers {
-        let filter = MemoryFilter { has_slot: Some(true), ..MemoryFilter::default() };
-        let mut memories = store.memories(&record.head.owner, &filter).await?;
-        memories.sort_by(|a, b| a.slot.cmp(&b.slot));
-        slots.slots = memories.iter().map(MemoryNote::from).collect();
+        always.always = always_known(store, &record.head.owner).await?.iter().map(MemoryNote::from).collect();
     }
     let history = History { first: 0, messages: messages.iter().collect() };
     let window = of_run.answering(&policies).1.window(settings.compact_at);
     let goal = window.map(|window| Goal::Within(window.compact_at));
     let fitted = context.fitted(&history, goal, &policies.rules.never_clear, |fit, messages| {
         let mut of_prompt = PromptContext::new(&policies, &settings, &of_run, &toolbox, run.as_ref(), fit);
-        of_prompt.recollection = of_prompt.recollection.or(Some(&slots));
+        of_prompt.recollection = of_prompt.recollection.or(Some(&always));
         prompt(messages.iter().copied(), &of_prompt)
     });
     let assistant = policies.assistants.answering(of_run.assistant.as_deref()).to_owned();

@@ -140,7 +140,7 @@ async fn summarized(world: &World, fermata: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_is_told_before_the_words_of_the_user_in_each_step_of_a_run_and_no_longer() {
+async fn what_is_known_is_told_before_the_words_of_the_user_in_each_step_of_a_run() {
     let world = remembering(World::new());
     keep(&world, "Anna's favourite colour is turquoise.", None).await;
     keep(&world, "The user is called Beatrix.", Some("name")).await;
@@ -154,7 +154,8 @@ async fn what_is_known_is_told_before_the_words_of_the_user_in_each_step_of_a_ru
 
     says(&world, "c", "How tall are giraffes?", json!({})).await;
     let third = requests(&world).pop().unwrap();
-    assert!(!format!("{:?}", third.messages).contains("turquoise"), "notes are for one run");
+    assert_eq!(format!("{:?}", third.messages).matches("turquoise").count(), 1, "told once");
+    assert!(last_user(&third).contains("turquoise"), "before the newest words");
     assert!(system(&third).contains("Beatrix"));
 }
 
@@ -604,4 +605,33 @@ async fn nobody_waits_again_at_once_for_an_embedding_model_that_was_silent() {
     assert_eq!((waited().await, waited().await), (5, 0));
     sleep(Duration::from_secs(31)).await;
     assert_eq!(waited().await, 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_that_follows_another_one_keeps_what_was_recalled_for_it() {
+    let world = remembering(World::new());
+    keep(&world, "Allergic to walnuts", None).await;
+    world.script([text("Gladly."), text("Flour and eggs."), text("An hour."), text("Spain.")]);
+    says(&world, "c", "recommend a walnut cake", json!({})).await;
+    for (words, is_recalled) in
+        [("what is in it?", true), ("and how long does it bake?", true), ("who won the match?", false)]
+    {
+        says(&world, "c", words, json!({})).await;
+        let asked = requests(&world);
+        assert_eq!(last_user(asked.last().unwrap()).contains("Allergic"), is_recalled, "{words}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_memory_is_in_every_prompt() {
+    let world = remembering(World::new());
+    let draft = MemoryDraft { text: "Is vegetarian".into(), pinned: true, ..MemoryDraft::default() };
+    world.engine.memories().save(&world.owner, draft, &MemoryAuthor::default()).await.unwrap();
+    keep(&world, "Anna", Some("name")).await;
+    world.script([text("ok")]);
+    says(&world, "c", "recommend a restaurant", json!({})).await;
+    let asked = requests(&world);
+    let told = system(asked.last().unwrap());
+    assert!(told.contains(r#"[{"slot":"name","text":"Anna"},{"text":"Is vegetarian"}]"#), "{told}");
+    assert!(!last_user(asked.last().unwrap()).contains("vegetarian"), "and not twice");
 }

@@ -75,7 +75,9 @@ async fn a_plan_goes_on_after_the_end_of_its_run_and_of_the_process() {
     };
     assert!(told.contains("Second"), "the open step is told");
     assert!(!last_user(&world).contains("<plan>"), "and no more once it is done");
-    assert!(reader.text().contains("b went well"));
+    assert_eq!(reader.find("data-plan")["data"]["state"], "accepted", "it is shown from the beginning");
+    let last = world.messages().await.pop().unwrap();
+    assert!(format!("{last:?}").contains("b went well"));
     assert_eq!(recorded(&world).await, ["accepted", "done"]);
     assert!(matches!(world.engine.drop_plan(&world.owner, &world.chat).await, Err(PlanError::NoPlan)));
 

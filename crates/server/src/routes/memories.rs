@@ -111,7 +111,7 @@ pub async fn post(
         MemoryOutcome::Changed(MemoryEvent { after: None, .. })
         | MemoryOutcome::Unknown
         | MemoryOutcome::Full
-        | MemoryOutcome::TooManySlots => Err(MemoryError::NotFound.into()),
+        | MemoryOutcome::TooManyAlways => Err(MemoryError::NotFound.into()),
     }
 }
 

@@ -75,7 +75,7 @@ impl TypedTool for Remember {
             MemoryOutcome::Changed(MemoryEvent { after: None, .. })
             | MemoryOutcome::Unknown
             | MemoryOutcome::Full
-            | MemoryOutcome::TooManySlots => return Err(ToolError::internal("The memory was not saved.")),
+            | MemoryOutcome::TooManyAlways => return Err(ToolError::internal("The memory was not saved.")),
         };
         super::output(&output)
     }

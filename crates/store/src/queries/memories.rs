@@ -73,7 +73,7 @@ pub async fn find(
             "select owner, id, kind, text, slot, pinned, chat_id, message_id, origin, created_at, recalled_at, version
              from memories
              where owner = $1 and (created_at, id) < ($2, $3)
-                and kind = coalesce($4, kind) and (slot is not null) = coalesce($5, slot is not null)
+                and kind = coalesce($4, kind) and (slot is not null or pinned) = coalesce($5, slot is not null or pinned)
                 and ($6 is null or embedded_by is distinct from $6 or not exists (
                     select 1 from memory_vectors
                     where memory_vectors.owner = memories.owner and memory_id = memories.id and dims = $7
@@ -85,7 +85,7 @@ pub async fn find(
         .bind(created_at)
         .bind(text(id))
         .bind(filter.kind.map(|kind| kind.as_str()))
-        .bind(filter.has_slot)
+        .bind(filter.is_always)
         .bind(filter.without_vector.as_ref().map(|kind| text(&kind.model)))
         .bind(filter.without_vector.as_ref().map(|kind| count(kind.dimensions)))
         .bind(count(filter.limit.unwrap_or(usize::MAX)))

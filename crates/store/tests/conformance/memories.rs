@@ -23,7 +23,7 @@ in_every_store! {
     what_nobody_knows_cannot_be_changed_or_undone
     what_is_least_missed_makes_room
     nothing_makes_room_that_has_to_stay
-    an_owner_has_a_number_of_slots_only
+    an_owner_has_a_number_of_memories_in_every_prompt
     memories_are_listed_newest_first_by_page
     a_list_may_be_of_one_kind_or_of_slots
     owners_see_their_own_memories_only
@@ -281,13 +281,20 @@ async fn nothing_makes_room_that_has_to_stay(store: AnyStore) {
     assert_eq!(shown(&store).await, ["slot v1 [city]: y", "a v0: x", "pinned v1: y"]);
 }
 
-async fn an_owner_has_a_number_of_slots_only(store: AnyStore) {
-    let slots = fermata_engine::store::memories::MAX_SLOTS;
+async fn an_owner_has_a_number_of_memories_in_every_prompt(store: AnyStore) {
+    let slots = fermata_engine::store::memories::MAX_ALWAYS;
     let saves = (0..slots).map(|n| save(with_slot(&format!("m{n}"), "x", &format!("s{n}")))).collect();
     change_of(&store, &alice(), 1, saves).await;
-    assert_eq!(change(&store, 2, save(with_slot("a", "x", "one"))).await, MemoryOutcome::TooManySlots);
+    assert_eq!(change(&store, 2, save(with_slot("a", "x", "one"))).await, MemoryOutcome::TooManyAlways);
     assert!(matches!(change(&store, 3, save(with_slot("a", "y", "s1"))).await, MemoryOutcome::Changed(_)));
     assert_eq!(all(&store).await.len(), slots);
+    let pinned = NewMemory { pinned: true, ..new("p", "x") };
+    assert_eq!(change(&store, 4, save(pinned)).await, MemoryOutcome::TooManyAlways);
+    change(&store, 5, save(new("p", "x"))).await;
+    let pin = MemoryEdit { pinned: Some(true), ..MemoryEdit::default() };
+    let pin = |id: &str| MemoryChange::Edit { id: MemoryId(id.into()), edit: pin.clone(), source: None };
+    assert_eq!(change(&store, 6, pin("p")).await, MemoryOutcome::TooManyAlways);
+    assert!(matches!(change(&store, 7, pin("m1")).await, MemoryOutcome::Changed(_)), "it has a slot already");
 }
 
 async fn memories_are_listed_newest_first_by_page(store: AnyStore) {
@@ -324,10 +331,10 @@ async fn a_list_may_be_of_one_kind_or_of_slots(store: AnyStore) {
     }
     let of_kind = MemoryFilter { kind: Some(MemoryKind::Entity), ..MemoryFilter::default() };
     assert_eq!(ids(&store, of_kind.clone()).await, ["entity-slot", "entity"]);
-    let slots = MemoryFilter { has_slot: Some(true), limit: Some(2), ..MemoryFilter::default() };
+    let slots = MemoryFilter { is_always: Some(true), limit: Some(2), ..MemoryFilter::default() };
     assert_eq!(ids(&store, slots).await, ["instruction-slot", "entity-slot"]);
-    assert_eq!(ids(&store, MemoryFilter { has_slot: Some(true), ..of_kind.clone() }).await, ["entity-slot"]);
-    assert_eq!(ids(&store, MemoryFilter { has_slot: Some(false), ..of_kind }).await, ["entity"]);
+    assert_eq!(ids(&store, MemoryFilter { is_always: Some(true), ..of_kind.clone() }).await, ["entity-slot"]);
+    assert_eq!(ids(&store, MemoryFilter { is_always: Some(false), ..of_kind }).await, ["entity"]);
 }
 
 async fn owners_see_their_own_memories_only(store: AnyStore) {

@@ -57,6 +57,8 @@ fn a_name_that_the_model_forgets_is_kept() {
     let read = |answer: &str| read_answer(answer, Some(&previous)).map(|summary| summary.entities);
     assert_eq!(read(r#"{"goal": "x"}"#), Some(entities("gardener", "Mr Quince")));
     assert_eq!(read(r#"{"entities": {"gardener": "Ms Pear"}}"#), Some(entities("gardener", "Ms Pear")));
+    assert_eq!(read(r#"{"goal": "x", "entities": {"gardener": null}}"#), Some([].into()));
+    assert_eq!(read(r#"{"summary": {"goal": "x", "entities": {"gardener": null}}}"#), Some([].into()));
 }
 
 #[test]

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{AuditEntry, StoreError, page::whole_microseconds};
 
-/// The number of slots that an owner may have, because the memories that have one are in every prompt.
-pub const MAX_SLOTS: usize = 50;
+/// The number of memories of an owner that may be in every prompt: those that have a slot, and those that are pinned.
+pub const MAX_ALWAYS: usize = 50;
 /// The number of changes of an owner's memories that are kept to be undone. The oldest are forgotten first.
 pub const MAX_EVENTS: usize = 1_000;
 
@@ -159,8 +159,8 @@ pub enum MemoryOutcome {
     Unknown,
     /// The owner has as many memories as may be, and none that may be deleted to make room.
     Full,
-    /// The owner has [`MAX_SLOTS`] slots.
-    TooManySlots,
+    /// The owner has [`MAX_ALWAYS`] memories that are in every prompt.
+    TooManyAlways,
 }
 
 /// A change that was made to one memory.
@@ -189,8 +189,8 @@ pub enum Undone {
 pub struct MemoryFilter {
     /// Only memories of this kind.
     pub kind: Option<MemoryKind>,
-    /// Only memories that have a slot, or only those that have none.
-    pub has_slot: Option<bool>,
+    /// Only memories that are in every prompt, or only the others.
+    pub is_always: Option<bool>,
     /// Only memories that have no such vector.
     pub without_vector: Option<VectorKind>,
     /// Only memories that come after this one in the order of the list.
@@ -379,6 +379,15 @@ impl MemoryCursor {
     }
 }
 
+// === impl Memory ===
+
+impl Memory {
+    /// Returns whether the memory is in every prompt, and is never deleted to make room.
+    pub fn is_always(&self) -> bool {
+        self.pinned || self.slot.is_some()
+    }
+}
+
 // === impl MemoryFilter ===
 
 impl MemoryFilter {
@@ -386,7 +395,7 @@ impl MemoryFilter {
     pub fn select<'a>(&self, memories: impl IntoIterator<Item = &'a Memory>) -> Vec<Memory> {
         let selected = memories.into_iter().filter(|memory| {
             self.kind.is_none_or(|kind| memory.kind == kind)
-                && self.has_slot.is_none_or(|has_slot| memory.slot.is_some() == has_slot)
+                && self.is_always.is_none_or(|is_always| memory.is_always() == is_always)
                 && self.after.as_ref().is_none_or(|after| MemoryCursor::of(memory) < *after)
         });
         let mut selected: Vec<Memory> = selected.cloned().collect();
@@ -472,15 +481,13 @@ impl OwnedMemories {
                 let before = Some(taken.clone());
                 return self.put(MemoryEvent { before, after: Some(replaced) }, events);
             }
-            if self.memories.iter().filter(|memory| memory.slot.is_some()).count() >= MAX_SLOTS {
-                return MemoryOutcome::TooManySlots;
-            }
+        }
+        if saved.is_always() && self.count_always(&saved.id) >= MAX_ALWAYS {
+            return MemoryOutcome::TooManyAlways;
         }
         while self.memories.len() >= most.max(1) {
-            let candidates = self
-                .memories
-                .iter()
-                .filter(|memory| !memory.pinned && memory.slot.is_none() && !just_saved.contains(&memory.id));
+            let candidates =
+                self.memories.iter().filter(|memory| !memory.is_always() && !just_saved.contains(&memory.id));
             let first = candidates.min_by_key(|memory| (memory.recalled_at, memory.created_at, &memory.id));
             let Some(first) = first.cloned() else { return MemoryOutcome::Full };
             self.put(MemoryEvent { before: Some(first), after: None }, events);
@@ -505,14 +512,14 @@ impl OwnedMemories {
         if after == before {
             return MemoryOutcome::Unchanged(before);
         }
+        let takes_slot = after.slot.is_some()
+            && self.memories.iter().any(|memory| memory.id != *id && memory.slot == after.slot);
+        if after.is_always() && !before.is_always() && !takes_slot && self.count_always(id) >= MAX_ALWAYS {
+            return MemoryOutcome::TooManyAlways;
+        }
         if let Some(slot) = &after.slot
             && after.slot != before.slot
         {
-            let others = self.memories.iter().filter(|memory| memory.id != *id && memory.slot.is_some());
-            let slots: Vec<_> = others.filter_map(|memory| memory.slot.as_ref()).collect();
-            if !slots.contains(&slot) && slots.len() >= MAX_SLOTS {
-                return MemoryOutcome::TooManySlots;
-            }
             self.vacate(slot, id, events);
         }
         after.source = source.or(after.source);
@@ -539,6 +546,11 @@ impl OwnedMemories {
     fn apply(&mut self, event: &MemoryEvent) {
         self.memories.retain(|memory| Some(&memory.id) != event.id());
         self.memories.extend(event.after.clone());
+    }
+
+    /// Returns the number of memories besides this one that are in every prompt.
+    fn count_always(&self, id: &MemoryId) -> usize {
+        self.memories.iter().filter(|memory| memory.id != *id && memory.is_always()).count()
     }
 
     fn find(&self, id: &MemoryId) -> Option<&Memory> {

@@ -96,7 +96,7 @@ fn what_was_recalled_after_a_crash_stays_in_the_message_when_the_model_speaks() 
     play.crash();
     let note: MemoryNote =
         serde_json::from_value(json!({"id": "mem_1", "kind": "fact", "text": "Likes tea."})).unwrap();
-    let recollection = Recollection { recalled: vec![note], slots: Vec::new() };
+    let recollection = Recollection { recalled: vec![note], always: Vec::new() };
     play.apply("recollected", Event::Recollected(Arc::new(recollection)));
     play.receive(ModelEvent::Text("Tea?".into()));
     let parts = play.run.snapshot().parts;

@@ -29,7 +29,7 @@ fn each_stage_is_told_once_and_the_last_one_before_the_end() {
     expect![[r#"
         {"stage":"decide","requiresConfirm":false}
         {"stage":"tool_call","requiresConfirm":false}
-        {"stage":"tool_call","requiresConfirm":true,"gateClosed":true,"confirmWords":["yes","yeah","yep","ok","okay","confirm","confirmed","approve","approved","go ahead","确认","继续","同意","是","好","可以","批准","確認","繼續","sí","si","vale","de acuerdo","confirmar","confirmo","adelante","oui","d'accord","confirmer","je confirme","ja","einverstanden","bestätigen","in ordnung","はい","ええ","承認","承認します","同意します","続けて","続行","オーケー","👍","✅"]}
+        {"stage":"tool_call","requiresConfirm":true,"gateClosed":true,"confirmWords":["yes","y","yeah","yep","yup","sure","proceed","do it","ok","okay","confirm","confirmed","approve","approved","go ahead","确认","继续","同意","是","好","可以","批准","行","确定","没问题","执行","确认执行","確認","繼續","sí","si","vale","de acuerdo","confirmar","confirmo","adelante","claro","oui","vas-y","d'accord","confirmer","je confirme","ja","einverstanden","klar","bestätigen","in ordnung","はい","ええ","承認","承認します","同意します","続けて","続行","オーケー","どうぞ","👍","✅"]}
         {"stage":"tool_call","requiresConfirm":false}
         {"stage":"tool_call","requiresConfirm":false,"lastTool":"note","lastResult":"saved"}
         {"stage":"tool_result","requiresConfirm":false,"lastTool":"time","lastResult":"Error: no clock\nIf you cannot fix the call, go on without it."}

@@ -293,7 +293,7 @@ impl World {
             text: "Likes tea.".into(),
             slot: None,
         };
-        self.apply(Event::Recollected(Arc::new(Recollection { slots: Vec::new(), recalled: vec![note] })));
+        self.apply(Event::Recollected(Arc::new(Recollection { always: Vec::new(), recalled: vec![note] })));
     }
 
     /// Uses the newest rules and tools.
