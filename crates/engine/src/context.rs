@@ -60,6 +60,12 @@ pub(crate) struct ModelContext {
     /// The messages that the user excludes from memory.
     #[serde(skip_serializing_if = "Unremembered::is_nothing")]
     pub unremembered: Unremembered,
+    /// The number of messages, from the first of the chat, where facts about the user have been looked for.
+    #[serde(skip_serializing_if = "is_none")]
+    pub noted: usize,
+    /// The time when they are looked for in the messages after those; `None` if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note_at: Option<Timestamp>,
 }
 
 /// The part of a chat that the user excludes from memory.
@@ -142,6 +148,10 @@ pub(crate) struct Fitted {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over so")]
+fn is_none(number: &usize) -> bool {
+    *number == 0
+}
+
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -231,6 +241,7 @@ impl ModelContext {
     pub fn truncate(&mut self, keep: usize) -> bool {
         self.job.take_if(|job| job.most > keep);
         self.next.take_if(|covered| covered.messages > keep);
+        self.noted = self.noted.min(keep);
         if self.fit.left_out <= keep {
             return true;
         }

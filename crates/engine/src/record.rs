@@ -12,7 +12,10 @@ use crate::{
         summary::{Covered, MemoryPlan, WrittenSummary},
     },
     memories::count_changes,
-    ports::store::{Change, ChatHead, ChatRecord, StoreError, Version, memories::MemoryAuthor},
+    ports::store::{
+        Change, ChatHead, ChatRecord, StoreError, Version,
+        memories::{MemoryAuthor, MemoryChange},
+    },
     services::{Patience, PolicySnapshot, Services},
 };
 
@@ -118,22 +121,34 @@ impl Record {
         if is_asked || !policies.assistant(self.head.assistant.as_deref()).remembers {
             return None;
         }
-        Some(MemoryPlan { owner: self.head.owner.clone(), unremembered: unremembered.clone() })
+        let (owner, unremembered) = (self.head.owner.clone(), unremembered.clone());
+        Some(MemoryPlan { owner, from: self.context.noted, unremembered })
     }
 
     /// Returns the changes that save a summary, and the facts about the user that were found with it.
     pub fn put_summary(&self, services: &Services, written: &WrittenSummary, now: Timestamp) -> Vec<Change> {
         let mut changes = vec![Change::PutSummary(Box::new(written.record(now)))];
-        if !written.memories.is_empty() {
-            count_changes(&written.memories);
-            changes.push(Change::ChangeMemories {
-                owner: self.head.owner.clone(),
-                changes: written.memories.clone(),
-                most: services.memories.most(),
-                author: MemoryAuthor::summary_of(&self.chat),
-            });
-        }
+        changes.extend(self.put_memories(services, &written.memories));
         changes
+    }
+
+    /// Returns the change that saves facts about the user, if there are any.
+    pub fn put_memories(&self, services: &Services, memories: &[MemoryChange]) -> Option<Change> {
+        if memories.is_empty() {
+            return None;
+        }
+        count_changes(memories);
+        Some(Change::ChangeMemories {
+            owner: self.head.owner.clone(),
+            changes: memories.to_vec(),
+            most: services.memories.most(),
+            author: MemoryAuthor::summary_of(&self.chat),
+        })
+    }
+
+    /// Returns when facts about the user are to be looked for in the new messages, if nothing more is said; `None` if they are not.
+    pub fn noting_due(&self, policies: &PolicySnapshot) -> Option<Timestamp> {
+        self.context.note_at.filter(|_| self.memory_plan(policies).is_some())
     }
 
     /// Makes changes to the chat, unless another instance has changed it meanwhile.

@@ -34,7 +34,7 @@ use crate::{
         mailbox::{Full, Mailbox, Mailboxes},
     },
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
-    context::summary::SummaryPlan,
+    context::summary::ChatJob,
     ports::store::{ChatOwner, InstanceId, StoreError},
     run::interrupted,
     services::Services,
@@ -375,7 +375,7 @@ sent_as_it_is!(
     ChatView,
     SummaryView,
     Option<SummaryView>,
-    Option<(String, SummaryPlan)>
+    Option<(String, ChatJob)>
 );
 
 impl RemoteReply for Following {

@@ -40,6 +40,8 @@ pub struct Settings {
     pub keep_recent: usize,
     /// A summary is written once there are this many earlier messages without one.
     pub summary_every: usize,
+    /// How long a chat is quiet before facts about the user are looked for in its new messages.
+    pub memory_after: Duration,
     /// The limits of the engine.
     pub limits: Limits,
 }
@@ -166,6 +168,7 @@ impl Default for Settings {
             compact_at: 0.8,
             keep_recent: 20,
             summary_every: 10,
+            memory_after: Duration::from_secs(60),
             limits: Limits::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Has a model write a summary of the first messages of a chat.
+//! Has a model write a summary of the first messages of a chat, or note facts about the user in its last ones.
 //!
 //! The result is handed back, and nothing of the chat is changed here. Its cost is bounded: the messages that a question has, the number
 //! of questions, and the time. This module does not know how many requests models may be answering; its callers wait for their turn.
@@ -16,13 +16,16 @@ use crate::{
     context::{
         Window,
         summary::{
-            Covered, MemoryPlan, SummaryPlan, SummaryQuestion, WrittenSummary, ask_again, memory_question,
-            question, read_answer,
+            ChatJob, Covered, MemoryPlan, SummaryPlan, SummaryQuestion, Written, WrittenSummary, ask_again,
+            memory_question, question, read_answer,
         },
     },
     memories::extraction::{Extraction, words_of_user},
     model::{ModelError, ModelEvent, ModelRequest, Usage, metrics::record_model_call, tokens},
-    ports::store::{Files, StoreError},
+    ports::store::{
+        Files, StoreError,
+        memories::{Memory, MemoryChange},
+    },
     services::{PolicySnapshot, Services},
 };
 
@@ -58,7 +61,10 @@ pub(crate) async fn write(
     plan: SummaryPlan,
 ) -> Result<WrittenSummary, WriteError> {
     let reason = plan.reason;
-    let model = choice(&services.policies.current(), &plan).model.name().to_owned();
+    let model = choice(&services.policies.current(), plan.assistant.as_deref(), plan.model.as_deref())
+        .model
+        .name()
+        .to_owned();
     let written = match timeout(TIMEOUT, ask(&services, &chat, plan)).await {
         Ok(written) => written,
         Err(_) => Err(WriteError::Timeout),
@@ -80,17 +86,92 @@ pub(crate) async fn write(
     written
 }
 
+/// Does the work for a chat, as [`write`] and [`note`] do it.
+pub(crate) async fn work(services: Arc<Services>, chat: ChatId, job: ChatJob) -> Result<Written, WriteError> {
+    match job {
+        ChatJob::Summary(plan) => write(services, chat, plan).await.map(Written::Summary),
+        ChatJob::Memories { memory, to, assistant, model } => {
+            let policies = services.policies.current();
+            let choice = choice(&policies, assistant.as_deref(), model.as_deref());
+            let noted = timeout(TIMEOUT, note(&services, &policies, choice, &chat, &memory, to)).await;
+            let memories = noted.unwrap_or(Err(WriteError::Timeout))?;
+            Ok(Written::Memories { memories, to })
+        }
+    }
+}
+
+/// Asks a model for facts about the user in the messages of a chat, from where it was asked last up to `to`.
+async fn note(
+    services: &Services,
+    policies: &PolicySnapshot,
+    choice: &ModelChoice,
+    chat: &ChatId,
+    memory: &MemoryPlan,
+    to: usize,
+) -> Result<Vec<MemoryChange>, WriteError> {
+    let read = services.store.messages_at(chat, memory.from..to, Files::ByName).await?;
+    let messages: Vec<&UiMessage> =
+        read.iter().filter(|message| !memory.unremembered.contains(&message.id)).collect();
+    let said = words_of_user(&messages);
+    if said.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let known = services.memories.known(&memory.owner, &said).await?;
+    let mut request = memory_question(&messages, &known, most_tokens(choice));
+    request.settings = call_settings(&Map::new(), choice, most_output(services, choice));
+    request.error_policy = policies.rules.error_policy.clone();
+    let text = text_of(choice, request).instrument(span(choice, "memory")).await?;
+    Ok(extraction(services, policies, chat, memory, &known, &messages).changes(&text))
+}
+
+/// Returns the number of tokens of a question at most.
+fn most_tokens(choice: &ModelChoice) -> u64 {
+    match choice.context {
+        Some(context) => Window::new(context, 0.5).compact_at.min(MOST_TOKENS),
+        None => USUAL_TOKENS,
+    }
+}
+
+/// Returns the number of tokens of an answer at most.
+fn most_output(services: &Services, choice: &ModelChoice) -> Option<NonZeroU32> {
+    let most = services.settings.limits.output_tokens;
+    let Some(context) = choice.context else { return most };
+    // The question has at most half of the window, and the second one repeats some of the answer.
+    let quarter = NonZeroU32::new(context.get() / 4).unwrap_or(NonZeroU32::MIN);
+    Some(most.map_or(quarter, |most| most.min(quarter)))
+}
+
+fn extraction<'a>(
+    services: &'a Services,
+    policies: &'a PolicySnapshot,
+    chat: &'a ChatId,
+    memory: &'a MemoryPlan,
+    known: &'a [Memory],
+    messages: &'a [&'a UiMessage],
+) -> Extraction<'a> {
+    Extraction {
+        service: &services.memories,
+        toolbox: &policies.toolbox,
+        policy: policies.rules.policy.as_ref(),
+        memory_writes: policies.rules.memory_writes,
+        owner: &memory.owner,
+        known,
+        chat,
+        messages,
+    }
+}
+
 /// Returns the model that is asked.
-fn choice<'a>(policies: &'a PolicySnapshot, plan: &SummaryPlan) -> &'a ModelChoice {
+fn choice<'a>(policies: &'a PolicySnapshot, assistant: Option<&str>, model: Option<&str>) -> &'a ModelChoice {
     match &policies.assistants.summary_model {
         Some(choice) => choice,
-        None => policies.assistant(plan.assistant.as_deref()).model(plan.model.as_deref()),
+        None => policies.assistant(assistant).model(model),
     }
 }
 
 async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<WrittenSummary, WriteError> {
     let policies = services.policies.current();
-    let choice = choice(&policies, &plan);
+    let choice = choice(&policies, plan.assistant.as_deref(), plan.model.as_deref());
     let SummaryPlan { reason, previous, most, rest, assistant: _, model: _, wishes, memory } = plan;
     let begin = previous.as_ref().map_or(0, |covered| covered.messages);
     // With the message after them, which tells whether a turn ends there.
@@ -99,28 +180,24 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
     let most = end_for(&read, most.saturating_sub(begin), rest);
     let is_end =
         |count: usize| count <= most && read.get(count).is_some_and(|message| message.role == Role::User);
-    let mut most_tokens = match choice.context {
-        Some(context) => Window::new(context, 0.5).compact_at.min(MOST_TOKENS),
-        None => USUAL_TOKENS,
-    };
+    let mut most_tokens = most_tokens(choice);
     // Nothing of what is not to be remembered may get into a memory, so its words and those of a summary of it stay out of the question.
     let is_unremembered =
         |message: &UiMessage| memory.as_ref().is_some_and(|memory| memory.unremembered.contains(&message.id));
     let has_unremembered = previous.as_ref().is_some_and(|covered| covered.has_unremembered)
         || read.iter().take(most).any(is_unremembered);
+    // Facts in earlier messages were looked for while the chat was quiet.
+    let unnoted = memory.as_ref().map_or(0, |memory| memory.from.saturating_sub(begin));
     let mut known = None;
     if let Some(memory) = &memory {
         let messages: Vec<&UiMessage> =
-            read.iter().take(most).filter(|message| !is_unremembered(message)).collect();
-        known = Some(services.memories.known(&memory.owner, &words_of_user(&messages)).await?);
+            read.iter().take(most).skip(unnoted).filter(|message| !is_unremembered(message)).collect();
+        if !messages.is_empty() {
+            known = Some(services.memories.known(&memory.owner, &words_of_user(&messages)).await?);
+        }
     }
     let known_here = if has_unremembered { None } else { known.as_deref() };
-    let mut most_output = services.settings.limits.output_tokens;
-    if let Some(context) = choice.context {
-        // The question has at most half of the window, and the second one repeats some of the answer.
-        let quarter = NonZeroU32::new(context.get() / 4).unwrap_or(NonZeroU32::MIN);
-        most_output = Some(most_output.map_or(quarter, |most| most.min(quarter)));
-    }
+    let most_output = most_output(services, choice);
     let prepared = |mut request: ModelRequest| {
         request.settings = call_settings(&Map::new(), choice, most_output);
         request.error_policy = policies.rules.error_policy.clone();
@@ -145,9 +222,9 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
         }
     };
     let mut memories = Vec::new();
-    if let (Some(MemoryPlan { owner, .. }), Some(known)) = (&memory, &known) {
+    if let (Some(memory), Some(known)) = (&memory, &known) {
         let remembered: Vec<&UiMessage> =
-            read[..messages].iter().filter(|message| !is_unremembered(message)).collect();
+            read[..messages].iter().skip(unnoted).filter(|message| !is_unremembered(message)).collect();
         if has_unremembered {
             text = String::new();
             if !remembered.is_empty() {
@@ -156,17 +233,7 @@ async fn ask(services: &Services, chat: &ChatId, plan: SummaryPlan) -> Result<Wr
                 text = text_of(choice, request).instrument(span(choice, "memory")).await.unwrap_or_default();
             }
         }
-        let extraction = Extraction {
-            service: &services.memories,
-            toolbox: &policies.toolbox,
-            policy: policies.rules.policy.as_ref(),
-            memory_writes: policies.rules.memory_writes,
-            owner,
-            known,
-            chat,
-            messages: &remembered,
-        };
-        memories = extraction.changes(&text);
+        memories = extraction(services, &policies, chat, memory, known, &remembered).changes(&text);
     }
     let has_unremembered = previous.as_ref().is_some_and(|covered| covered.has_unremembered)
         || read[..messages].iter().any(is_unremembered);

@@ -48,6 +48,14 @@ impl ActiveRun {
         if summary_is_due {
             changes.push(Change::ScheduleSummary { due: Some(self.services.clock.now()) });
         }
+        if ending.is_some() && self.record.memory_plan(&self.policies).is_some() {
+            let quiet = self.services.clock.now().saturating_add(self.services.settings.memory_after).ok();
+            self.record.context.note_at = quiet;
+            changes.push(self.record.context.saved());
+            if !summary_is_due {
+                changes.push(Change::ScheduleSummary { due: quiet });
+            }
+        }
         let begins = changes.iter().any(|change| matches!(change, Change::OpenRun { .. }));
         let patience = if begins { Patience::Request } else { Patience::Run };
         self.record.commit(&self.services, patience, changes).await?;

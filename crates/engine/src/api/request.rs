@@ -17,7 +17,7 @@ use crate::{
         errors::{AnswerError, CallError, PlanError, ReadError, RequestError, SubmitError, SummaryError},
         view::{ChatView, Detail, SummaryView},
     },
-    context::summary::{SummaryPlan, WrittenSummary},
+    context::summary::{ChatJob, Written},
     ports::store::ChatOwner,
     run_log::{Reader, position::Position},
 };
@@ -236,7 +236,8 @@ pub(crate) struct DropPlan {
     pub owner: Owner,
 }
 
-/// Plans a summary. The reply is `None` if none is to be written, or another instance is writing it.
+/// Plans the work for a model beside the runs: a summary, or facts about the user. The reply is `None` if there is none, or another instance
+/// does it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct PlanSummary {
     pub owner: Owner,
@@ -253,14 +254,14 @@ pub(crate) struct Asked {
     pub groups: Vec<String>,
 }
 
-/// Saves what became of a planned summary. The reply is `None` if the chat has changed so much that the summary does not hold.
+/// Saves the result of planned work. The reply is `None` if the chat has changed so much that it does not hold, or if it is no summary.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SaveSummary {
     pub owner: Owner,
     /// The id of the plan.
     pub job: String,
-    /// `None` if no summary was written.
-    pub written: Option<WrittenSummary>,
+    /// `None` if nothing was written.
+    pub written: Option<Written>,
     /// `true` if the model has failed to write one.
     pub has_failed: bool,
 }
@@ -357,7 +358,7 @@ chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound); {
         (self.address, None)
     }
 });
-chat_request!(PlanSummary -> Option<(String, SummaryPlan)>, SummaryError, if denied Err(SummaryError::NotFound));
+chat_request!(PlanSummary -> Option<(String, ChatJob)>, SummaryError, if denied Err(SummaryError::NotFound));
 chat_request!(CorrectSummary -> SummaryView, SummaryError, if denied Err(SummaryError::NotFound));
 chat_request!(DropPlan -> (), PlanError, if denied Err(PlanError::NotFound));
 

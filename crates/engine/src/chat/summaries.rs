@@ -14,7 +14,7 @@ use crate::{
     },
     context::{
         SummaryJob,
-        summary::{Covered, SummaryPlan, bounded},
+        summary::{ChatJob, Covered, SummaryPlan, Written, bounded},
     },
     ports::store::{AuditEntry, Change, SummaryRecord},
 };
@@ -23,9 +23,10 @@ use crate::{
 const CLAIMED: Duration = Duration::from_secs(120);
 
 impl Handle for PlanSummary {
-    async fn handle(&self, actor: &mut ChatActor) -> Result<Option<(String, SummaryPlan)>, SummaryError> {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Option<(String, ChatJob)>, SummaryError> {
         let (services, patience) = (actor.services.clone(), actor.request_patience());
-        if self.asked.is_some() && actor.has_open_run() {
+        let is_open = actor.has_open_run();
+        if self.asked.is_some() && is_open {
             return Err(SummaryError::RunOpen);
         }
         let Some(record) = actor.record_mut() else { return Err(SummaryError::NotFound) };
@@ -60,32 +61,49 @@ impl Handle for PlanSummary {
                 None => (SummaryReason::Every, recent, None, services.settings.summary_every),
             },
         };
-        if most < record.context.summarized() + least {
-            if self.asked.is_some() {
-                return Err(SummaryError::NothingToCompact);
-            }
-            record.context.was_full = false;
-            let changes = vec![record.context.saved(), Change::ScheduleSummary { due: None }];
-            record.commit(&services, patience, changes).await?;
-            return Ok(None);
+        let is_due = most >= record.context.summarized() + least;
+        if !is_due && self.asked.is_some() {
+            return Err(SummaryError::NothingToCompact);
         }
-        let previous = record.context.next.as_ref().or(record.context.fit.summary.as_ref()).cloned();
-        let plan = SummaryPlan {
-            reason,
-            previous,
-            most,
-            rest,
-            assistant: record.head.assistant.clone(),
-            model: record.head.model.clone(),
-            wishes: self.asked.clone().and_then(|asked| asked.wishes),
-            memory: record.memory_plan(&policies),
+        let memory = record.memory_plan(&policies);
+        let (assistant, model) = (record.head.assistant.clone(), record.head.model.clone());
+        let (job, most) = if is_due {
+            let previous = record.context.next.as_ref().or(record.context.fit.summary.as_ref()).cloned();
+            let wishes = self.asked.clone().and_then(|asked| asked.wishes);
+            (
+                ChatJob::Summary(SummaryPlan {
+                    reason,
+                    previous,
+                    most,
+                    rest,
+                    assistant,
+                    model,
+                    wishes,
+                    memory,
+                }),
+                most,
+            )
+        } else {
+            record.context.was_full = false;
+            let to = record.head.messages;
+            let noting_due = record.noting_due(&policies);
+            match memory {
+                Some(memory) if !is_open && noting_due.is_some_and(|due| due <= now) => {
+                    (ChatJob::Memories { memory, to, assistant, model }, to)
+                }
+                _ => {
+                    let changes = vec![record.context.saved(), Change::ScheduleSummary { due: noting_due }];
+                    record.commit(&services, patience, changes).await?;
+                    return Ok(None);
+                }
+            }
         };
         let until = now.saturating_add(CLAIMED).unwrap_or(now);
-        let job = services.ids.next("sum_");
-        record.context.job = Some(SummaryJob { id: job.clone(), most, until });
+        let id = services.ids.next("sum_");
+        record.context.job = Some(SummaryJob { id: id.clone(), most, until });
         let claim = vec![record.context.saved(), Change::ScheduleSummary { due: Some(until) }];
         record.commit(&services, patience, claim).await?;
-        Ok(Some((job, plan)))
+        Ok(Some((id, job)))
     }
 }
 
@@ -100,26 +118,36 @@ impl Handle for Box<SaveSummary> {
         }
         let now = services.clock.now();
         let mut changes = Vec::new();
-        let mut due = None;
+        // What a model has failed to do is tried again after the next run.
+        let mut due = if self.has_failed { None } else { record.noting_due(&services.policies.current()) };
         let mut saved = None;
-        if let Some(written) = &self.written
-            && written.covered.messages > record.context.summarized()
-        {
-            saved = Some(SummaryView::from(&written.record(now)));
-            changes.extend(record.put_summary(&services, written, now));
-            record.context.was_full = false;
-            record.context.note_written_summary();
-            record.context.next = Some(written.covered.clone());
-            if !is_open {
-                record.context.use_next();
+        match &self.written {
+            Some(Written::Summary(written)) if written.covered.messages > record.context.summarized() => {
+                saved = Some(SummaryView::from(&written.record(now)));
+                changes.extend(record.put_summary(&services, written, now));
+                record.context.was_full = false;
+                record.context.note_written_summary();
+                record.context.noted = record.context.noted.max(written.covered.messages);
+                record.context.next = Some(written.covered.clone());
+                if !is_open {
+                    record.context.use_next();
+                }
+                if written.has_more {
+                    due = Some(now);
+                }
             }
-            if written.has_more {
-                due = Some(now);
+            Some(Written::Memories { memories, to }) => {
+                changes.extend(record.put_memories(&services, memories));
+                record.context.noted = record.context.noted.max(*to);
+                record.context.note_at.take_if(|_| record.head.messages <= *to);
+                due = record.noting_due(&services.policies.current());
             }
+            Some(Written::Summary(_)) | None => {}
         }
         // Runs that have ended meanwhile have found the job at work, and left what came after it to the next plan.
         let recent = record.head.messages.saturating_sub(services.settings.keep_recent);
-        if recent > job.most && !self.has_failed {
+        let was_summary = matches!(self.written, Some(Written::Summary(_)));
+        if was_summary && recent > job.most && !self.has_failed {
             due = Some(now);
         }
         changes.extend([record.context.saved(), Change::ScheduleSummary { due }]);

@@ -94,8 +94,38 @@ pub(crate) struct SummaryPlan {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MemoryPlan {
     pub owner: Owner,
+    /// The number of messages, from the first of the chat, where facts have been looked for before.
+    pub from: usize,
     /// The messages that the user excludes from memory.
     pub unremembered: BTreeSet<MessageId>,
+}
+
+/// Work for a model beside the runs of a chat.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum ChatJob {
+    /// Writes a summary, and looks for facts about the user in the messages that it covers.
+    Summary(SummaryPlan),
+    /// Looks for facts about the user in the new messages of a chat that is quiet.
+    Memories {
+        memory: MemoryPlan,
+        /// The number of messages, from the first of the chat, up to which it looks.
+        to: usize,
+        assistant: Option<String>,
+        model: Option<String>,
+    },
+}
+
+/// The result of such work.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Written {
+    Summary(WrittenSummary),
+    /// The changes of the owner's memories, and the number of messages where facts have been looked for.
+    Memories {
+        memories: Vec<MemoryChange>,
+        to: usize,
+    },
 }
 
 /// A summary that was written.

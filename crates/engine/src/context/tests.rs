@@ -226,6 +226,8 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
         failed_summaries: 2,
         paused_until: Some(Timestamp::UNIX_EPOCH),
         unremembered: Unremembered::Messages([MessageId::new("m1")].into_iter().collect()),
+        noted: 3,
+        note_at: Some(Timestamp::UNIX_EPOCH),
     };
     let Change::PutContext { context: saved } = context.saved() else { panic!("another change") };
     assert_eq!(
@@ -244,6 +246,8 @@ fn what_is_saved_is_read_again_and_nothing_is_read_from_what_is_not_known() {
             "failedSummaries": 2,
             "pausedUntil": "1970-01-01T00:00:00Z",
             "unremembered": {"messages": ["m1"]},
+            "noted": 3,
+            "noteAt": "1970-01-01T00:00:00Z",
         })
     );
     assert_eq!(ModelContext::read(&saved), context);

@@ -88,7 +88,7 @@ impl Router {
         };
         let plan = PlanSummary { owner: owner.clone(), asked };
         let Some((job, plan)) = self.call(chat, plan).await? else { return Ok(None) };
-        let written = summarizer::write(self.services.clone(), chat.clone(), plan).await;
+        let written = summarizer::work(self.services.clone(), chat.clone(), plan).await;
         let refusal = match &written {
             Ok(_) => None,
             Err(WriteError::NothingToCover) => Some(SummaryError::NothingToCompact),

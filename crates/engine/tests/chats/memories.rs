@@ -635,3 +635,50 @@ async fn a_pinned_memory_is_in_every_prompt() {
     assert!(told.contains(r#"[{"slot":"name","text":"Anna"},{"text":"Is vegetarian"}]"#), "{told}");
     assert!(!last_user(asked.last().unwrap()).contains("vegetarian"), "and not twice");
 }
+
+/// Waits until this many requests for facts were made.
+async fn asked_for_facts(world: &World, times: usize) {
+    while world.summaries.requests.lock().unwrap().len() < times {
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn facts_of_a_short_chat_are_noted_once_it_is_quiet() {
+    let world = remembering(World::new());
+    world.script([text("A salad place."), text("Cheaper: soup."), text("You are welcome.")]);
+    let noted = json!([{"op": "new", "kind": "preference", "text": "Is vegetarian."}]);
+    world.script_summaries([text(&json!({"memories": noted}).to_string())]);
+    for words in ["I eat no meat, recommend a restaurant", "cheaper", "thanks"] {
+        says(&world, "c", words, json!({})).await;
+        sleep(Duration::from_secs(30)).await;
+    }
+    assert!(world.summaries.requests.lock().unwrap().is_empty(), "the chat is not quiet yet");
+    // The process ends before the time has come.
+    let world = remembering(world.restarted());
+    asked_for_facts(&world, 1).await;
+    while texts(&world).await.is_empty() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(texts(&world).await, ["Is vegetarian."]);
+    let asked = format!("{:?}", world.summaries.requests.lock().unwrap()[0].messages);
+    assert!(asked.contains("no meat") && asked.contains("You are welcome"), "{asked}");
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(world.summaries.requests.lock().unwrap().len(), 1, "nothing is new");
+
+    world.script([text("ok")]);
+    world.script_summaries([text("{}")]);
+    says(&world, "c", "And I like window seats", json!({})).await;
+    asked_for_facts(&world, 2).await;
+    let asked = format!("{:?}", world.summaries.requests.lock().unwrap()[1].messages);
+    assert!(asked.contains("window seats") && !asked.contains("no meat"), "only what is new: {asked}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_noted_of_a_post_without_memory() {
+    let world = remembering(World::new());
+    world.script([text("ok")]);
+    says(&world, "c", "I eat no meat", json!({"memory": false})).await;
+    sleep(Duration::from_secs(600)).await;
+    assert!(world.summaries.requests.lock().unwrap().is_empty());
+}

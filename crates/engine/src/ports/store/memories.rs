@@ -471,16 +471,15 @@ impl OwnedMemories {
         let (recalled_at, version) = (None, 0);
         let saved =
             Memory { id, kind, text, slot, pinned, source, origin, created_at: at, recalled_at, version };
-        if let Some(slot) = &saved.slot {
-            if let Some(taken) = self.memories.iter().find(|memory| memory.slot.as_ref() == Some(slot)) {
-                if taken.text == saved.text && taken.kind == saved.kind {
-                    return MemoryOutcome::Unchanged(taken.clone());
-                }
-                let pinned = saved.pinned || taken.pinned;
-                let replaced = Memory { id: taken.id.clone(), version: taken.version + 1, pinned, ..saved };
-                let before = Some(taken.clone());
-                return self.put(MemoryEvent { before, after: Some(replaced) }, events);
+        let taken = self.memories.iter().find(|memory| saved.slot.is_some() && memory.slot == saved.slot);
+        if let Some(taken) = taken {
+            if taken.text == saved.text && taken.kind == saved.kind {
+                return MemoryOutcome::Unchanged(taken.clone());
             }
+            let pinned = saved.pinned || taken.pinned;
+            let replaced = Memory { id: taken.id.clone(), version: taken.version + 1, pinned, ..saved };
+            let before = Some(taken.clone());
+            return self.put(MemoryEvent { before, after: Some(replaced) }, events);
         }
         if saved.is_always() && self.count_always(&saved.id) >= MAX_ALWAYS {
             return MemoryOutcome::TooManyAlways;
