@@ -33,11 +33,11 @@ async fn says(world: &World, words: &str) -> StreamReader {
 /// Returns the user's last message as the model was sent it.
 fn last_user(world: &World) -> String {
     let requests = world.model.requests.lock().unwrap();
-    let users = requests.last().unwrap().messages.iter().filter_map(|message| match message {
+    let mut users = requests.last().unwrap().messages.iter().filter_map(|message| match message {
         ModelMessage::User(content) => Some(content),
         ModelMessage::System(_) | ModelMessage::Assistant { .. } | ModelMessage::Tool { .. } => None,
     });
-    let texts = users.last().unwrap().iter().filter_map(|piece| match piece {
+    let texts = users.next_back().unwrap().iter().filter_map(|piece| match piece {
         ModelContent::Text(text) => Some(text.as_str()),
         ModelContent::File { .. } => None,
     });

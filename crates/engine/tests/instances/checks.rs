@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{
     clients::{Client, StreamEnd},
     history::Effect,
-    model::{contains_text, memory_of, result_of},
+    model::{NO_FACT, contains_text, memory_of, result_of},
     requests::body,
     world::{CHATS, Instance, World},
 };
@@ -65,9 +65,9 @@ impl World {
             while let Some(summary) =
                 self.store.summary(&self.chat(chat), most).now_or_never().unwrap().unwrap()
             {
-                let number = summary.content["summary"]["goal"].as_str().unwrap().parse().unwrap();
-                if !known.contains(&memory_of(number)) {
-                    self.history().violation(format!("the fact {number} of a summary is not remembered"));
+                let goal = summary.content["summary"]["goal"].as_str().unwrap();
+                if goal != NO_FACT && !known.contains(&memory_of(goal.parse().unwrap())) {
+                    self.history().violation(format!("the fact {goal} of a summary is not remembered"));
                 }
                 most = summary.messages - 1;
             }

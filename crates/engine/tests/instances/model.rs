@@ -90,12 +90,16 @@ impl RandomModel {
         self.open_streams.lock().unwrap().iter().any(|(_, process)| !process.killed.is_cancelled())
     }
 
-    /// Returns the events of an answer to the request for a summary, each with the milliseconds before it.
-    fn summary_events(&self, random: &Random) -> Vec<(u64, Event)> {
+    /// Returns the events of an answer to the request for a summary, each with the milliseconds before it. A summary whose messages have
+    /// given their facts before has none.
+    fn summary_events(&self, random: &Random, asks_for_facts: bool) -> Vec<(u64, Event)> {
         let text = |text: &str| Ok(ModelEvent::Text(text.into()));
         let number = self.next_word.fetch_add(1, Ordering::SeqCst);
-        let fact = json!({"op": "new", "text": memory_of(number)});
-        let summary = json!({"goal": number.to_string(), "entities": {"name": "Ada"}, "memories": [fact]});
+        let mut summary = json!({"goal": NO_FACT, "entities": {"name": "Ada"}});
+        if asks_for_facts {
+            summary["goal"] = number.to_string().into();
+            summary["memories"] = json!([{"op": "new", "text": memory_of(number)}]);
+        }
         let summary = summary.to_string();
         if self.is_calm.load(Ordering::SeqCst) {
             return vec![(0, text(&summary)), (0, finished())];
@@ -228,6 +232,7 @@ impl Model for InstanceModel {
         let model = &self.model;
         let poison = Poison::of(&request);
         let asks_for_summary = is_summary_request(&request);
+        let asks_for_facts = matches!(request.messages.first(), Some(ModelMessage::System(text)) if text.contains("`memories`"));
         if model.is_calm.load(Ordering::SeqCst) && !asks_for_summary {
             model.requests.lock().unwrap().push(request);
         }
@@ -241,7 +246,7 @@ impl Model for InstanceModel {
             Some(_) => {
                 call(0, &self.process.conditions.random).into_iter().chain([(0, finished())]).collect()
             }
-            None if asks_for_summary => model.summary_events(&self.process.conditions.random),
+            None if asks_for_summary => model.summary_events(&self.process.conditions.random, asks_for_facts),
             None => model.events(&self.process.conditions.random),
         };
         let process = self.process.clone();
@@ -258,6 +263,9 @@ impl Model for InstanceModel {
         Ok(events.boxed())
     }
 }
+
+/// The goal of a summary without a fact.
+pub const NO_FACT: &str = "no fact";
 
 /// Returns the words of the memory that comes with a summary. They have to do with the messages of every chat.
 pub fn memory_of(number: usize) -> String {
