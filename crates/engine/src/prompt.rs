@@ -135,6 +135,7 @@ pub(crate) fn prompt<'a>(
     let mut system: Vec<String> = context.instructions.map(str::to_owned).into_iter().collect();
     system.extend(context.run.and_then(Run::told_of_consent).map(str::to_owned));
     system.extend(context.step_instructions.clone());
+    system.extend(context.run.and_then(Run::told_of_dead_tools));
     let is_of_run = |name: &str| context.toolbox.find(name).is_some_and(ToolRef::is_of_run);
     for tool in run_tools::ALL {
         if is_of_run(tool.name()) {
@@ -152,7 +153,9 @@ pub(crate) fn prompt<'a>(
         history.messages.insert(0, ModelMessage::System(system.join("\n\n")));
     }
     context.file_urls.apply_to_messages(&mut history.messages);
-    let mut offered: Vec<&ToolSpec> = context.toolbox.specs().collect();
+    let dead = context.run.map(Run::dead_tools).unwrap_or_default();
+    let mut offered: Vec<&ToolSpec> =
+        context.toolbox.specs().filter(|spec| !dead.contains(spec.name.as_str())).collect();
     // A provider may take fewer. MCP servers often have many that nobody needs.
     offered.sort_by_key(|spec| match spec.run_by {
         RunBy::Server if is_of_run(&spec.name) => 0,

@@ -11,6 +11,7 @@ mod answers;
 mod call_status;
 mod closing;
 mod continuing;
+mod dead_tools;
 mod effects;
 mod elicit;
 mod ending;

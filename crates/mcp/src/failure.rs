@@ -236,7 +236,7 @@ fn refused(server: &str, error: &ErrorData, secrets: &Secrets) -> ToolError {
     }
     let error_type = match error.code {
         ErrorCode::INVALID_PARAMS => ErrorType::InvalidFormat,
-        _ => ErrorType::Internal,
+        _ => ErrorType::of_words(&error.message).unwrap_or(ErrorType::Internal),
     };
     ToolError::new(error_type, format!("The MCP server {server} refused the call: {reason}"))
 }

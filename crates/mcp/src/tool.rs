@@ -76,7 +76,7 @@ impl McpTool {
             policy: if is_trusted && is_read_only(listed) { Decision::Allow } else { Decision::Ask },
             resource: None,
             timeout: None,
-            repeatable: is_trusted && is_idempotent(listed),
+            repeatable: is_trusted && (is_idempotent(listed) || is_read_only(listed)),
             annotations: listed.annotations.as_ref().and_then(|said| serde_json::to_value(said).ok()),
         };
         let output_schema = listed.output_schema.as_ref().and_then(|schema| {
@@ -287,7 +287,7 @@ fn tool_output(server: &Server, result: ServerResult, notes: Vec<String>) -> Res
             None if text.trim().is_empty() => "The tool failed and did not say why.".to_owned(),
             None => text,
         };
-        return Err(ToolError::new(error_type(structured.as_ref(), meta.as_ref()), text));
+        return Err(ToolError::new(error_type(structured.as_ref(), meta.as_ref(), &text), text));
     }
     let mut output = Map::from_iter([("content".to_owned(), Value::Array(blocks))]);
     if let Some(structured) = structured {
@@ -296,11 +296,12 @@ fn tool_output(server: &Server, result: ServerResult, notes: Vec<String>) -> Res
     Ok(Value::Object(output))
 }
 
-/// Returns the type that a failed result says it has: `errorType` of its structured content or of its `_meta`, by the names that settings
-/// use.
-fn error_type(structured: Option<&Value>, meta: Option<&Value>) -> ErrorType {
+/// Returns the type of a failed result: `errorType` of its structured content or of its `_meta`, by the names that settings use, or the
+/// type that its words name.
+fn error_type(structured: Option<&Value>, meta: Option<&Value>, text: &str) -> ErrorType {
     let said = [structured, meta].into_iter().flatten().filter_map(|part| part.get("errorType"));
-    said.filter_map(|name| ErrorType::deserialize(name).ok()).next().unwrap_or(ErrorType::Internal)
+    let said = said.filter_map(|name| ErrorType::deserialize(name).ok()).next();
+    said.or_else(|| ErrorType::of_words(text)).unwrap_or(ErrorType::Internal)
 }
 
 /// Returns whether the annotations of a tool say that it only reads. A tool that also says that it is destructive does not count

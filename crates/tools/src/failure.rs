@@ -1,7 +1,8 @@
 //! The types of failures of calls and models, and the policy with the consequence of each type.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::LazyLock, time::Duration};
 
+use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -64,6 +65,46 @@ pub struct ToolError {
     pub retry_after: Option<Duration>,
 }
 
+/// The words of each type. An earlier one counts, because the text of a refusal often has a status and the path that was asked for.
+static WORDS: LazyLock<[(ErrorType, Regex); 5]> = LazyLock::new(|| {
+    let words = |pattern: &str| Regex::new(&format!("(?ix){pattern}")).expect("a pattern of the program");
+    [
+        (
+            ErrorType::RateLimit,
+            words(
+                r"\b429\b | rate[\s_-]*limit | too\s+many\s+requests | quota\s+(is\s+)?(exceeded|exhausted) | throttl(ed|ing)",
+            ),
+        ),
+        (
+            ErrorType::Auth,
+            words(
+                r"\b40[13]\b | unauthori[sz]ed | \bforbidden\b | permission\s+denied | access\s+denied | not\s+authenticated
+                | (bad|invalid|missing|expired)\s+(api[\s_-]*key|token|credentials) | authentication\s+(failed|required)",
+            ),
+        ),
+        (
+            ErrorType::Timeout,
+            words(
+                r"time[ds]?[\s-]*out | \b(408|504)\b | deadline\s+exceeded | \bETIMEDOUT\b | took\s+too\s+long",
+            ),
+        ),
+        (
+            ErrorType::Network,
+            words(
+                r"\b(ECONNREFUSED|ECONNRESET|ECONNABORTED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH|EPIPE)\b
+                | connection\s+(was\s+)?(refused|reset|closed|lost) | network\s+(error|is\s+unreachable) | fetch\s+failed
+                | getaddrinfo | name\s+resolution | \b50[23]\b | service\s+unavailable | bad\s+gateway",
+            ),
+        ),
+        (
+            ErrorType::EmptyResult,
+            words(
+                r"\b404\b | \bnot\s+found\b | \bno\s+(results?|matches|match|such|entries|records)\b | nothing\s+(was\s+)?found",
+            ),
+        ),
+    ]
+});
+
 // === impl ErrorType ===
 
 impl ErrorType {
@@ -93,6 +134,14 @@ impl ErrorType {
             Self::Cancelled => "cancelled",
             Self::Internal => "internal",
         }
+    }
+}
+
+impl ErrorType {
+    /// Returns the type that the words of a failure name, as programs without types of their own write them.
+    pub fn of_words(text: &str) -> Option<Self> {
+        let found = WORDS.iter().find(|(_, words)| words.is_match(text));
+        found.map(|(error_type, _)| *error_type)
     }
 }
 
@@ -244,6 +293,34 @@ mod tests {
         assert_eq!(set.of(ErrorType::Internal), ErrorStrategy::FailRun);
         for error_type in ErrorType::ALL.into_iter().filter(|other| *other != ErrorType::Internal) {
             assert_eq!(set.of(error_type), ErrorPolicy::default().of(error_type));
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_failure_name_its_type() {
+        for (text, expected) in [
+            ("Error: 429 Too Many Requests", Some(ErrorType::RateLimit)),
+            ("GitHub API rate limit exceeded for user", Some(ErrorType::RateLimit)),
+            ("You exceeded your quota: quota exceeded", Some(ErrorType::RateLimit)),
+            ("HTTP 401", Some(ErrorType::Auth)),
+            ("Request failed: 403 Forbidden (https://example.com/404)", Some(ErrorType::Auth)),
+            ("Invalid API key provided", Some(ErrorType::Auth)),
+            ("The request timed out after 30 s", Some(ErrorType::Timeout)),
+            ("Navigation timeout of 30000 ms exceeded", Some(ErrorType::Timeout)),
+            ("context deadline exceeded", Some(ErrorType::Timeout)),
+            ("connect ECONNREFUSED 127.0.0.1:5432", Some(ErrorType::Network)),
+            ("TypeError: fetch failed", Some(ErrorType::Network)),
+            ("getaddrinfo ENOTFOUND db.internal", Some(ErrorType::Network)),
+            ("503 Service Unavailable", Some(ErrorType::Network)),
+            ("Page not found", Some(ErrorType::EmptyResult)),
+            ("No results for “tea”", Some(ErrorType::EmptyResult)),
+            ("no such file or directory", Some(ErrorType::EmptyResult)),
+            ("the disk is full", None),
+            ("Order 14290 has no address", None),
+            ("invalid date", None),
+            ("", None),
+        ] {
+            assert_eq!(ErrorType::of_words(text), expected, "{text}");
         }
     }
 }

@@ -225,7 +225,11 @@ impl ActiveRun {
             context = context.in_slot(slot);
         }
         let input = call.effective_input().clone();
-        let times_run_before = u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1);
+        let mut times_run_before = u32::try_from(call.times_run()).unwrap_or(u32::MAX).saturating_sub(1);
+        if self.run.failures_of(&call.tool) > 0 {
+            // The retries of an earlier call have shown that they do not help.
+            times_run_before = u32::MAX;
+        }
         let Some(execution) = executor.execution(tool, input, context, times_run_before) else { return };
         self.tools.start(execution, lock, self.spans.span(id));
     }

@@ -227,7 +227,8 @@ impl Deciding<'_> {
                 if is_full {
                     return self.fail(index, too_many_wait(self.context));
                 }
-                if let Some(error) = refused_by_tool {
+                let dead = self.run.failure_of_dead_tool(self.run.call(index), self.context.toolbox);
+                if let Some(error) = dead.or(refused_by_tool) {
                     return self.fail(index, error);
                 }
                 self.change(index, state);

@@ -230,3 +230,31 @@ fn only_a_structured_output_can_say_that_nothing_was_found() {
         assert_eq!(play.run.calls[0].is_empty, is_empty, "{output}");
     }
 }
+
+#[test]
+fn a_tool_that_fails_three_times_in_a_row_is_not_offered_any_more() {
+    let mut play = Play::new();
+    play.scene.limits.steps = 20;
+    let fail = |play: &mut Play, text: &str| {
+        play.calls(&[("time", "{}")]);
+        let call = play.run.calls.last().unwrap().id.to_string();
+        play.settle(&call, Err(text));
+    };
+    fail(&mut play, "one");
+    fail(&mut play, "two");
+    play.calls(&[("time", "{}")]);
+    let call = play.run.calls.last().unwrap().id.to_string();
+    play.settle(&call, Ok(json!(1)));
+    assert_eq!(play.run.failures_of("time"), 0, "it works");
+    for failure in ["three", "four", "five"] {
+        assert!(play.run.dead_tools().is_empty());
+        fail(&mut play, failure);
+    }
+    assert_eq!(play.run.dead_tools().into_iter().collect::<Vec<_>>(), ["time"]);
+    assert!(play.run.told_of_dead_tools().unwrap().contains("time"));
+    play.calls(&[("time", "{}"), ("again", "{}")]);
+    let states: Vec<_> = play.run.calls.iter().rev().take(2).map(|call| call.state().name()).collect();
+    assert_eq!(states, [StateName::Executing, StateName::Error], "others go on");
+    play.crash();
+    assert!(play.run.dead_tools().contains("time"));
+}
