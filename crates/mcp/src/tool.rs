@@ -413,7 +413,7 @@ mod tests {
             (Some(&json!(["rate_limit"])), Some(&Value::Null), ErrorType::Internal),
             (None, None, ErrorType::Internal),
         ] {
-            assert_eq!(error_type(structured, meta), expected, "{structured:?} {meta:?}");
+            assert_eq!(error_type(structured, meta, "the disk is full"), expected, "{structured:?} {meta:?}");
         }
     }
 }
