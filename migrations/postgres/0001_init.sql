@@ -47,7 +47,7 @@ create index chats_by_age on chats (updated_at, id);
 -- bytes_elsewhere: the number of bytes that the body lacks of the whole message.
 create table messages (
     chat_id text collate "C" not null references chats (id) on delete cascade,
-    position bigint not null check (position >= 0),
+    position bigint not null,
     id text collate "C" not null,
     role text not null check (role in ('system', 'user', 'assistant')),
     title text,
@@ -118,6 +118,14 @@ create table due_summaries (
 );
 
 create index due_summaries_by_time on due_summaries (due_at);
+
+-- The chats that their owners have deleted in the last 30 days. hash: SHA-256 in hexadecimal of the owner and the id.
+create table deleted_chats (
+    hash text collate "C" not null primary key,
+    deleted_at bigint not null
+);
+
+create index deleted_chats_by_time on deleted_chats (deleted_at);
 
 -- === runs and their logs ===
 

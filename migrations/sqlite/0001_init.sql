@@ -42,7 +42,7 @@ create index chats_by_age on chats (updated_at, id);
 -- bytes_elsewhere: the number of bytes that the body lacks of the whole message.
 create table messages (
     chat_id text not null references chats (id) on delete cascade,
-    position integer not null check (position >= 0),
+    position integer not null,
     id text not null,
     role text not null check (role = 'system' or role = 'user' or role = 'assistant'),
     title text,
@@ -100,6 +100,14 @@ create table due_summaries (
 ) strict;
 
 create index due_summaries_by_time on due_summaries (due_at);
+
+-- The chats that their owners have deleted in the last 30 days. hash: SHA-256 in hexadecimal of the owner and the id.
+create table deleted_chats (
+    hash text not null primary key,
+    deleted_at integer not null
+) strict;
+
+create index deleted_chats_by_time on deleted_chats (deleted_at);
 
 -- === runs and their logs ===
 

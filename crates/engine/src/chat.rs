@@ -11,6 +11,7 @@
 //! There may be a hundred thousand actors that wait. The future of an actor is as large as the largest that it may ever await, so those that
 //! are large and seldom awaited are boxed, here and in `active_run`.
 
+mod deletion;
 mod delivery;
 pub(crate) mod mailbox;
 mod plans;

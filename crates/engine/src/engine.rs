@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, GrantedFor, Summary, ToolCallId};
+use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, GrantedFor, MessageId, Summary, ToolCallId};
 use fermata_tools::{
     Capacity, Checker, DecisionChannel, Grant, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
 };
@@ -19,7 +19,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     api::{
-        errors::{AnswerError, CallError, PlanError, ReadError, SubmitError, SummaryError, Unavailable},
+        errors::{
+            AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
+            Unavailable,
+        },
         request::{self, Following, Submission},
         view::{ChatPages, ChatView, Detail, Pending, SummaryView},
     },
@@ -319,6 +322,21 @@ impl Engine {
             Some(_) | None => return Err(ReadError::NotFound),
         }
         Ok(store.summary(chat, usize::MAX).await?.as_ref().map(SummaryView::from))
+    }
+
+    /// Deletes a message of a chat, and all later ones if `and_later` is set.
+    ///
+    /// # Errors
+    /// Returns an error if the chat does not belong to this user or has no such message, or if a run is open.
+    pub async fn delete_message(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        message: MessageId,
+        and_later: bool,
+    ) -> Result<(), DeleteMessageError> {
+        let owner = owner.clone();
+        self.router.call(chat, request::DeleteMessage { owner, message, and_later }).await
     }
 
     /// Drops the open plan of a chat: later runs do not go on with it.

@@ -29,7 +29,10 @@ mod step;
 mod summarizer;
 
 pub use api::{
-    errors::{AnswerError, CallError, PlanError, ReadError, SubmitError, SummaryError, Unavailable},
+    errors::{
+        AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
+        Unavailable,
+    },
     request::{Following, Submission},
     view::{ChatPages, ChatView, Pending, SummaryView},
 };

@@ -165,6 +165,8 @@ impl Record {
                 messages = messages.min(*keep);
             } else if let Change::PutMessage(_) = change {
                 messages += 1;
+            } else if let Change::DeleteMessage { .. } = change {
+                messages = messages.saturating_sub(1);
             }
         }
         let changes_memories = changes.iter().any(|change| matches!(change, Change::ChangeMemories { .. }));

@@ -13,7 +13,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::{
-    AnswerError, CallError, PlanError, ReadError, SubmitError, SummaryError, Unavailable,
+    AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError, Unavailable,
     memories::MemoryError, store::StoreError,
 };
 use fermata_protocol::{ApprovalId, InvalidId, RequestError, ToolCallId};
@@ -46,6 +46,7 @@ pub enum Code {
     AlreadyAnswered,
     WrongAnswer,
     Gone,
+    Deleted,
     TooLarge,
     ToolNameTaken,
     UnknownTool,
@@ -170,6 +171,7 @@ impl Code {
             Self::AlreadyAnswered => (StatusCode::CONFLICT, "already_answered"),
             Self::WrongAnswer => (StatusCode::CONFLICT, "wrong_answer"),
             Self::Gone => (StatusCode::GONE, "gone"),
+            Self::Deleted => (StatusCode::GONE, "deleted"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
             Self::ToolNameTaken => (StatusCode::UNPROCESSABLE_ENTITY, "tool_name_taken"),
             Self::UnknownTool => (StatusCode::UNPROCESSABLE_ENTITY, "unknown_tool"),
@@ -224,6 +226,7 @@ impl Code {
             | Self::AlreadyAnswered
             | Self::WrongAnswer
             | Self::Gone
+            | Self::Deleted
             | Self::TooLarge
             | Self::ToolNameTaken
             | Self::UnknownTool
@@ -409,6 +412,7 @@ impl From<SubmitError> for ApiError {
             SubmitError::NotFound | SubmitError::NoSuchAssistant(_) | SubmitError::NoSuchCall => {
                 Code::NotFound
             }
+            SubmitError::Deleted => Code::Deleted,
             SubmitError::NotFailed(_) => Code::NotFailed,
             SubmitError::AlreadyRetried(retried_as) => {
                 let fact = Some(Box::new(Fact::RetriedAs(retried_as.clone())));
@@ -459,6 +463,17 @@ impl From<CallError> for ApiError {
             CallError::Unavailable(unavailable) => return unavailable.into(),
             CallError::NotFound => Code::NotFound,
             CallError::NotRunning(_) => Code::NotRunning,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<DeleteMessageError> for ApiError {
+    fn from(error: DeleteMessageError) -> Self {
+        let code = match error {
+            DeleteMessageError::Unavailable(unavailable) => return unavailable.into(),
+            DeleteMessageError::NotFound => Code::NotFound,
+            DeleteMessageError::RunOpen => Code::RunOpen,
         };
         Self::new(code, error.to_string())
     }

@@ -7,6 +7,7 @@ mod chats;
 mod demo;
 mod grants;
 mod memories;
+mod messages;
 mod notes;
 mod operators;
 mod page;
@@ -131,6 +132,7 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(calls::cancel)) //               POST   /api/chat/{id}/calls/{call}/cancel
         .routes(routes!(calls::retry)) //                POST   /api/chat/{id}/calls/{call}/retry
         .routes(routes!(chats::get, chats::delete)) //   GET    /api/chat/{id}, DELETE
+        .routes(routes!(messages::delete)) //            DELETE /api/chat/{id}/messages/{message}
         .routes(routes!(pending::list)) //               GET    /api/chat/{id}/pending
         .routes(routes!(grants::list)) //                GET    /api/chat/{id}/grants
         .routes(routes!(grants::delete)) //              DELETE /api/chat/{id}/grants/{tool}

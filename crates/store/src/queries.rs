@@ -10,6 +10,7 @@ pub mod chats;
 pub mod clock_marks;
 pub mod cluster_keys;
 pub mod confirmations;
+pub mod deleted_chats;
 pub mod instances;
 pub mod locks;
 pub mod memories;

@@ -23,8 +23,8 @@ use crate::{
     error::conflict,
     postgres::{self, Effect, is_postgres},
     queries::{
-        audit, calls, changes, chats, clock_marks, confirmations, instances, locks, messages, owners, plans,
-        runs, summaries,
+        audit, calls, changes, chats, clock_marks, confirmations, deleted_chats, instances, locks, messages,
+        owners, plans, runs, summaries,
     },
     sqlite,
 };
@@ -115,6 +115,12 @@ impl ChatStore for SqlStore {
 
     async fn owner_of(&self, chat: &ChatId) -> Result<Option<ChatOwner>, StoreError> {
         self.backend.look_up(|mut db| async move { chats::owner_of(&mut db.get(), chat).await }).await
+    }
+
+    async fn was_deleted(&self, owner: &Owner, chat: &ChatId) -> Result<bool, StoreError> {
+        self.backend
+            .look_up(|mut db| async move { deleted_chats::has(&mut db.get(), owner, chat).await })
+            .await
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {

@@ -142,6 +142,6 @@ impl ActiveRun {
         let after = assembler.snapshot();
         self.record.head.bytes += json_bytes(&after);
         self.earlier = Some(Box::new(after.clone()));
-        Ok(Some(Change::PutMessage(Box::new(after))))
+        Ok(Some(Change::ReplaceMessage(Box::new(after))))
     }
 }

@@ -37,6 +37,8 @@ pub enum SubmitError {
     Invalid(String),
     #[error("There is no chat with this id.")]
     NotFound,
+    #[error("This chat was deleted. Begin another one.")]
+    Deleted,
     #[error("{0}")]
     NoSuchAssistant(String),
     #[error("{0}")]
@@ -128,6 +130,19 @@ pub enum CallError {
     NotFound,
     #[error("The call does not run on the server: it is {0}.")]
     NotRunning(StateName),
+    #[error(transparent)]
+    #[serde(untagged)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// The reasons why a message is not deleted.
+#[derive(Debug, thiserror::Error, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum DeleteMessageError {
+    #[error("There is no message with this id in a chat with that id.")]
+    NotFound,
+    #[error("A run of this chat is open; wait until it is over, or stop it.")]
+    RunOpen,
     #[error(transparent)]
     #[serde(untagged)]
     Unavailable(#[from] Unavailable),
@@ -247,6 +262,8 @@ macro_rules! request_error {
 request_error! {
     AnswerError: Self::Unavailable(_),
     CallError: Self::Unavailable(_),
+    // An attempt before may have deleted it.
+    DeleteMessageError: Self::Unavailable(_) | Self::NotFound,
     // An attempt before may have dropped it.
     PlanError: Self::Unavailable(_) | Self::NoPlan,
     ReadError: Self::Unavailable(_),

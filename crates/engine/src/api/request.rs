@@ -6,7 +6,8 @@
 use std::{net::IpAddr, time::Duration};
 
 use fermata_protocol::{
-    Answer, AnswerTarget, ChatBody, ChatId, EventId, GrantedFor, Profile, RunId, Summary, ToolCallId,
+    Answer, AnswerTarget, ChatBody, ChatId, EventId, GrantedFor, MessageId, Profile, RunId, Summary,
+    ToolCallId,
 };
 use fermata_tools::{Decider, DecisionChannel, Grant, InputError, Owner, Principal, Receipt};
 use jiff::Timestamp;
@@ -14,7 +15,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     api::{
-        errors::{AnswerError, CallError, PlanError, ReadError, RequestError, SubmitError, SummaryError},
+        errors::{
+            AnswerError, CallError, DeleteMessageError, PlanError, ReadError, RequestError, SubmitError,
+            SummaryError,
+        },
         view::{ChatView, Detail, SummaryView},
     },
     context::summary::{ChatJob, Written},
@@ -86,6 +90,7 @@ pub(crate) enum Request {
     SaveSummary(Box<SaveSummary>),
     CorrectSummary(CorrectSummary),
     DropPlan(DropPlan),
+    DeleteMessage(DeleteMessage),
 }
 
 /// A post to a chat.
@@ -236,6 +241,14 @@ pub(crate) struct DropPlan {
     pub owner: Owner,
 }
 
+/// Deletes a message of the chat, and all later ones if that is asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct DeleteMessage {
+    pub owner: Owner,
+    pub message: MessageId,
+    pub and_later: bool,
+}
+
 /// Plans the work for a model beside the runs: a summary, or facts about the user. The reply is `None` if there is none, or another instance
 /// does it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -360,6 +373,7 @@ chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound); {
 });
 chat_request!(PlanSummary -> Option<(String, ChatJob)>, SummaryError, if denied Err(SummaryError::NotFound));
 chat_request!(CorrectSummary -> SummaryView, SummaryError, if denied Err(SummaryError::NotFound));
+chat_request!(DeleteMessage -> (), DeleteMessageError, if denied Err(DeleteMessageError::NotFound));
 chat_request!(DropPlan -> (), PlanError, if denied Err(PlanError::NotFound));
 
 impl From<CancelCall> for Request {

@@ -23,7 +23,7 @@ impl Handle for DropPlan {
         let mut changes = vec![Change::DropPlan];
         if let Some((before, after)) = without_open_plan(store, &record.chat).await? {
             record.head.bytes = (record.head.bytes + json_bytes(&after)).saturating_sub(json_bytes(&before));
-            changes.push(Change::PutMessage(Box::new(after)));
+            changes.push(Change::ReplaceMessage(Box::new(after)));
         }
         record.commit(&services, patience, changes).await?;
         Ok(())

@@ -42,6 +42,9 @@ impl Handle for Box<Submission> {
             return Err(SubmitError::NotFound);
         }
         let services = actor.services.clone();
+        if !is_known && services.store.was_deleted(&self.owner, &actor.mailbox.chat).await? {
+            return Err(SubmitError::Deleted);
+        }
         let policies = services.policies.current();
         let mut settings = run_settings(self, actor.record(), &policies, services.clock.now())?;
         let toolbox = check_tools(self, &settings.server_tools(&policies), &services.settings.limits)?;

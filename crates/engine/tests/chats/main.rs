@@ -11,6 +11,7 @@ mod confirm;
 mod consent;
 mod context;
 mod cut_off;
+mod deletion;
 mod failures;
 mod heartbeat;
 mod holds;

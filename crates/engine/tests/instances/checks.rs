@@ -270,19 +270,27 @@ impl World {
 
     /// Checks that every chat goes on at every instance, and that the model gets the outcome of each call.
     async fn check_next_runs(&mut self) {
+        let mut chats = Vec::new();
+        for chat in 0..CHATS {
+            // A chat that was deleted takes no more posts.
+            if !self.store.was_deleted(&self.owner, &self.chat(chat)).await.unwrap() {
+                chats.push(chat);
+            }
+        }
         for instance in 0..self.instances.len() {
             let instance = self.instance(instance);
             // All chats at once, because no run that is over may count as open.
-            let posts = (0..CHATS).map(|chat| {
+            let posts = chats.iter().map(|&chat| {
                 self.texts += 1;
                 self.check_post(instance.clone(), self.chat(chat), self.texts)
             });
             let posts: Vec<_> = posts.collect();
             futures::future::join_all(posts).await;
         }
-        for chat in 0..CHATS {
+        let first = self.texts + 1 - chats.len();
+        for (number, chat) in (first..).zip(chats) {
             let chat = self.chat(chat);
-            self.check_request(&chat);
+            self.check_request(&chat, number);
             self.check_views(&chat).await;
         }
     }
@@ -327,11 +335,10 @@ impl World {
     }
 
     /// Checks that the model gets the result of each call of the record, except for those that a summary stands for by now.
-    fn check_request(&self, chat: &ChatId) {
+    fn check_request(&self, chat: &ChatId, number: usize) {
         let requests = self.model.requests.lock().unwrap();
         let is_about = |request: &&ModelRequest| {
-            format!("{:?}", request.messages)
-                .contains(&format!("{chat} u{}.", self.texts - (CHATS - 1 - self.number(chat))))
+            format!("{:?}", request.messages).contains(&format!("{chat} u{number}."))
         };
         let Some(request) = requests.iter().rev().find(is_about) else {
             return self.history().violation(format!("the model got no request about {chat}"));
@@ -356,10 +363,6 @@ impl World {
                 self.history().violation(format!("the model gets {result:?} for {part:?}"));
             }
         }
-    }
-
-    fn number(&self, chat: &ChatId) -> usize {
-        (0..CHATS).find(|n| self.chat(*n) == *chat).unwrap()
     }
 
     /// Checks that every instance shows the saved state.

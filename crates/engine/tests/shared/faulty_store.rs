@@ -208,6 +208,11 @@ impl ChatStore for FaultyStore {
         self.before_read().await?;
         self.store.summary(chat, most).await
     }
+    async fn was_deleted(&self, owner: &Owner, chat: &ChatId) -> Result<bool, StoreError> {
+        self.before_read().await?;
+        self.store.was_deleted(owner, chat).await
+    }
+
     async fn last_plan(&self, chat: &ChatId, most: usize) -> Result<Option<Plan>, StoreError> {
         self.before_read().await?;
         self.store.last_plan(chat, most).await

@@ -15,7 +15,6 @@ use crate::{
     params(("id" = String, Path, description = "The chat's id")),
     responses(
         (status = 204, description = "The plan is dropped"),
-        (status = 404, description = "`not_found`: there is no such chat, or it has no open plan", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "`run_open`: a run is open", body = Problem, content_type = "application/problem+json"),
         refusals::Chat,
     )

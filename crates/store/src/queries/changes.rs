@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::{
     audit, calls,
     chats::{self, ChatColumns},
-    confirmations, memories, messages, owners, plans,
+    confirmations, deleted_chats, memories, messages, owners, plans,
     runs::{self, RunState},
     summaries,
 };
@@ -94,7 +94,11 @@ pub async fn delete(
     at: Timestamp,
     audit: &[AuditEntry],
 ) -> Result<(), Fault> {
+    let owner = chats::owner_of(transaction, chat).await?;
     if chats::delete(transaction, chat, version).await? {
+        if let Some(owner) = owner {
+            deleted_chats::add(transaction, &owner.owner, chat, at).await?;
+        }
         for entry in audit {
             audit::add(transaction, entry, at).await?;
         }
@@ -131,7 +135,13 @@ async fn apply(
             messages::truncate(transaction, chat, *keep).await?;
             summaries::truncate(transaction, chat, *keep).await
         }
-        Change::PutMessage(message) => messages::put(transaction, chat, message).await,
+        Change::PutMessage(message) | Change::ReplaceMessage(message) => {
+            messages::put(transaction, chat, message).await
+        }
+        Change::DeleteMessage { position } => {
+            messages::delete(transaction, chat, *position).await?;
+            summaries::truncate(transaction, chat, *position).await
+        }
         Change::OpenRun { run, message, owner } => {
             let state = RunState::of(changes, run).unwrap_or_else(|| RunState::unsaved(owner));
             runs::open(transaction, chat, run, message, state, at).await

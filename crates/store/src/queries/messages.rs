@@ -1,4 +1,5 @@
-//! The messages of a chat, in order. Positions have no gaps: messages are added at the end and dropped from the end.
+//! The messages of a chat, in order. Positions have no gaps: messages are added and dropped at the end, and those after one that is deleted
+//! move up.
 
 pub mod elsewhere;
 
@@ -44,6 +45,19 @@ pub async fn truncate(connection: &mut Connection<'_>, chat: &ChatId, keep: usiz
         .bind(count(keep))
         .execute()
         .await?;
+    elsewhere::drop_files(connection, chat).await
+}
+
+/// Deletes the message at a position.
+pub async fn delete(connection: &mut Connection<'_>, chat: &ChatId, position: usize) -> Result<(), Fault> {
+    // No two messages have the same position, not even while they move, so they take places that no message has.
+    for change in [
+        "delete from messages where chat_id = $1 and position = $2",
+        "update messages set position = -position where chat_id = $1 and position > $2",
+        "update messages set position = -position - 1 where chat_id = $1 and position < 0 and $2 >= 0",
+    ] {
+        connection.query(change).bind(chat.as_str()).bind(count(position)).execute().await?;
+    }
     elsewhere::drop_files(connection, chat).await
 }
 

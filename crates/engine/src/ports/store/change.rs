@@ -74,6 +74,13 @@ pub enum Change {
     },
     /// Adds a message at the end, or replaces the message that has its id.
     PutMessage(Box<UiMessage>),
+    /// Replaces a message that the chat has.
+    ReplaceMessage(Box<UiMessage>),
+    /// Deletes a message, and the summaries that cover it. Those after it move up.
+    DeleteMessage {
+        /// Its position.
+        position: usize,
+    },
     /// A run begins.
     OpenRun {
         /// The run's id.
@@ -234,6 +241,7 @@ impl Change {
             | Self::Posted { .. }
             | Self::Touched
             | Self::TruncateMessages { .. }
+            | Self::DeleteMessage { .. }
             | Self::OpenRun { .. }
             | Self::EndGrant { .. }
             | Self::EndGrantToOwner { .. } => true,
@@ -246,6 +254,7 @@ impl Change {
             | Self::PutSummary(_)
             | Self::ScheduleSummary { .. }
             | Self::PutMessage(_)
+            | Self::ReplaceMessage(_)
             | Self::SetRunOwner { .. }
             | Self::PutSettings { .. }
             | Self::SaveRun { .. }

@@ -58,6 +58,9 @@ pub trait ChatStore: Send + Sync {
     /// Returns the chat's summary that covers the most messages, but not more than `most`; `None` if there is none.
     async fn summary(&self, chat: &ChatId, most: usize) -> Result<Option<SummaryRecord>, StoreError>;
 
+    /// Returns whether this owner has deleted a chat with this id in the last 30 days.
+    async fn was_deleted(&self, owner: &Owner, chat: &ChatId) -> Result<bool, StoreError>;
+
     /// Returns the plan of the last run that is over, had one, and whose message is among the first `most` ones; `None` if there is none.
     async fn last_plan(&self, chat: &ChatId, most: usize) -> Result<Option<Plan>, StoreError>;
 

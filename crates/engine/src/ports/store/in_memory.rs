@@ -3,7 +3,7 @@
 //! Invariant: a commit works on a copy of the chat and puts it back as a whole, so a commit with a change that does not fit changes nothing.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -36,6 +36,8 @@ pub struct InMemoryStore {
 #[derive(Clone, Debug, Default)]
 struct Contents {
     chats: BTreeMap<ChatId, StoredChat>,
+    /// The chats that their owners have deleted.
+    deleted: HashSet<(Owner, ChatId)>,
     alive: Vec<InstanceId>,
     locks: HashMap<ResourceKey, InstanceId>,
     audit: Vec<AuditRecord>,
@@ -176,6 +178,10 @@ impl ChatStore for InMemoryStore {
         Ok(chat.summaries.range(..=most).next_back().map(|(_, summary)| summary.clone()))
     }
 
+    async fn was_deleted(&self, owner: &Owner, chat: &ChatId) -> Result<bool, StoreError> {
+        Ok(self.lock().deleted.contains(&(owner.clone(), chat.clone())))
+    }
+
     async fn last_plan(&self, chat: &ChatId, most: usize) -> Result<Option<Plan>, StoreError> {
         let contents = self.lock();
         let Some(chat) = contents.chats.get(chat) else { return Ok(None) };
@@ -272,15 +278,16 @@ impl ChatStore for InMemoryStore {
         at: Timestamp,
         entries: Vec<AuditEntry>,
     ) -> Result<(), StoreError> {
-        let Contents { chats, memories, audit, .. } = &mut *self.lock();
+        let Contents { chats, memories, audit, deleted, .. } = &mut *self.lock();
         if !chats.contains_key(chat) {
             return Ok(());
         }
         check(chats, chat, version)?;
-        if let Some(deleted) = chats.remove(chat)
-            && let Some(stored) = memories.get_mut(&deleted.head.owner)
-        {
-            stored.forget_chat(chat);
+        if let Some(StoredChat { head, .. }) = chats.remove(chat) {
+            if let Some(stored) = memories.get_mut(&head.owner) {
+                stored.forget_chat(chat);
+            }
+            deleted.insert((head.owner, chat.clone()));
         }
         audit.extend(entries.into_iter().map(|entry| AuditRecord::new(at, entry)));
         Ok(())

@@ -169,7 +169,13 @@ impl StoredChat {
                 self.messages.truncate(keep);
                 self.summaries.retain(|messages, _| *messages <= keep);
             }
-            Change::PutMessage(message) => {
+            Change::DeleteMessage { position } => {
+                if position < self.messages.len() {
+                    self.messages.remove(position);
+                }
+                self.summaries.retain(|messages, _| *messages <= position);
+            }
+            Change::PutMessage(message) | Change::ReplaceMessage(message) => {
                 match self.messages.iter_mut().find(|known| known.id == message.id) {
                     Some(known) => *known = *message,
                     None => self.messages.push(*message),
