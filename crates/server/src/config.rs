@@ -16,6 +16,7 @@ mod identity;
 mod mcp;
 mod models;
 mod network;
+mod node;
 mod options;
 mod policy;
 mod report;

@@ -52,7 +52,7 @@ pub enum Builtin {
 
 /// An assistant as a table of the file.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "Assistant")]
 pub(super) struct AssistantTable {
     /// The title that people see. By default, the name of the assistant.

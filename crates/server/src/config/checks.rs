@@ -13,12 +13,12 @@ use secrecy::ExposeSecret;
 use super::{
     Config, ConfigError,
     assistants::read_instructions,
-    fault::nearest,
+    fault::{either, nearest},
     identity::{self, AuthKind},
     network::Address,
     secret::Token,
     sources::Sources,
-    value::{PostRate, Size, either},
+    value::{PostRate, Size},
     written::toml_key,
 };
 

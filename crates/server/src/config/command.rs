@@ -12,7 +12,8 @@ use serde_json::Value as Json;
 
 use super::{
     Config, ConfigError,
-    file::{File, Variables},
+    file::File,
+    node::Variables,
     options::Options,
     report::Report,
     schema::file_schema,

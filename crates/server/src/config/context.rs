@@ -8,7 +8,7 @@ use super::text::NonEmpty;
 
 /// The table of the file.
 #[derive(Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "Context")]
 pub(super) struct ContextTable {
     /// The tools whose outputs are never cleared to save room, as globs over their names.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The strategies for the types that can be set. A denial and a cancellation are decisions of people, so nothing follows them.
 #[derive(Default, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "Errors")]
 pub(super) struct ErrorsTable {
     /// The other side refused because of too many requests. Default: retry.

@@ -1,6 +1,8 @@
 //! Faults of the file, in words that name a key and never a value, which may be a secret.
 
-use super::value::either;
+use std::fmt;
+
+use serde::de::{self, Expected, Unexpected};
 
 /// The reason why the file cannot be used.
 #[derive(Debug)]
@@ -10,62 +12,79 @@ pub(super) struct Fault {
     pub(super) reason: String,
 }
 
-/// Returns a message of serde about the value of a key in plain words. The value, which may be a secret, is left out.
-pub(super) fn reworded(message: &str, key: &str) -> String {
-    let quoted = |text: &str| text.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
-    if let Some((name, known)) = cut(message, "unknown field `", "`, expected ") {
-        let known = quoted(known);
-        match nearest(name, &known) {
-            Some(meant) => format!("unknown key {name}; did you mean {meant}?"),
-            None => format!("unknown key {name}; use {}", either(&known)),
+/// The reason why serde cannot read the value of a key.
+#[derive(Debug)]
+pub(super) enum Wrong {
+    /// A table has a key that its type does not know.
+    Key { name: String, known: &'static [&'static str] },
+    /// The value cannot be used, for a reason that follows the key in a sentence.
+    Value(String),
+}
+
+// === impl Wrong ===
+
+impl Wrong {
+    /// Returns the sentence about the key that has the value.
+    pub(super) fn about(&self, key: &str) -> String {
+        match self {
+            Self::Key { name, known } => match nearest(name, known) {
+                Some(meant) => format!("unknown key {name}; did you mean {meant}?"),
+                None => format!("unknown key {name}; use {}", either(known)),
+            },
+            Self::Value(reason) => format!("{key}: {reason}"),
         }
-    } else if let Some((name, known)) = cut(message, "unknown variant `", "`, expected ") {
-        format!("{key}: {name:?} is not known; use {}", either(&quoted(known)))
-    } else if let Some((name, _)) = cut(message, "missing field `", "`") {
-        format!("{key}: {name} is missing")
-    } else if let Some(found) = message.strip_prefix("invalid type: ")
-        && let Some((found, expected)) = found.rsplit_once(", expected ")
-    {
-        format!("{key}: must be {}, not {}", plain_expected(expected), plain_found(found))
-    } else if message.starts_with("invalid ")
-        && let Some((_, expected)) = message.rsplit_once(", expected ")
-    {
-        format!("{key}: must be {}", plain_expected(expected))
-    } else if message == "wanted string or table" {
-        // It is about an enum, and no enum of the file has data.
-        format!("{key}: must be a string")
-    } else {
-        format!("{key}: {message}")
     }
 }
 
-/// Returns the text between two others, and the text behind the second.
-fn cut<'t>(text: &'t str, before: &str, between: &str) -> Option<(&'t str, &'t str)> {
-    text.strip_prefix(before)?.split_once(between)
-}
-
-/// Returns serde's name for the kind of value that a key must have in plain words.
-fn plain_expected(expected: &str) -> &str {
-    match expected {
-        "a boolean" => "true or false",
-        "a sequence" => "a list",
-        "a map" => "a table",
-        other => other,
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.about("it"))
     }
 }
 
-/// Returns serde's name for the kind of value that was found in plain words, without the value that may follow the name.
-fn plain_found(found: &str) -> &'static str {
-    let kinds = [
-        ("string", "a string"),
-        ("integer", "a number"),
-        ("floating point", "a number"),
-        ("boolean", "true or false"),
-        ("sequence", "a list"),
-        ("map", "a table"),
-    ];
-    let kind = kinds.into_iter().find(|(name, _)| found.starts_with(name));
-    kind.map_or("something else", |(_, words)| words)
+impl std::error::Error for Wrong {}
+
+impl de::Error for Wrong {
+    fn custom<T: fmt::Display>(reason: T) -> Self {
+        Self::Value(reason.to_string())
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        let found = match found {
+            Unexpected::Str(_) => "a string",
+            Unexpected::Bool(_) => "true or false",
+            Unexpected::Unsigned(_) | Unexpected::Signed(_) | Unexpected::Float(_) => "a number",
+            Unexpected::Seq => "a list",
+            Unexpected::Map => "a table",
+            _ => "something else",
+        };
+        Self::Value(format!("must be {expected}, not {found}"))
+    }
+
+    fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::Value(format!("must be {expected}"))
+    }
+
+    fn unknown_variant(name: &str, known: &'static [&'static str]) -> Self {
+        Self::Value(format!("{name:?} is not known; use {}", either(known)))
+    }
+
+    fn unknown_field(name: &str, known: &'static [&'static str]) -> Self {
+        Self::Key { name: name.to_owned(), known }
+    }
+
+    fn missing_field(name: &'static str) -> Self {
+        Self::Value(format!("{name} is missing"))
+    }
+}
+
+/// Writes `a, b or c`.
+pub(super) fn either(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    match words.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        words => words.concat(),
+    }
 }
 
 /// Returns the name that was probably meant.

@@ -18,10 +18,11 @@ use super::{
     assistants::{self, AssistantSettings, AssistantTable},
     context::ContextTable,
     errors::ErrorsTable,
-    fault::{Fault, nearest, reworded},
+    fault::{Fault, nearest},
     identity::{UserSettings, UserTable},
     mcp::{self, ServerTable},
     models::{ModelSettings, ModelTable},
+    node::{self, Variables},
     policy::{RuleTable, WrittenRule, join_paths},
     text::Text,
     tools::ToolsTable,
@@ -33,9 +34,6 @@ use crate::owner::read_owner;
 const DEFAULT_PATH: &str = "fermata.toml";
 /// The names of the tables.
 const TABLES: [&str; 8] = ["policy", "tools", "mcp", "errors", "models", "assistants", "users", "context"];
-
-/// The environment.
-pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// The content of a file. It is empty if there is no file.
 #[derive(Debug, Default)]
@@ -121,7 +119,7 @@ impl Source<'_> {
             let name = key.get_ref().as_ref();
             if SETTINGS.iter().any(|setting| setting.key == name) {
                 let place = self.place(start(key.span().start, &value));
-                let Text(text) = self.deserialize(name, value)?;
+                let Text(text) = node::read(name, value, self.variables)?;
                 file.settings.insert(name.to_owned(), Placed { text, place });
             } else if TABLES.contains(&name) {
                 self.read_table(name, value, &mut file.tables)?;
@@ -141,7 +139,7 @@ impl Source<'_> {
                         join_paths(table)?;
                     }
                     let written = self.written("[[policy]]".into(), &rule);
-                    let rule: RuleTable = self.deserialize("policy", rule)?;
+                    let rule: RuleTable = node::read("policy", rule, self.variables)?;
                     tables.policy.push(WrittenRule { rule: rule.into(), written: written.clone() });
                     tables.written.push(written);
                 }
@@ -152,7 +150,7 @@ impl Source<'_> {
                     let header = format!("[tools.{}]", toml_key(&glob));
                     tables.written.push(self.written(header, &settings));
                     let at = settings.span().start;
-                    let settings: ToolsTable = self.deserialize(&glob, settings)?;
+                    let settings: ToolsTable = node::read(&glob, settings, self.variables)?;
                     let settings = settings.try_into().map_err(|reason| Fault { at, reason })?;
                     tables.tools.push((Pattern::new(&glob), settings));
                 }
@@ -182,11 +180,11 @@ impl Source<'_> {
             ("context", context @ DeValue::Table(_)) => {
                 let context = Spanned::new(at..at, context);
                 tables.written.push(self.written("[context]".into(), &context));
-                let context: ContextTable = self.deserialize("context", context)?;
+                let context: ContextTable = node::read("context", context, self.variables)?;
                 tables.never_clear = context.into();
             }
             ("errors", errors @ DeValue::Table(_)) => {
-                let errors: ErrorsTable = self.deserialize("errors", Spanned::new(at..at, errors))?;
+                let errors: ErrorsTable = node::read("errors", Spanned::new(at..at, errors), self.variables)?;
                 tables.errors = errors.into();
             }
             ("policy", _) => {
@@ -214,7 +212,7 @@ impl Source<'_> {
             check_name(&name).map_err(|reason| Fault { at, reason })?;
             written.push(self.written(format!("[{header}.{}]", toml_key(&name)), &table));
             let with_spans = table.clone();
-            let value = read(self.deserialize(&name, table)?).map_err(|(key, reason)| {
+            let value = read(node::read(&name, table, self.variables)?).map_err(|(key, reason)| {
                 match key_place(&with_spans, key) {
                     Some(at) => Fault { at, reason: format!("{key}: {reason}") },
                     None => Fault { at, reason: format!("{name}: {reason}") },
@@ -223,55 +221,6 @@ impl Source<'_> {
             values.insert(name.into_owned(), value);
         }
         Ok(values)
-    }
-
-    /// Reads the value of a key, with the variables that its strings name.
-    fn deserialize<T: DeserializeOwned>(
-        &self,
-        key: &str,
-        mut value: Spanned<DeValue<'_>>,
-    ) -> Result<T, Fault> {
-        let at = value.span().start;
-        self.expand(key, &mut value)?;
-        let with_spans = value.clone();
-        T::deserialize(ValueDeserializer::from(value)).map_err(|error| {
-            let at = error.span().map_or(at, |span| span.start);
-            Fault { at, reason: reworded(error.message(), innermost_key(key, &with_spans, at)) }
-        })
-    }
-
-    /// Replaces every `${NAME}` in the strings of a value.
-    fn expand(&self, key: &str, value: &mut Spanned<DeValue<'_>>) -> Result<(), Fault> {
-        let at = value.span().start;
-        match value.get_mut() {
-            DeValue::String(text) => {
-                let mut expanded = String::new();
-                let mut rest: &str = text;
-                while let Some((before, after)) = rest.split_once("${") {
-                    let (name, behind) = after
-                        .split_once('}')
-                        .ok_or_else(|| Fault { at, reason: format!("{key}: a ${{ has no }}") })?;
-                    let variable = (self.variables)(name).ok_or_else(|| Fault {
-                        at,
-                        reason: format!("{key}: the environment variable {name} is not set"),
-                    })?;
-                    expanded.push_str(before);
-                    expanded.push_str(&variable);
-                    rest = behind;
-                }
-                expanded.push_str(rest);
-                *text = expanded.into();
-                Ok(())
-            }
-            DeValue::Array(elements) => elements.iter_mut().try_for_each(|element| self.expand(key, element)),
-            DeValue::Table(table) => {
-                table.iter_mut().try_for_each(|(key, value)| self.expand(key.get_ref(), value))
-            }
-            DeValue::Datetime(_) => {
-                Err(Fault { at, reason: format!("{key}: a date or time must be a string, in quotes") })
-            }
-            DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => Ok(()),
-        }
     }
 
     /// Returns a table for reports, without what may be a secret. Its strings keep the names of their variables.
@@ -298,17 +247,6 @@ fn key_place(table: &Spanned<DeValue<'_>>, key: &str) -> Option<usize> {
 fn start(key: usize, value: &Spanned<DeValue<'_>>) -> usize {
     let span = value.span();
     if span.is_empty() { key } else { span.start }
-}
-
-/// Returns the key of the smallest value that the place is in.
-fn innermost_key<'v>(key: &'v str, value: &'v Spanned<DeValue<'_>>, at: usize) -> &'v str {
-    let entries: Vec<(&str, &Spanned<DeValue<'_>>)> = match value.get_ref() {
-        DeValue::Table(table) => table.iter().map(|(key, value)| (key.get_ref().as_ref(), value)).collect(),
-        DeValue::Array(elements) => elements.iter().map(|element| (key, element)).collect(),
-        _ => Vec::new(),
-    };
-    let inner = entries.into_iter().find(|(_, value)| value.span().contains(&at));
-    inner.map_or(key, |(key, value)| innermost_key(key, value, at))
 }
 
 fn unknown_key(name: &str) -> String {

@@ -37,7 +37,7 @@ pub struct UserSettings {
 
 /// A user as a table of the file.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "User")]
 pub(super) struct UserTable {
     /// The groups that the user is in, besides those that a JSON Web Token names.

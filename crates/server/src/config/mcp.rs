@@ -18,7 +18,7 @@ use super::{
 
 /// A server as a table of the file.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "McpServer")]
 pub(super) struct ServerTable {
     /// The program, which speaks MCP over its standard input and output. A server has either this or url.

@@ -39,7 +39,7 @@ pub struct ModelSettings {
 
 /// A model as a table of the file.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "Model")]
 pub(super) struct ModelTable {
     /// The name of the model, as its API knows it. By default, model.

@@ -32,7 +32,7 @@ pub struct WrittenRule {
 
 /// A rule as a table of the file.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "Rule")]
 pub(super) struct RuleTable {
     /// The tools, as a glob over the name. If this is left out, the rule is about all tools.
@@ -69,7 +69,7 @@ struct FieldVisitor;
 
 /// Matchers of a field. If there are several, all of them must match.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "Matcher")]
 struct MatcherTable {
     /// The absolute path of a folder: the field is a path in it.

@@ -3,7 +3,8 @@
 use super::{
     ConfigError, SETTINGS, Setting,
     fault::nearest,
-    file::{File, Placed, Variables},
+    file::{File, Placed},
+    node::Variables,
     options::Options,
     value::Value,
 };

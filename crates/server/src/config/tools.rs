@@ -17,7 +17,7 @@ use super::{
 
 /// The settings of the tools under one glob.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "Tools")]
 pub(super) struct ToolsTable {
     /// The resource that a call uses: of the calls that share one, one runs at a time.
@@ -45,7 +45,7 @@ struct ResourceVisitor;
 
 /// A resource whose name is in the input.
 #[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, expecting = "a table")]
+#[serde(deny_unknown_fields)]
 #[schemars(rename = "Resource")]
 struct ResourceTable {
     /// The path of the field.

@@ -18,7 +18,7 @@ use serde::{
     de::{DeserializeOwned, Error as _, IntoDeserializer, value::Error},
 };
 
-use super::text::Text;
+use super::{fault::either, text::Text};
 use crate::quote::shortened;
 
 /// A number of posts in a period, such as 60 in a minute.
@@ -389,15 +389,6 @@ pub(super) fn words<T: Word>() -> Vec<String> {
     let variants = schema.get("oneOf").and_then(|variants| variants.as_array());
     let variants = variants.into_iter().flatten();
     variants.filter_map(|variant| variant["const"].as_str().map(str::to_owned)).collect()
-}
-
-/// Writes `a, b or c`.
-pub(super) fn either(words: &[impl AsRef<str>]) -> String {
-    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
-    match words.as_slice() {
-        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
-        words => words.concat(),
-    }
 }
 
 // === impl List ===

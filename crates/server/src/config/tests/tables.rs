@@ -452,6 +452,12 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
             "fermata.toml:3: max_processes: \"0\" is not a whole number above zero",
         ),
         ("[mcp.x]\ncommand = \"\"\n", "fermata.toml:2: command: must not be empty"),
+        ("[mcp.x]\ncommand = [\"hush\"]\n", "fermata.toml:2: command: must be a string, not a list"),
+        ("[mcp.x]\ncommand = 2026-01-01\n", "command: a date or time must be a string, in quotes"),
+        (
+            "[mcp.x]\ncommand = \"c\"\nargs = [\n\"a\",\n5]\n",
+            "fermata.toml:5: args: must be a string, not a number",
+        ),
         ("[mcp.x]\nargs = []\n", "fermata.toml:1: x: needs command or url"),
         ("[mcp.x]\nurl = \"http://h\"\nargs = []\n", "fermata.toml:3: args: goes with command"),
         ("[mcp.x]\nurl = \"hush\"\n", "fermata.toml:2: url: it must be a URL"),
