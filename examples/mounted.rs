@@ -64,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
     // A check must not depend on the settings of whoever runs it, and never costs anything.
     let mut config = Config::from_environment(&|name| std::env::var(name).ok().filter(|_| !checking))?;
     if checking {
-        config.database_url = "sqlite::memory:".into();
+        config.database.database_url = "sqlite::memory:".into();
     }
     let shop = Shop::default();
     let fermata = App::builder(&config).tools([typed(CountVisits(shop.clone()))]).build().await?;

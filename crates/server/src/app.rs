@@ -1,6 +1,6 @@
 //! The parts that handlers use, and how they are built from the settings.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::extract::FromRef;
 use fermata_engine::{
@@ -9,7 +9,7 @@ use fermata_engine::{
     memories::MemoryLimits,
     store::{AuditEntry, StoreError},
 };
-use fermata_mcp::Hub;
+use fermata_mcp::{Hub, ServerConfig};
 use fermata_peers::{BadClusterKey, ClusterKey, ConnectError, RedisTransport};
 use fermata_store::{Database, OpenOptions};
 use fermata_tools::{AuditAction, AuditEvent, Capacity, Tool};
@@ -20,7 +20,7 @@ use crate::{
     assistants,
     auth::{Auth, operators::Operators},
     client::TrustedProxies,
-    config::{Config, Origin},
+    config::{Config, DatabaseSettings, MemorySettings, Origin, OwnerLimits, SharedKey},
     drain::{Drain, DrainStatus},
     extract::BodyLimits,
     ids::{RandomIds, SystemClock},
@@ -270,15 +270,24 @@ impl AppBuilder<'_> {
         // What the other parts record before this is lost.
         let metrics = Metrics::install()?;
         let assistants = assistants::build(config, model.clone())?;
-        let options = OpenOptions { migrate: config.migrate, connections: config.database_connections.get() };
-        let database = fermata_store::open(config.database_url.as_str(), &options).await?;
-        let peers = peer_transport(config, &database).await?;
-        let model_requests = Capacity::new(config.max_model_requests, config.model_requests_per_owner);
-        let memories = memory_service(config, &database, config.embedder()?, model_requests.clone());
-        let search_url = config.search_url.as_ref();
+        let options = OpenOptions {
+            migrate: config.database.migrate,
+            connections: config.database.database_connections.get(),
+        };
+        let database = fermata_store::open(config.database.database_url.as_str(), &options).await?;
+        let peers = peer_transport(&config.database, &database).await?;
+        let model_requests =
+            Capacity::new(config.calls.max_model_requests, config.owner_limits.model_requests_per_owner);
+        let memories = memory_service(&config.memory, &database, config.embedder()?, model_requests.clone());
+        let search_url = config.assistant.search_url.as_ref();
         let is_demo = model.is_none() && assistants::has_demo(config);
-        let mut tools =
-            tools::all(database.notes.clone(), note_limits(config), memories.clone(), search_url, is_demo)?;
+        let mut tools = tools::all(
+            database.notes.clone(),
+            note_limits(&config.owner_limits),
+            memories.clone(),
+            search_url,
+            is_demo,
+        )?;
         tools.extend(added);
         let engine = Engine::new(EngineParts {
             assistants,
@@ -293,19 +302,19 @@ impl AppBuilder<'_> {
             model_requests,
             settings: settings(config),
         })?;
-        let auth = Arc::new(Auth::build(config));
-        let linger = if database.store.is_shared() { config.linger.0 } else { Duration::ZERO };
-        let (mcp, ()) = tokio::join!(start_mcp(config, &engine), auth.prepare());
+        let auth = Arc::new(Auth::build(&config.access, config.tables.users.clone()));
+        let linger = if database.store.is_shared() { config.server.linger.0 } else { Duration::ZERO };
+        let (mcp, ()) = tokio::join!(start_mcp(config.tables.mcp.clone(), &engine), auth.prepare());
         let parts = Parts {
             engine,
             mcp,
             database,
             auth,
-            operators: Arc::new(Operators::build(config)),
-            body_limits: BodyLimits::of(config),
-            readers: Readers::new(config.readers_per_owner),
-            posts: Posts::new(config.posts_per_owner),
-            cors_origins: config.cors_origins.to_vec(),
+            operators: Arc::new(Operators::build(&config.access, &config.server)),
+            body_limits: BodyLimits::of(&config.request_limits, config.connections.body_timeout.0),
+            readers: Readers::new(config.owner_limits.readers_per_owner),
+            posts: Posts::new(config.owner_limits.posts_per_owner),
+            cors_origins: config.access.cors_origins.to_vec(),
             metrics,
             own_model: model,
             drain: Drain::new(linger),
@@ -339,14 +348,14 @@ impl FromRef<App> for BodyLimits {
 
 /// Builds the transport between instances. It does not connect yet, because the server also starts without Redis.
 async fn peer_transport(
-    config: &Config,
+    settings: &DatabaseSettings,
     database: &Database,
 ) -> Result<Option<Arc<dyn PeerTransport>>, BuildError> {
-    let Some(url) = &config.redis_url else {
+    let Some(url) = &settings.redis_url else {
         return Ok(None);
     };
-    let (key, source) = match &config.cluster_key {
-        Some(key) => (key.clone(), "from the settings"),
+    let (key, source) = match &settings.cluster_key {
+        Some(SharedKey(key)) => (key.clone(), "from the settings"),
         None => {
             let new = ClusterKey::draw().map_err(|_| ConnectError::NoRandomNumbers)?;
             let key = database.cluster_key(&new).await.map_err(BuildError::NoClusterKey)?;
@@ -360,9 +369,9 @@ async fn peer_transport(
     Ok(Some(Arc::new(transport.with_clock(move || clock.now()))))
 }
 
-async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
+async fn start_mcp(servers: BTreeMap<String, ServerConfig>, engine: &Engine) -> Hub {
     let engine = engine.clone();
-    let hub = Hub::start(config.mcp.clone(), move |tools| {
+    let hub = Hub::start(servers, move |tools| {
         for error in engine.set_tools(tools) {
             tracing::warn!(%error, "a tool of an MCP server was left out");
         }
@@ -377,70 +386,71 @@ async fn start_mcp(config: &Config, engine: &Engine) -> Hub {
 
 /// Returns the service for memories in this database.
 pub(crate) fn memory_service(
-    config: &Config,
+    settings: &MemorySettings,
     database: &Database,
     embedder: Option<Arc<dyn Embedder>>,
     model_requests: Capacity,
 ) -> MemoryService {
     let limits = MemoryLimits {
-        per_owner: config.memory_max.get(),
-        text_bytes: config.max_memory.0,
-        recalled: config.memory_recall.get(),
-        threshold: config.memory_threshold.0,
+        per_owner: settings.memory_max.get(),
+        text_bytes: settings.max_memory.0,
+        recalled: settings.memory_recall.get(),
+        threshold: settings.memory_threshold.0 as f32,
     };
     let (clock, ids) = (Arc::new(SystemClock), Arc::new(RandomIds));
     MemoryService::new(database.store.clone(), clock, ids, embedder, model_requests, limits)
 }
 
 /// Returns the limits on notes.
-pub(crate) fn note_limits(config: &Config) -> NoteLimits {
-    NoteLimits { bytes: config.max_note.0, per_owner: config.notes_per_owner.get() }
+pub(crate) fn note_limits(limits: &OwnerLimits) -> NoteLimits {
+    NoteLimits { bytes: limits.max_note.0, per_owner: limits.notes_per_owner.get() }
 }
 
 /// Returns the settings of the engine.
 pub(crate) fn settings(config: &Config) -> Settings {
+    let Config { server, model, database, calls, owner_limits, chat_limits, request_limits, .. } = config;
     Settings {
-        hold: config.hold,
-        expire: config.expire.0,
-        client: config.client,
-        drain: config.drain.0,
-        keep: config.keep.map(|keep| keep.0),
-        audit_keep: config.audit_keep.map(|keep| keep.0),
+        hold: calls.hold.0,
+        expire: calls.expire.0,
+        client: server.client,
+        drain: server.drain.0,
+        keep: database.keep.map(|keep| keep.0),
+        audit_keep: database.audit_keep.map(|keep| keep.0),
         heartbeat_thread: true,
-        file_urls: config.file_urls.clone(),
-        compact_at: config.compact_at.0,
-        keep_recent: config.keep_recent.get(),
-        summary_every: config.summary_every.get(),
+        file_urls: model.file_urls.0.clone(),
+        compact_at: model.compact_at.0,
+        keep_recent: model.keep_recent.get(),
+        summary_every: model.summary_every.get(),
         shows_model_errors: config.is_for_this_machine_alone(),
         limits: Limits {
-            steps: config.max_steps.get(),
-            attempts: config.max_attempts.get(),
-            messages: config.max_messages.get(),
-            chat_bytes: config.max_chat.0,
-            tools: config.max_tools.get(),
-            system_bytes: config.max_system.0,
-            output_tokens: config.max_output_tokens,
-            tool_bytes: config.max_tools_size.0,
-            patterns: config.max_patterns.get(),
-            calls_per_step: config.max_calls_per_step.get(),
-            argument_bytes: config.max_arguments.0,
-            argument_nodes: config.max_argument_nodes.get(),
-            step_output_bytes: config.max_step_output.0,
-            check_timeout: config.check_timeout.0,
-            output_bytes: config.max_output.0,
-            output_nodes: config.max_json_nodes.get(),
-            parked_calls: config.max_parked_calls.get(),
-            runs_per_owner: config.runs_per_owner,
-            running_calls: config.max_running_calls,
-            running_calls_per_owner: config.running_calls_per_owner,
-            chats_per_owner: config.chats_per_owner,
-            bytes_per_owner: config.bytes_per_owner.map(|bytes| bytes.0),
-            model_output_bytes: config.max_model_output.0,
-            model_timeout: config.model_timeout.0,
-            model_call_timeout: config.model_call_timeout.0,
-            tool_timeout: config.tool_timeout.0,
-            lock_timeout: config.lock_timeout.0,
-            elicit_timeout: config.elicit_timeout.0,
+            steps: chat_limits.max_steps.get(),
+            attempts: chat_limits.max_attempts.get(),
+            messages: request_limits.max_messages.get(),
+            chat_bytes: chat_limits.max_chat.0,
+            tools: request_limits.max_tools.get(),
+            system_bytes: request_limits.max_system.0,
+            output_tokens: model.max_output_tokens,
+            tool_bytes: request_limits.max_tools_size.0,
+            patterns: request_limits.max_patterns.get(),
+            calls_per_step: chat_limits.max_calls_per_step.get(),
+            argument_bytes: chat_limits.max_arguments.0,
+            argument_nodes: chat_limits.max_argument_nodes.get(),
+            step_output_bytes: chat_limits.max_step_output.0,
+            check_timeout: request_limits.check_timeout.0,
+            output_bytes: chat_limits.max_output.0,
+            output_nodes: request_limits.max_json_nodes.get(),
+            parked_calls: calls.max_parked_calls.get(),
+            runs_per_owner: owner_limits.runs_per_owner,
+            running_calls: calls.max_running_calls,
+            running_calls_per_owner: owner_limits.running_calls_per_owner,
+            chats_per_owner: owner_limits.chats_per_owner,
+            bytes_per_owner: owner_limits.bytes_per_owner.map(|bytes| bytes.0),
+            model_output_bytes: chat_limits.max_model_output.0,
+            model_timeout: model.model_timeout.0,
+            model_call_timeout: model.model_call_timeout.0,
+            tool_timeout: calls.tool_timeout.0,
+            lock_timeout: calls.lock_timeout.0,
+            elicit_timeout: calls.elicit_timeout.0,
         },
     }
 }

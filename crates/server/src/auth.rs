@@ -31,7 +31,7 @@ use subtle::ConstantTimeEq;
 use self::{failures::Failures, jwt::Jwt, local::LocalOnly, proxied::ProxiedUser};
 use crate::{
     client::{Client, TrustedProxies},
-    config::{AuthKind, Config, Token, UserSettings},
+    config::{AccessSettings, AuthKind, Token, UserSettings},
     error::{ApiError, Code},
 };
 
@@ -98,26 +98,26 @@ enum Suspicion {
 
 impl Auth {
     /// Builds the authentication from the settings.
-    pub fn build(config: &Config) -> Self {
-        let method = match config.auth {
+    pub fn build(access: &AccessSettings, users: BTreeMap<String, UserSettings>) -> Self {
+        let method = match access.auth {
             AuthKind::None => {
-                AuthMethod::None(LocalOnly::new(config.cors_origins.to_vec(), config.hosts.to_vec()))
+                AuthMethod::None(LocalOnly::new(access.cors_origins.clone(), access.hosts.clone()))
             }
-            AuthKind::Token => AuthMethod::Token(KnownTokens(RwLock::new(config.tokens.to_vec().into()))),
+            AuthKind::Token => AuthMethod::Token(KnownTokens(RwLock::new(access.tokens.clone().into()))),
             // The settings were checked, so the keys and the header are there.
-            AuthKind::Jwt => match Jwt::build(config) {
+            AuthKind::Jwt => match Jwt::build(access) {
                 Some(jwt) => AuthMethod::Jwt(Box::new(jwt)),
                 None => AuthMethod::Unusable,
             },
-            AuthKind::Header => match &config.user_header {
+            AuthKind::Header => match &access.user_header {
                 Some(header) => {
-                    AuthMethod::Header(ProxiedUser::new(header.0.clone(), config.cors_origins.to_vec()))
+                    AuthMethod::Header(ProxiedUser::new(header.0.clone(), access.cors_origins.clone()))
                 }
                 None => AuthMethod::Unusable,
             },
         };
-        let proxies = TrustedProxies::new(config.trusted_proxies.to_vec());
-        let users = RwLock::new(Arc::new(config.users.clone()));
+        let proxies = TrustedProxies::new(access.trusted_proxies.iter().map(|network| network.0).collect());
+        let users = RwLock::new(Arc::new(users));
         Self { method, users, proxies, failures: Failures::default() }
     }
 
@@ -179,7 +179,7 @@ impl Auth {
             Ok(mut principal) => {
                 let users = self.users.read().unwrap_or_else(PoisonError::into_inner).clone();
                 if let Some(user) = users.get(principal.user.as_str()) {
-                    principal.groups.extend(user.groups.iter().cloned());
+                    principal.groups.extend(user.groups.iter().map(|group| group.0.clone()));
                 }
                 Ok(principal)
             }

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use fermata_store::BackupError;
 
-use crate::config::Config;
+use crate::config::DatabaseSettings;
 
 /// Copies the database of these settings into a file and returns a report.
 ///
 /// # Errors
 /// Returns an error if there is no file to copy, if the target exists, or if the copy fails.
-pub fn back_up(config: &Config, to: &Path) -> Result<String, BackupError> {
-    let bytes = fermata_store::back_up(config.database_url.as_str(), to)?;
+pub fn back_up(settings: &DatabaseSettings, to: &Path) -> Result<String, BackupError> {
+    let bytes = fermata_store::back_up(settings.database_url.as_str(), to)?;
     Ok(format!("backed up into {} ({bytes} bytes)\n", to.display()))
 }
 
@@ -19,7 +19,7 @@ pub fn back_up(config: &Config, to: &Path) -> Result<String, BackupError> {
 ///
 /// # Errors
 /// Returns an error if the file is no backup, if there is a database, or if the copy fails.
-pub fn restore(config: &Config, from: &Path) -> Result<String, BackupError> {
-    let bytes = fermata_store::restore(config.database_url.as_str(), from)?;
+pub fn restore(settings: &DatabaseSettings, from: &Path) -> Result<String, BackupError> {
+    let bytes = fermata_store::restore(settings.database_url.as_str(), from)?;
     Ok(format!("restored from {} ({bytes} bytes); start the server\n", from.display()))
 }

@@ -12,7 +12,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, health::reachable};
+use crate::{config::ServerSettings, health::reachable};
 
 /// The stage of a server's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -125,14 +125,14 @@ impl Drain {
 ///
 /// # Errors
 /// Returns an error if the server has no address for operators or does not respond.
-pub async fn ask(config: &Config, waits: bool) -> Result<String, DrainError> {
-    let address = reachable(config.operator_bind.ok_or(DrainError::NoAddress)?);
+pub async fn ask(server: &ServerSettings, waits: bool) -> Result<String, DrainError> {
+    let address = reachable(server.operator_bind.ok_or(DrainError::NoAddress)?.0);
     let url = format!("http://{address}/drain");
     let no_answer = |source| DrainError::NoAnswer { address, source };
     // The environment may name a proxy, which is not meant for this machine.
     let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().map_err(no_answer)?;
     let send = async |request: reqwest::RequestBuilder| {
-        let request = match &config.operator_token {
+        let request = match &server.operator_token {
             Some(token) => request.bearer_auth(token.0.expose_secret()),
             None => request,
         };

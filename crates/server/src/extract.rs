@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    config::Config,
+    config::RequestLimits,
     error::{ApiError, Code},
 };
 
@@ -82,13 +82,13 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl BodyLimits {
     /// Returns the limits in the settings.
-    pub fn of(config: &Config) -> Self {
+    pub fn of(limits: &RequestLimits, timeout: Duration) -> Self {
         Self {
-            bytes: config.max_body.0,
-            nodes: config.max_json_nodes.get(),
-            depth: config.max_json_depth.0.get(),
-            timeout: config.body_timeout.0,
-            memory: BodyMemory::new(config.max_body_memory.0),
+            bytes: limits.max_body.0,
+            nodes: limits.max_json_nodes.get(),
+            depth: limits.max_json_depth.0.get(),
+            timeout,
+            memory: BodyMemory::new(limits.max_body_memory.0),
         }
     }
 

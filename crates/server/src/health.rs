@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::config::Config;
+use crate::config::ServerSettings;
 
 /// The reason why the server is not healthy.
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +37,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// Returns an error if the server does not respond in time or is not ready.
-pub async fn ask(config: &Config) -> Result<(), HealthError> {
-    let address = reachable(config.address());
+pub async fn ask(server: &ServerSettings) -> Result<(), HealthError> {
+    let address = reachable(server.address());
     let no_answer = |source| HealthError::NoAnswer { address, source };
     // The environment may name a proxy, which is not meant for this machine.
     let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().map_err(no_answer)?;

@@ -80,7 +80,7 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
     };
     match invocation {
         Invocation::Serve(config) => {
-            log::begin(config.log, log);
+            log::begin(config.server.log, log);
             for warning in warnings(&config) {
                 tracing::warn!("{warning}");
             }
@@ -88,10 +88,10 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
             let inherited = Inherited::from_environment();
             runtime()?.block_on(serve(*config, inherited, log))
         }
-        Invocation::Check(config, report) => print(&with_warnings(report, &config)),
-        Invocation::CheckMcp(config, report) => {
-            print(&with_warnings(report, &config))?;
-            let McpReport { text, failed } = runtime()?.block_on(mcp_check::report(&config));
+        Invocation::Check(config) => print(&report(&config)),
+        Invocation::CheckMcp(config) => {
+            print(&report(&config))?;
+            let McpReport { text, failed } = runtime()?.block_on(mcp_check::report(&config.tables.mcp));
             print(&text)?;
             anyhow::ensure!(failed.is_empty(), "MCP servers are not connected: {}", failed.join(", "));
             Ok(())
@@ -103,17 +103,17 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
         Invocation::Prompt(config, chat) => {
             print(&runtime()?.block_on(prompt_preview::report(&config, &chat))?)
         }
-        Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config))?),
-        Invocation::Backup(config, to) => print(&backup::back_up(&config, &to)?),
-        Invocation::Restore(config, from) => print(&backup::restore(&config, &from)?),
+        Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config.database))?),
+        Invocation::Backup(config, to) => print(&backup::back_up(&config.database, &to)?),
+        Invocation::Restore(config, from) => print(&backup::restore(&config.database, &from)?),
         Invocation::ExportData(config, owner) => {
-            Ok(runtime()?.block_on(personal_data::export(&config, &owner))?)
+            Ok(runtime()?.block_on(personal_data::export(&config.database, &owner))?)
         }
         Invocation::DeleteData(config, owner) => {
-            print(&runtime()?.block_on(personal_data::delete(&config, &owner))?)
+            print(&runtime()?.block_on(personal_data::delete(&config.database, &owner))?)
         }
-        Invocation::Drain(config, waits) => print(&runtime()?.block_on(drain::ask(&config, waits))?),
-        Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config))?),
+        Invocation::Drain(config, waits) => print(&runtime()?.block_on(drain::ask(&config.server, waits))?),
+        Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config.server))?),
     }
 }
 
@@ -140,7 +140,8 @@ fn warnings(config: &Config) -> Vec<String> {
     warnings
 }
 
-fn with_warnings(mut report: String, config: &Config) -> String {
+fn report(config: &Config) -> String {
+    let mut report = config.report().to_string();
     for warning in warnings(config) {
         report += &format!("\n# warning: {warning}\n");
     }
@@ -165,7 +166,7 @@ async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::
     let mut signals = ShutdownSignals::listen()?;
     let version = fermata_engine::version();
     tracing::info!(version, "listening on http://{address}, answered by the model {}", app.model());
-    if config.model.is_none()
+    if config.model.model.is_none()
         && let Ok(Provider::OpenAi(api)) = config.provider()
     {
         tracing::info!(
@@ -173,7 +174,10 @@ async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::
             api.model
         );
     }
-    if config.model.is_some() && config.openai_api_key.is_none() && config.openai_base_url.is_none() {
+    if config.model.model.is_some()
+        && config.model.openai_api_key.is_none()
+        && config.model.openai_base_url.is_none()
+    {
         tracing::warn!(
             "the settings name a model, but neither OPENAI_API_KEY nor OPENAI_BASE_URL is set, so the demo model answers"
         );
@@ -185,7 +189,7 @@ async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::
         limits: ConnectionLimits::of(&config),
         proxies: app.auth().proxies().clone(),
         draining: app.draining().clone(),
-        shares_port: config.reuse_port,
+        shares_port: config.server.reuse_port,
     };
     let shutdown = CancellationToken::new();
     let reloader = Reloader::new(app.clone(), given, Box::new(read_settings));

@@ -1,10 +1,8 @@
 //! `fermata --check --mcp`: starts each MCP server of the settings and lists its tools. It opens no database and no port.
 
-use std::{fmt::Write, time::Duration};
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
-use fermata_mcp::{Hub, ServerState, ServerStatus};
-
-use crate::config::Config;
+use fermata_mcp::{Hub, ServerConfig, ServerState, ServerStatus};
 
 /// The time that the servers have to start. Each attempt has a time limit of its own, which is not longer.
 const START_TIMEOUT: Duration = Duration::from_secs(70);
@@ -19,8 +17,8 @@ pub struct McpReport {
 }
 
 /// Starts the MCP servers of the settings, and ends them again.
-pub async fn report(config: &Config) -> McpReport {
-    let hub = Hub::start(config.mcp.clone(), |_| {});
+pub async fn report(servers: &BTreeMap<String, ServerConfig>) -> McpReport {
+    let hub = Hub::start(servers.clone(), |_| {});
     hub.ready(START_TIMEOUT).await;
     let servers = hub.servers();
     hub.shutdown().await;

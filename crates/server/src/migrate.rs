@@ -2,12 +2,12 @@
 
 use fermata_store::OpenError;
 
-use crate::config::Config;
+use crate::config::DatabaseSettings;
 
 /// Migrates the database of these settings and returns a report. Must be called within a tokio runtime.
 ///
 /// # Errors
 /// Returns an error if the database cannot be opened or migrated.
-pub async fn report(config: &Config) -> Result<String, OpenError> {
-    Ok(format!("{}\n", fermata_store::migrate(config.database_url.as_str()).await?))
+pub async fn report(settings: &DatabaseSettings) -> Result<String, OpenError> {
+    Ok(format!("{}\n", fermata_store::migrate(settings.database_url.as_str()).await?))
 }

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::config::Config;
+use crate::config::DatabaseSettings;
 
 /// The pieces of a document that wait for a reader who is slow.
 const AHEAD: usize = 4;
@@ -136,8 +136,8 @@ pub enum ExportError {
 ///
 /// # Errors
 /// Returns an error if the database or the output fails; then the document is not complete.
-pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataError> {
-    let database = open(config).await?;
+pub async fn export(settings: &DatabaseSettings, owner: &Owner) -> Result<(), PersonalDataError> {
+    let database = open(settings).await?;
     note(&database, owner, by_operator(AuditAction::DataExported)).await?;
     let mut pieces = std::pin::pin!(document(database.clone(), owner.clone()));
     while let Some(piece) = pieces.next().await {
@@ -156,8 +156,8 @@ pub async fn export(config: &Config, owner: &Owner) -> Result<(), PersonalDataEr
 ///
 /// # Errors
 /// Returns an error if the database fails. The deletion can be repeated then.
-pub async fn delete(config: &Config, owner: &Owner) -> Result<String, PersonalDataError> {
-    let database = open(config).await?;
+pub async fn delete(settings: &DatabaseSettings, owner: &Owner) -> Result<String, PersonalDataError> {
+    let database = open(settings).await?;
     let deleted = by_operator(AuditAction::DataDeleted);
     let Deleted { chats, memories, notes } =
         delete_all(&database, owner, deleted, |chat| delete_stored(&database, owner, chat)).await?;
@@ -168,9 +168,9 @@ pub async fn delete(config: &Config, owner: &Owner) -> Result<String, PersonalDa
     ))
 }
 
-async fn open(config: &Config) -> Result<Database, PersonalDataError> {
+async fn open(settings: &DatabaseSettings) -> Result<Database, PersonalDataError> {
     let options = OpenOptions { migrate: false, connections: 1 };
-    Ok(fermata_store::open(config.database_url.as_str(), &options).await?)
+    Ok(fermata_store::open(settings.database_url.as_str(), &options).await?)
 }
 
 /// Returns an event that an operator causes with a command.

@@ -72,12 +72,12 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
     // The specs of the tools for notes and memories need a database, so there is an empty one in memory.
     let options = OpenOptions { migrate: true, connections: 1 };
     let database = fermata_store::open("sqlite::memory:", &options).await?;
-    let memories = memory_service(config, &database, None, Capacity::unlimited());
+    let memories = memory_service(&config.memory, &database, None, Capacity::unlimited());
     let tools = tools::all(
         database.notes.clone(),
-        note_limits(config),
+        note_limits(&config.owner_limits),
         memories,
-        config.search_url.as_ref(),
+        config.assistant.search_url.as_ref(),
         has_demo(config),
     )?;
     let (toolbox, _) = Toolbox::new(tools, |_| {});
@@ -89,7 +89,7 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
         let result = Checker::new().check_here(&tool.check_of(call.input.clone()));
         input_error = result.err().map(|error| error.to_string());
     }
-    let rules = config.policy.iter().map(|written| written.rule.clone()).collect();
+    let rules = config.tables.policy.iter().map(|written| written.rule.clone()).collect();
     let mut policy = RulePolicy { approval: ApprovalMode::Default, rules };
     // A tool of the server may have an opinion about its input.
     let own_tool =
@@ -99,7 +99,7 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
         None => policy.decide(&call.owner, &spec, &call.input),
     };
     let default_decision = decide(&policy);
-    policy.approval = config.approval;
+    policy.approval = config.calls.approval;
     let policy_decision = decide(&policy);
     let report = Report {
         config,
@@ -108,7 +108,7 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
         origin,
         policy_decision: &policy_decision,
         default_decision: &default_decision,
-        takes_words: config.confirm_words.as_deref().is_none_or(|words| !words.is_empty())
+        takes_words: config.calls.confirm_words.as_deref().is_none_or(|words| !words.is_empty())
             && policy.honors_words(&policy_decision, spec.run_by),
         input_error,
     };
@@ -118,7 +118,7 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
 /// Returns the spec of the tool, as far as it is known without starting MCP servers.
 fn spec(config: &Config, call: &TestedCall, toolbox: &Toolbox) -> Result<(ToolSpec, Origin), DryRunError> {
     let own = toolbox.find(&call.tool).map(|tool| tool.spec().clone());
-    let has_prefix = config.mcp.keys().any(|server| {
+    let has_prefix = config.tables.mcp.keys().any(|server| {
         let rest = call.tool.strip_prefix(server.as_str()).and_then(|rest| rest.strip_prefix("__"));
         rest.is_some_and(|tool| !tool.is_empty())
     });
@@ -222,7 +222,7 @@ impl Report<'_> {
     ) -> fmt::Result {
         let rule = match policy_decision.by {
             DecisionSource::Rule(number) => {
-                self.config.policy.get(number - 1).map(|rule| (number, &rule.written))
+                self.config.tables.policy.get(number - 1).map(|rule| (number, &rule.written))
             }
             DecisionSource::Default
             | DecisionSource::Auto
@@ -251,7 +251,7 @@ impl Report<'_> {
         if !has_conditions {
             writeln!(f, "  (it has no conditions, so that it matches every call)")?;
         }
-        let rule = &self.config.policy[number - 1].rule;
+        let rule = &self.config.tables.policy[number - 1].rule;
         let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);
         // The conditions on the input come last.
         for condition in &conditions[conditions.len() - rule.input.len()..] {
@@ -272,9 +272,9 @@ impl Report<'_> {
             | DecisionSource::MemoryWrites
             | DecisionSource::MemorySlot
             | DecisionSource::Always
-            | DecisionSource::Tool => self.config.policy.len(),
+            | DecisionSource::Tool => self.config.tables.policy.len(),
         };
-        for (index, WrittenRule { rule, written }) in self.config.policy[..before].iter().enumerate() {
+        for (index, WrittenRule { rule, written }) in self.config.tables.policy[..before].iter().enumerate() {
             let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);
             let (about_call, fields) = conditions.split_at(conditions.len() - rule.input.len());
             if about_call.iter().all(|condition| condition.is_met)
@@ -300,16 +300,16 @@ impl Report<'_> {
                     .into(),
             );
         }
-        let is_allowed =
-            self.policy_decision.decision == Decision::Allow && self.config.approval == ApprovalMode::Default;
-        if is_allowed && self.config.chain == ChainMode::Ask {
+        let is_allowed = self.policy_decision.decision == Decision::Allow
+            && self.config.calls.approval == ApprovalMode::Default;
+        if is_allowed && self.config.calls.chain == ChainMode::Ask {
             notes.push(
                 "chain = \"ask\": if it is not the first call of its turn, it is asked about nevertheless"
                     .into(),
             );
         }
         let is_memory_write = [REMEMBER, FORGET].contains(&self.spec.name.as_str());
-        match self.config.memory_writes {
+        match self.config.memory.memory_writes {
             MemoryWrites::Ask if is_memory_write && is_allowed => {
                 notes.push("memory_writes = \"ask\": it is asked about nevertheless".into());
             }

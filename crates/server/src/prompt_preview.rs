@@ -53,16 +53,16 @@ struct Report<'a> {
 /// Returns an error if the chat does not exist or cannot be read.
 pub async fn report(config: &Config, chat: &ChatId) -> Result<String, PreviewError> {
     let options = OpenOptions { migrate: false, connections: 1 };
-    let database = fermata_store::open(config.database_url.as_str(), &options).await?;
-    let memories = memory_service(config, &database, None, Capacity::unlimited());
+    let database = fermata_store::open(config.database.database_url.as_str(), &options).await?;
+    let memories = memory_service(&config.memory, &database, None, Capacity::unlimited());
     let parts = PreviewParts {
         assistants: assistants::build(config, None)?,
         rules: config.rules(),
         tools: tools::all(
             database.notes.clone(),
-            note_limits(config),
+            note_limits(&config.owner_limits),
             memories,
-            config.search_url.as_ref(),
+            config.assistant.search_url.as_ref(),
             assistants::has_demo(config),
         )?,
         settings: settings(config),
@@ -70,7 +70,7 @@ pub async fn report(config: &Config, chat: &ChatId) -> Result<String, PreviewErr
     let preview = preview::preview(&*database.store, parts, chat).await;
     database.close().await;
     let preview = preview?.ok_or_else(|| PreviewError::NoChat(chat.clone()))?;
-    let mcp = config.mcp.keys().map(String::as_str).collect();
+    let mcp = config.tables.mcp.keys().map(String::as_str).collect();
     Ok(Report { chat, preview: &preview, mcp }.to_string())
 }
 

@@ -85,11 +85,11 @@ pub fn apply(app: &App, config: &Config) -> Result<(), BuildError> {
     app.engine().memories().set_embedder(embedder);
     app.engine().set_rules(config.rules());
     // Another kind of authentication needs a restart. Until then, the known tokens stay valid.
-    if config.auth == AuthKind::Token {
-        app.auth().set_tokens(&config.tokens);
+    if config.access.auth == AuthKind::Token {
+        app.auth().set_tokens(&config.access.tokens);
     }
-    app.auth().set_users(&config.users);
-    app.mcp().set_servers(config.mcp.clone());
+    app.auth().set_users(&config.tables.users);
+    app.mcp().set_servers(config.tables.mcp.clone());
     Ok(())
 }
 
@@ -125,8 +125,8 @@ impl Reloader {
     pub fn reload(&mut self) -> Result<Changes, ReloadError> {
         let config = match (self.read)()? {
             Invocation::Serve(config) => *config,
-            Invocation::Check(..)
-            | Invocation::CheckMcp(..)
+            Invocation::Check(_)
+            | Invocation::CheckMcp(_)
             | Invocation::Schema(_)
             | Invocation::TestPolicy(..)
             | Invocation::Migrate(_)
@@ -154,18 +154,18 @@ impl Changes {
     fn between(started: &Config, current: &Config, next: &Config) -> Self {
         let is_reloadable = |key: &&str| RELOADABLE.contains(key);
         let rules = |config: &Config| -> Vec<_> {
-            config.policy.iter().map(|written| written.rule.clone()).collect()
+            config.tables.policy.iter().map(|written| written.rule.clone()).collect()
         };
         let mut applied: Vec<&str> = current.differing(next).into_iter().filter(is_reloadable).collect();
         let tables = [
             ("policy", rules(current) != rules(next)),
-            ("tools", current.tools != next.tools),
-            ("mcp", current.mcp != next.mcp),
-            ("errors", current.error_policy != next.error_policy),
-            ("context", current.never_clear != next.never_clear),
-            ("models", current.models != next.models),
-            ("assistants", current.assistants != next.assistants),
-            ("users", current.users != next.users),
+            ("tools", current.tables.tools != next.tables.tools),
+            ("mcp", current.tables.mcp != next.tables.mcp),
+            ("errors", current.tables.error_policy != next.tables.error_policy),
+            ("context", current.tables.never_clear != next.tables.never_clear),
+            ("models", current.tables.models != next.tables.models),
+            ("assistants", current.tables.assistants != next.tables.assistants),
+            ("users", current.tables.users != next.tables.users),
         ];
         for (name, has_changed) in tables {
             if has_changed {

@@ -285,13 +285,16 @@ impl ConnectionLimits {
     /// Returns the limits in the settings. The number of connections follows the limit of open files, and never exceeds it.
     pub fn of(config: &Config) -> Self {
         // Each MCP program needs three pipes and a handle, and an idle server has up to 32 other files open.
-        let database = usize::try_from(config.database_connections.get()).unwrap_or(usize::MAX);
-        let others = database.saturating_add(4 * config.mcp.len() + 32);
+        let database = usize::try_from(config.database.database_connections.get()).unwrap_or(usize::MAX);
+        let others = database.saturating_add(4 * config.tables.mcp.len() + 32);
         Self {
-            connections: descriptors::connections(config.max_connections.map(NonZeroUsize::get), others),
-            per_address: config.max_connections_per_address.get(),
-            header_timeout: config.header_timeout.0,
-            reader_timeout: config.reader_timeout.0,
+            connections: descriptors::connections(
+                config.connections.max_connections.map(NonZeroUsize::get),
+                others,
+            ),
+            per_address: config.connections.max_connections_per_address.get(),
+            header_timeout: config.connections.header_timeout.0,
+            reader_timeout: config.connections.reader_timeout.0,
         }
     }
 }

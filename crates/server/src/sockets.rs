@@ -7,7 +7,7 @@ use std::{io, net::SocketAddr};
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, OperatorAddress};
 
 /// The sockets that were handed over to this process.
 pub struct Inherited(ListenFd);
@@ -74,11 +74,11 @@ impl Sockets {
                 let config = config.at(listener.local_addr()?)?;
                 (listener, config)
             }
-            None => (listen(config.address(), config.reuse_port)?, config.clone()),
+            None => (listen(config.server.address(), config.server.reuse_port)?, config.clone()),
         };
-        let operators = match config.operator_bind {
+        let operators = match config.server.operator_bind {
             None => None,
-            Some(address) => Some(match inherited.take(1)? {
+            Some(OperatorAddress(address)) => Some(match inherited.take(1)? {
                 Some(listener) => listener,
                 // Each process has its own, or an operator would not know which one is asked.
                 None => listen(address, false)?,

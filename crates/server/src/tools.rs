@@ -53,9 +53,9 @@ pub fn names_of(group: Builtin) -> &'static [&'static str] {
 pub fn warnings_of_fallbacks(config: &Config) -> Vec<String> {
     let known: Vec<&str> = Builtin::ALL.into_iter().flat_map(names_of).copied().collect();
     let mut warnings = Vec::new();
-    for (pattern, settings) in &config.tools {
+    for (pattern, settings) in &config.tables.tools {
         let Some(Fallback { tool, .. }) = &settings.fallback else { continue };
-        let is_of_mcp = config.mcp.keys().any(|server| tool.starts_with(&format!("{server}__")));
+        let is_of_mcp = config.tables.mcp.keys().any(|server| tool.starts_with(&format!("{server}__")));
         if !known.contains(&tool.as_str()) && !is_of_mcp {
             warnings.push(format!(
                 "[tools.\"{pattern}\"] fallback = \"{tool}\": there is no such tool, so no call is made in place of one that has failed. \

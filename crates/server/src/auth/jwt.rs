@@ -17,7 +17,7 @@ use super::{
     Refusal, Suspicion, bearer,
     key_set::{KeySet, NoKeys},
 };
-use crate::{config::Config, owner::read_owner};
+use crate::{config::AccessSettings, owner::read_owner};
 
 /// The tolerance for differences between the clocks of the issuer and of this machine, in seconds.
 const LEEWAY: u64 = 30;
@@ -57,8 +57,8 @@ enum Fault {
 
 impl Jwt {
     /// Builds the keys and conditions from the settings; `None` if they name neither keys nor a secret.
-    pub fn build(config: &Config) -> Option<Self> {
-        let keys = match (&config.jwks_url, &config.jwt_secret) {
+    pub fn build(access: &AccessSettings) -> Option<Self> {
+        let keys = match (&access.jwks_url, &access.jwt_secret) {
             (Some(url), _) => Keys::Published(KeySet::at(url.0.clone())),
             (None, Some(secret)) => {
                 Keys::Secret(DecodingKey::from_secret(secret.0.expose_secret().as_bytes()))
@@ -69,13 +69,13 @@ impl Jwt {
         validation.leeway = LEEWAY;
         validation.validate_nbf = true;
         let mut required = vec!["exp", "sub"];
-        if let Some(issuer) = &config.jwt_issuer {
+        if let Some(issuer) = &access.jwt_issuer {
             validation.set_issuer(&[issuer]);
             required.push("iss");
         }
-        validation.validate_aud = !config.jwt_audience.is_empty();
+        validation.validate_aud = !access.jwt_audience.is_empty();
         if validation.validate_aud {
-            validation.set_audience(&config.jwt_audience);
+            validation.set_audience(&access.jwt_audience);
             required.push("aud");
         }
         validation.set_required_spec_claims(&required);
@@ -85,7 +85,7 @@ impl Jwt {
                  FERMATA_JWT_AUDIENCE"
             );
         }
-        let groups_claim = config.jwt_groups_claim.clone().unwrap_or_else(|| "groups".to_owned());
+        let groups_claim = access.jwt_groups_claim.clone().unwrap_or_else(|| "groups".to_owned());
         Some(Self { keys, validation, groups_claim })
     }
 

@@ -17,7 +17,7 @@ use super::{Auth, AuthMethod, Refusal, Suspicion, bearer, is_same};
 use crate::{
     auth::local::LocalOnly,
     client::Client,
-    config::{AuthKind, Config},
+    config::{AccessSettings, AuthKind, ServerSettings},
     error::{ApiError, Code},
 };
 
@@ -36,13 +36,13 @@ pub struct Operators {
 
 impl Operators {
     /// Builds the access rules from the settings.
-    pub fn build(config: &Config) -> Self {
-        let is_open = match config.auth {
-            AuthKind::None => config.operator_bind.is_none(),
+    pub fn build(access: &AccessSettings, server: &ServerSettings) -> Self {
+        let is_open = match access.auth {
+            AuthKind::None => server.operator_bind.is_none(),
             AuthKind::Token | AuthKind::Jwt | AuthKind::Header => false,
         };
-        let local = LocalOnly::new(config.cors_origins.to_vec(), config.hosts.to_vec());
-        Self { token: config.operator_token.as_ref().map(|token| token.0.clone()), is_open, local }
+        let local = LocalOnly::new(access.cors_origins.clone(), access.hosts.clone());
+        Self { token: server.operator_token.as_ref().map(|token| token.0.clone()), is_open, local }
     }
 }
 

@@ -9,29 +9,36 @@ use serde::{Deserialize, Serialize};
 
 use super::text::NonEmpty;
 
-/// An assistant.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// An assistant, as a table of the file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Assistant")]
 pub struct AssistantSettings {
-    /// The title that people see.
-    pub title: Option<String>,
-    /// The instructions for the model.
+    /// The title that people see. By default, the name of the assistant.
+    pub title: Option<NonEmpty>,
+    /// The instructions for the model, which come before everything else.
     pub instructions: Option<String>,
-    /// The use of the instructions that pages post; by default, as in the main settings.
+    /// A file with the instructions, in place of instructions. Its path is relative to this file.
+    instructions_file: Option<NonEmpty>,
+    /// The use of the instructions that pages post: append (after the assistant's own), ignore, or refuse (422). By default,
+    /// client_system of the main settings.
     pub client_system: Option<ClientSystem>,
-    /// The names of its models. The first is the default. Without this, it has the model of the main settings.
-    pub models: Option<Vec<String>>,
-    /// The globs of the tools that it may call; by default, all.
-    pub tools: Option<Vec<String>>,
-    /// The groups of built-in tools; by default, as in the main settings.
+    /// The names of its models: those of [models], or the name of the model of the main settings. The first is the default, and a
+    /// post may choose another. By default, the model of the main settings.
+    pub models: Option<Vec<NonEmpty>>,
+    /// The tools of the server and of MCP servers that it may call, as globs over their names. By default, all.
+    pub tools: Option<Vec<NonEmpty>>,
+    /// The groups of built-in tools that it may call. By default, builtin of the main settings.
     pub builtin: Option<Vec<Builtin>>,
-    /// The use of plans; by default, as in the main settings.
+    /// The use of plans: off, auto, always or ask. By default, plan of the main settings.
     pub plan: Option<PlanMode>,
     /// Messages that a page may suggest for a beginning.
-    pub suggestions: Vec<String>,
-    /// The globs of the owners who may talk to it.
-    pub owners: Option<Vec<String>>,
-    /// The globs of the groups whose members may talk to it. If this and `owners` are absent, everybody may.
-    pub groups: Option<Vec<String>>,
+    #[serde(default)]
+    pub suggestions: Vec<NonEmpty>,
+    /// The owners who may talk to it, as globs over their names. For others it does not exist. By default, everybody may.
+    pub owners: Option<Vec<NonEmpty>>,
+    /// The groups whose members may talk to it, as globs, besides the users in owners.
+    pub groups: Option<Vec<NonEmpty>>,
 }
 
 /// A group of built-in tools.
@@ -48,37 +55,6 @@ pub enum Builtin {
     AskUser,
     /// The web: fetch_url, and web_search if search_url is set.
     Web,
-}
-
-/// An assistant as a table of the file.
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Assistant")]
-pub(super) struct AssistantTable {
-    /// The title that people see. By default, the name of the assistant.
-    title: Option<NonEmpty>,
-    /// The instructions for the model, which come before everything else.
-    instructions: Option<String>,
-    /// A file with the instructions, in place of instructions. Its path is relative to this file.
-    instructions_file: Option<NonEmpty>,
-    /// The use of the instructions that pages post: append (after the assistant's own), ignore, or refuse (422). By default,
-    /// client_system of the main settings.
-    client_system: Option<ClientSystem>,
-    /// The names of its models: those of [models], or the name of the model of the main settings. The first is the default, and a
-    /// post may choose another. By default, the model of the main settings.
-    models: Option<Vec<NonEmpty>>,
-    /// The tools of the server and of MCP servers that it may call, as globs over their names. By default, all.
-    tools: Option<Vec<NonEmpty>>,
-    /// The groups of built-in tools that it may call. By default, builtin of the main settings.
-    builtin: Option<Vec<Builtin>>,
-    /// The use of plans: off, auto, always or ask. By default, plan of the main settings.
-    plan: Option<PlanMode>,
-    /// Messages that a page may suggest for a beginning.
-    suggestions: Option<Vec<NonEmpty>>,
-    /// The owners who may talk to it, as globs over their names. For others it does not exist. By default, everybody may.
-    owners: Option<Vec<NonEmpty>>,
-    /// The groups whose members may talk to it, as globs, besides the users in owners.
-    groups: Option<Vec<NonEmpty>>,
 }
 
 /// The limit on the name of an assistant or of a model, in bytes.
@@ -105,42 +81,26 @@ impl Builtin {
     pub const ALL: [Self; 5] = [Self::Time, Self::Notes, Self::Memory, Self::AskUser, Self::Web];
 }
 
-// === impl AssistantTable ===
+// === impl AssistantSettings ===
 
-impl AssistantTable {
-    /// Returns the assistant. `file` is the path of the file of settings.
+impl AssistantSettings {
+    /// Reads the file of instructions. `settings` is the path of the file of settings.
     ///
     /// # Errors
     /// Returns an error with the key that is wrong, and the reason.
-    pub(super) fn read(self, file: &str) -> Result<AssistantSettings, (&'static str, String)> {
-        let texts = |list: Vec<NonEmpty>| list.into_iter().map(|NonEmpty(text)| text).collect::<Vec<_>>();
-        let instructions = match (self.instructions, self.instructions_file) {
-            (Some(_), Some(_)) => {
+    pub(super) fn complete(mut self, settings: &str) -> Result<Self, (&'static str, String)> {
+        if let Some(NonEmpty(path)) = &self.instructions_file {
+            if self.instructions.is_some() {
                 return Err(("instructions_file", "instructions is also set; use one of them".into()));
             }
-            (None, Some(NonEmpty(path))) => {
-                Some(read_instructions(Some(file), &path).map_err(|reason| ("instructions_file", reason))?)
-            }
-            (instructions, None) => instructions,
-        };
-        let models = self.models.map(texts);
-        if models.as_ref().is_some_and(Vec::is_empty) {
-            return Err((
-                "models",
-                "an assistant needs a model; leave the key out for that of the main settings".into(),
-            ));
+            let text =
+                read_instructions(Some(settings), path).map_err(|reason| ("instructions_file", reason))?;
+            self.instructions = Some(text);
         }
-        Ok(AssistantSettings {
-            title: self.title.map(|NonEmpty(title)| title),
-            instructions,
-            client_system: self.client_system,
-            models,
-            tools: self.tools.map(texts),
-            builtin: self.builtin,
-            plan: self.plan,
-            suggestions: self.suggestions.map(texts).unwrap_or_default(),
-            owners: self.owners.map(texts),
-            groups: self.groups.map(texts),
-        })
+        if self.models.as_ref().is_some_and(Vec::is_empty) {
+            let reason = "an assistant needs a model; leave the key out for that of the main settings";
+            return Err(("models", reason.into()));
+        }
+        Ok(self)
     }
 }

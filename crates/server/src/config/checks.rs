@@ -1,11 +1,12 @@
 //! The settings that depend on each other: defaults that follow from other settings, and combinations that are refused.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     num::{NonZeroU32, NonZeroUsize},
     time::Duration,
 };
 
+use axum::http::Uri;
 use fermata_engine::assistants::DEFAULT_ASSISTANT;
 use fermata_providers::{BuildError, Demo};
 use secrecy::ExposeSecret;
@@ -14,21 +15,22 @@ use super::{
     Config, ConfigError,
     assistants::read_instructions,
     fault::{either, nearest},
-    identity::{self, AuthKind},
+    identity::AuthKind,
     network::Address,
     secret::Token,
-    sources::Sources,
-    value::{PostRate, Size},
+    settings::{AccessSettings, OwnerLimits, ServerSettings},
+    text::NonEmpty,
+    values::{PostRate, Size},
     written::toml_key,
 };
 
-/// The default of `runs_per_owner` if there are several owners.
-const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
 /// The default of `posts_per_owner` if there are several owners.
 const POSTS_PER_OWNER: Option<PostRate> = match NonZeroU32::new(60) {
     Some(posts) => Some(PostRate { posts, period: Duration::from_secs(60) }),
     None => None,
 };
+/// The default of `runs_per_owner` if there are several owners.
+const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
 /// The default of `readers_per_owner` if there are several owners.
 const READERS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(256);
 /// The default of `chats_per_owner` if there are several owners.
@@ -36,43 +38,45 @@ const CHATS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(10_000);
 /// The default of `bytes_per_owner` if there are several owners.
 const BYTES_PER_OWNER: Size = Size(2_000_000_000);
 
+// === impl OwnerLimits ===
+
+impl OwnerLimits {
+    /// Sets the defaults that the limits have if there are several owners.
+    fn with_defaults(self) -> Self {
+        Self {
+            posts_per_owner: self.posts_per_owner.or(POSTS_PER_OWNER),
+            runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER),
+            readers_per_owner: self.readers_per_owner.or(READERS_PER_OWNER),
+            chats_per_owner: self.chats_per_owner.or(CHATS_PER_OWNER),
+            bytes_per_owner: self.bytes_per_owner.or(Some(BYTES_PER_OWNER)),
+            ..self
+        }
+    }
+}
+
 // === impl Config ===
 
 impl Config {
-    /// Reads all settings and checks that they go together.
-    pub(super) fn read(sources: &Sources<'_>) -> Result<Self, ConfigError> {
-        Self::collect(sources)?.resolved().with_default_assistant(sources)?.checked(sources)
-    }
-
-    /// Sets the defaults that depend on other settings.
-    fn resolved(self) -> Self {
-        let auth = match self.auth {
-            AuthKind::None if self.user_header.is_some() => AuthKind::Header,
-            auth => auth,
-        };
-        match auth {
-            AuthKind::None => Self { auth, ..self },
-            AuthKind::Token | AuthKind::Jwt | AuthKind::Header => Self {
-                auth,
-                posts_per_owner: self.posts_per_owner.or(POSTS_PER_OWNER),
-                runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER),
-                readers_per_owner: self.readers_per_owner.or(READERS_PER_OWNER),
-                chats_per_owner: self.chats_per_owner.or(CHATS_PER_OWNER),
-                bytes_per_owner: self.bytes_per_owner.or(Some(BYTES_PER_OWNER)),
-                ..self
-            },
+    /// Sets the defaults that depend on other settings, and checks that all settings go together.
+    pub(super) fn checked(mut self) -> Result<Self, ConfigError> {
+        if self.access.auth == AuthKind::None && self.access.user_header.is_some() {
+            self.access.auth = AuthKind::Header;
         }
+        if self.access.auth != AuthKind::None {
+            self.owner_limits = self.owner_limits.with_defaults();
+        }
+        self.complete_default_assistant()?;
+        self.check()?;
+        Ok(self)
     }
 
     /// Completes the assistant `default`, which inherits everything that its table leaves out from the main settings.
-    fn with_default_assistant(mut self, sources: &Sources<'_>) -> Result<Self, ConfigError> {
-        let mut instructions = self.instructions.clone();
-        if let Some(path) = &self.instructions_file {
+    fn complete_default_assistant(&mut self) -> Result<(), ConfigError> {
+        let mut instructions = self.assistant.instructions.clone();
+        if let Some(path) = &self.assistant.instructions_file {
             let bad = |reason: &str| {
-                ConfigError::Bad(format!(
-                    "{}: instructions_file: {reason}",
-                    sources.place("instructions_file")
-                ))
+                let place = self.origins.place("instructions_file");
+                ConfigError::Bad(format!("{place}: instructions_file: {reason}"))
             };
             if instructions.is_some() {
                 return Err(bad("instructions is also set; use one of them"));
@@ -80,16 +84,16 @@ impl Config {
             let text = read_instructions(self.file.as_deref(), path).map_err(|reason| bad(&reason))?;
             instructions = Some(text);
         }
-        let default = self.assistants.entry(DEFAULT_ASSISTANT.to_owned()).or_default();
+        let default = self.tables.assistants.entry(DEFAULT_ASSISTANT.to_owned()).or_default();
         if default.instructions.is_none() {
             default.instructions = instructions;
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Returns the name of every model that an assistant may have.
     fn model_names(&self) -> Result<Vec<String>, BuildError> {
-        let mut names: Vec<String> = self.models.keys().cloned().collect();
+        let mut names: Vec<String> = self.tables.models.keys().cloned().collect();
         let main = self.provider()?.model().to_owned();
         for name in [main, Demo::NAME.to_owned()] {
             if !names.contains(&name) {
@@ -100,22 +104,22 @@ impl Config {
     }
 
     /// Returns an error that names the place of the first table about models and assistants that cannot be used.
-    fn check_assistants(&self, sources: &Sources<'_>) -> Result<(), ConfigError> {
+    fn check_assistants(&self) -> Result<(), ConfigError> {
         let bad = |table: &str, name: &str, reason: String| {
             let header = format!("[{table}.{}]", toml_key(name));
-            let written = sources.file.tables.written.iter().find(|written| written.header == header);
+            let written = self.tables.written.iter().find(|written| written.header == header);
             let place = written.map_or(header.as_str(), |written| written.place.as_str());
             ConfigError::Bad(format!("{place}: {name}: {reason}"))
         };
-        for (name, model) in &self.models {
+        for (name, model) in &self.tables.models {
             if let Err(error) = model.provider(self) {
                 return Err(bad("models", name, error.to_string()));
             }
         }
         let known = self.model_names().map_err(|error| ConfigError::Bad(error.to_string()))?;
-        for (name, assistant) in &self.assistants {
+        for (name, assistant) in &self.tables.assistants {
             let mut models = assistant.models.iter().flatten();
-            if let Some(unknown) = models.find(|model| !known.contains(model)) {
+            if let Some(NonEmpty(unknown)) = models.find(|NonEmpty(model)| !known.contains(model)) {
                 let hint = match nearest(unknown, &known) {
                     Some(meant) => format!("did you mean {meant}?"),
                     None => format!("use {}", either(&known)),
@@ -126,54 +130,52 @@ impl Config {
         Ok(())
     }
 
-    /// Returns the settings if they go together.
-    fn checked(self, sources: &Sources<'_>) -> Result<Self, ConfigError> {
+    /// Returns an error that names the place of the first setting that does not go with the others.
+    fn check(&self) -> Result<(), ConfigError> {
         let fault =
-            |key: &str, words: &str| Err(ConfigError::Bad(format!("{}: {words}", sources.culprit(key))));
+            |key: &str, words: &str| Err(ConfigError::Bad(format!("{}: {words}", self.origins.culprit(key))));
         if let Err(error) = self.provider() {
             let key = if matches!(error, BuildError::Scenes(_)) { "demo_scenes" } else { "model" };
             return fault(key, &error.to_string());
         }
-        self.check_assistants(sources)?;
+        self.check_assistants()?;
         if let Err(error) = self.embedder() {
             return fault("embedding_model", &error.to_string());
         }
-        if self.redis_url.is_some() && !self.database_url.is_postgres() {
+        if self.database.redis_url.is_some() && !self.database.database_url.is_postgres() {
             return fault(
                 "redis_url",
                 "Redis is for instances that share a PostgreSQL database, and the database is a SQLite file; set DATABASE_URL \
                  to postgres://user:password@host/database, or leave out REDIS_URL",
             );
         }
-        if self.reuse_port && !self.database_url.is_postgres() {
+        if self.server.reuse_port && !self.database.database_url.is_postgres() {
             return fault(
                 "reuse_port",
                 "processes that listen on the same port share a database, and a SQLite file is for one process; set DATABASE_URL to \
                  postgres://user:password@host/database, or leave out reuse_port",
             );
         }
-        if let Some(owners) = shared_token(&self.tokens) {
+        if let Some(owners) = shared_token(&self.access.tokens) {
             return fault(
                 "tokens",
                 &format!("{owners} have the same token; give each owner one of their own"),
             );
         }
-        if let Err((key, words)) = identity::check(&self) {
-            return fault(key, &words);
+        match check_access(&self.access, &self.server) {
+            Ok(()) => Ok(()),
+            Err((key, words)) => fault(key, &words),
         }
-        Ok(self)
     }
-}
 
-impl Config {
     /// Returns these settings for a server that listens on this address in place of `bind`.
     ///
     /// # Errors
     /// Returns an error if they do not allow that address.
     pub fn at(&self, address: SocketAddr) -> Result<Self, ConfigError> {
-        let bind = Address { ip: address.ip(), port: Some(address.port()) };
-        let config = Self { bind, ..self.clone() };
-        match identity::check(&config) {
+        let mut config = self.clone();
+        config.server.bind = Address { ip: address.ip(), port: Some(address.port()) };
+        match check_access(&config.access, &config.server) {
             Ok(()) => Ok(config),
             Err((key, words)) => {
                 Err(ConfigError::Bad(format!("{address}, the socket that was handed over: {key}: {words}")))
@@ -190,4 +192,83 @@ fn shared_token(tokens: &[Token]) -> Option<String> {
         })?;
         Some(format!("{} and {}", other.owner, token.owner))
     })
+}
+
+/// Checks that no combination of settings leaves a server open that was meant to ask people who they are. The error has the key of a
+/// setting, and its fault.
+fn check_access(access: &AccessSettings, server: &ServerSettings) -> Result<(), (&'static str, String)> {
+    let auth = access.auth.as_str();
+    if access.auth != AuthKind::Token && !access.tokens.is_empty() {
+        let words = format!(
+            "there are tokens but auth is {auth}, so nobody would be asked for one; set auth to token"
+        );
+        return Err(("tokens", words));
+    }
+    let about_jwt = [
+        ("jwks_url", access.jwks_url.is_some()),
+        ("jwt_secret", access.jwt_secret.is_some()),
+        ("jwt_issuer", access.jwt_issuer.is_some()),
+        ("jwt_audience", !access.jwt_audience.is_empty()),
+        ("jwt_groups_claim", access.jwt_groups_claim.is_some()),
+    ];
+    if access.auth != AuthKind::Jwt
+        && let Some((key, _)) = about_jwt.into_iter().find(|(_, is_set)| *is_set)
+    {
+        return Err((key, format!("it is for auth = jwt, and auth is {auth}; set auth to jwt")));
+    }
+    if access.auth != AuthKind::Header && access.user_header.is_some() {
+        return Err(("user_header", format!("auth is {auth}; leave out one of them, or set auth to header")));
+    }
+    match access.auth {
+        AuthKind::None if !server.bind.ip.is_loopback() && !server.insecure_bind => Err((
+            "bind",
+            "auth is none, so everybody who reaches this address could read every chat and use the model at your \
+             cost. Set auth to token, or listen on 127.0.0.1, or say insecure_bind = true \
+             (FERMATA_INSECURE_BIND=true, --insecure-bind true) if that is what you want"
+                .into(),
+        )),
+        AuthKind::Token if access.tokens.is_empty() => Err((
+            "auth",
+            "auth is token but there are no tokens; set FERMATA_TOKENS to owner:token,owner:token".into(),
+        )),
+        AuthKind::Jwt => check_jwt(access),
+        AuthKind::Header if access.user_header.is_none() => Err((
+            "auth",
+            "auth is header but no header is set; set FERMATA_USER_HEADER to the header where your proxy names the user".into(),
+        )),
+        AuthKind::Header if access.trusted_proxies.is_empty() => Err((
+            "user_header",
+            "without trusted_proxies everybody could say who they are; set FERMATA_TRUSTED_PROXIES to the addresses of your proxy".into(),
+        )),
+        AuthKind::None | AuthKind::Token | AuthKind::Header => Ok(()),
+    }
+}
+
+fn check_jwt(access: &AccessSettings) -> Result<(), (&'static str, String)> {
+    match (&access.jwks_url, &access.jwt_secret) {
+        (None, None) => Err((
+            "auth",
+            "auth is jwt but no key checks the tokens; set FERMATA_JWKS_URL to where their issuer publishes its \
+             keys, or FERMATA_JWT_SECRET"
+                .into(),
+        )),
+        (Some(_), Some(_)) => {
+            Err(("jwt_secret", "jwks_url is also set; keep the one that signs your tokens".into()))
+        }
+        (Some(url), None) if !is_safe(&url.0) => Err((
+            "jwks_url",
+            "it must begin with https://, because a person who changes the keys on their way can be any user; http:// is for this \
+             machine alone"
+                .into(),
+        )),
+        (Some(_), None) | (None, Some(_)) => Ok(()),
+    }
+}
+
+/// Returns whether nobody between here and the URL's host can change the response.
+fn is_safe(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else { return false };
+    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
+    uri.scheme_str() == Some("https") || is_here
 }

@@ -3,22 +3,22 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{
-    ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand,
+    Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, RunBy};
+use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::{
     Config, ConfigError,
     file::File,
     node::Variables,
-    options::Options,
-    report::Report,
     schema::file_schema,
-    sources::Sources,
-    value::{Value, words},
+    setting::{SETTINGS, Setting, words},
+    sources::collect,
+    text::Text,
 };
 
 /// The command of the command line.
@@ -26,10 +26,10 @@ use super::{
 pub enum Invocation {
     /// Serve.
     Serve(Box<Config>),
-    /// Print this report of the settings in force, and exit.
-    Check(Box<Config>, String),
-    /// Print this report of the settings in force, start the MCP servers, print what each offers, and exit.
-    CheckMcp(Box<Config>, String),
+    /// Print the settings in force, and exit.
+    Check(Box<Config>),
+    /// Print the settings in force, start the MCP servers, print what each offers, and exit.
+    CheckMcp(Box<Config>),
     /// Print this JSON Schema of the file, and exit.
     Schema(String),
     /// Print the decision of the rules about a call, and exit.
@@ -61,7 +61,7 @@ pub struct TestedCall {
     #[arg(allow_hyphen_values = true, value_parser = json)]
     pub input: Json,
     /// The party that runs the tool, if its name does not tell.
-    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(words::<RunBy>()).try_map(|word| RunBy::read(&word)))]
+    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(words::<RunBy>()).try_map(|word| RunBy::deserialize(Text(&word))))]
     pub from: Option<RunBy>,
     /// The owner of the chat, for rules about owners [default: anyone].
     #[arg(long, value_parser = owner, default_value_t = Owner::anyone(), hide_default_value = true)]
@@ -89,8 +89,6 @@ struct CommandLine {
     /// With --check: start each MCP server and list its tools, or print why it does not start.
     #[arg(long, requires = "check")]
     mcp: bool,
-    #[command(flatten)]
-    options: Options,
     #[command(subcommand)]
     command: Option<Subcommands>,
 }
@@ -172,18 +170,15 @@ impl Invocation {
         environment: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let matches = command().try_get_matches_from(arguments)?;
-        let CommandLine { config: _, check, mcp, options, command } =
-            CommandLine::from_arg_matches(&matches)?;
+        let CommandLine { config: _, check, mcp, command } = CommandLine::from_arg_matches(&matches)?;
         if let Some(Subcommands::Schema) = command {
             return Ok(Self::Schema(format!("{:#}\n", file_schema())));
         }
         let set = |name: &str| environment(name).filter(|value| !value.is_empty());
         let file = open_file(innermost(&matches).get_one("config"), &set)?;
-        let sources = Sources { options: &options, variables: &set, file };
-        let config = Box::new(Config::read(&sources)?);
+        let config = Box::new(collect(&matches, &set, file)?.checked()?);
         if check {
-            let report = Report { config: &config, sources: &sources }.to_string();
-            return Ok(if mcp { Self::CheckMcp(config, report) } else { Self::Check(config, report) });
+            return Ok(if mcp { Self::CheckMcp(config) } else { Self::Check(config) });
         }
         Ok(match command {
             None | Some(Subcommands::Schema) => Self::Serve(config),
@@ -215,7 +210,7 @@ impl Config {
     pub fn from_environment(environment: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let set = |name: &str| environment(name).filter(|value| !value.is_empty());
         let file = open_file(None, &set)?;
-        Self::read(&Sources { options: &Options::default(), variables: &set, file })
+        collect(&ArgMatches::default(), &set, file)?.checked()
     }
 }
 
@@ -230,7 +225,16 @@ fn innermost(options: &ArgMatches) -> &ArgMatches {
 }
 
 pub(super) fn command() -> Command {
-    CommandLine::command()
+    CommandLine::command().args(SETTINGS.iter().filter_map(option))
+}
+
+/// Returns a setting as an option; `None` if only the file has it.
+fn option(setting: &'static Setting) -> Option<Arg> {
+    let variable = setting.variable.as_ref()?;
+    let default = setting.default.as_ref().map(|default| format!(" [default: {default}]"));
+    let help = format!("{} [env: {variable}]{}", setting.about, default.unwrap_or_default());
+    let option = Arg::new(&setting.key).long(setting.key.replace('_', "-")).value_name(&setting.value_name);
+    Some(option.help_heading(&setting.group).help(help))
 }
 
 fn json(text: &str) -> Result<Json, String> {

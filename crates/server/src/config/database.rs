@@ -3,15 +3,22 @@
 
 use std::fmt;
 
-use super::{url::Url, value::Value};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::url::{Url, serialize_masked};
 
 /// A SQLite file, as `sqlite://fermata.db`, or a PostgreSQL database, as `postgres://user:password@host/database`.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "URL")]
 pub struct DatabaseUrl(String);
 
 /// A Redis server, as `redis://:password@host:6379`, or behind TLS as `rediss://…`.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(String);
+#[derive(Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "URL")]
+pub struct RedisUrl(#[serde(serialize_with = "serialize_masked")] String);
 
 // === impl DatabaseUrl ===
 
@@ -39,12 +46,10 @@ impl From<&str> for DatabaseUrl {
     }
 }
 
-impl Value for DatabaseUrl {
-    fn name() -> String {
-        "URL".into()
-    }
+impl TryFrom<String> for DatabaseUrl {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         let url = Self::from(text.trim());
         if url.is_postgres() {
             check_place(&url.0, "postgres://user:password@host/database")?;
@@ -55,9 +60,11 @@ impl Value for DatabaseUrl {
         }
         Ok(url)
     }
+}
 
-    fn show(&self) -> Option<toml::Value> {
-        Some(self.masked().into())
+impl Serialize for DatabaseUrl {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.masked())
     }
 }
 
@@ -76,12 +83,10 @@ impl RedisUrl {
     }
 }
 
-impl Value for RedisUrl {
-    fn name() -> String {
-        "URL".into()
-    }
+impl TryFrom<String> for RedisUrl {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         let text = text.trim();
         if !has_scheme(text, &["redis", "rediss"]) {
             return Err(
@@ -90,10 +95,6 @@ impl Value for RedisUrl {
         }
         check_place(text, "redis://:password@host:6379")?;
         Ok(Self(text.into()))
-    }
-
-    fn show(&self) -> Option<toml::Value> {
-        Some(Url::masked(&self.0).into())
     }
 }
 

@@ -14,17 +14,17 @@ use toml::{
 };
 
 use super::{
-    ConfigError, SETTINGS,
-    assistants::{self, AssistantSettings, AssistantTable},
+    ConfigError,
+    assistants::{self, AssistantSettings},
     context::ContextTable,
     errors::ErrorsTable,
     fault::{Fault, nearest},
-    identity::{UserSettings, UserTable},
+    identity::UserSettings,
     mcp::{self, ServerTable},
-    models::{ModelSettings, ModelTable},
+    models::ModelSettings,
     node::{self, Variables},
     policy::{RuleTable, WrittenRule, join_paths},
-    text::Text,
+    setting::SETTINGS,
     tools::ToolsTable,
     written::{Written, mask, toml_key},
 };
@@ -45,7 +45,7 @@ pub(super) struct File {
     pub(super) tables: Tables,
 }
 
-/// The text of a setting, and its place as `file:line`.
+/// The text of a setting, and the place that sets it: an option, a variable, `file:line` or the default.
 #[derive(Clone)]
 pub(super) struct Placed {
     pub(super) text: String,
@@ -54,23 +54,23 @@ pub(super) struct Placed {
 
 /// The tables of a file.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tables {
-    /// The rules, in their order.
-    pub(super) policy: Vec<WrittenRule>,
-    /// The settings of tools, in their order.
-    pub(super) tools: Vec<(Pattern, ToolSettings)>,
+pub struct Tables {
+    /// The rules about calls, in their order.
+    pub policy: Vec<WrittenRule>,
+    /// The settings of tools by name, in their order. If several entries match, the last one counts.
+    pub tools: Vec<(Pattern, ToolSettings)>,
     /// The MCP servers, by name.
-    pub(super) mcp: BTreeMap<String, ServerConfig>,
+    pub mcp: BTreeMap<String, ServerConfig>,
     /// The strategies for failures, defaults included.
-    pub(super) errors: ErrorPolicy,
-    /// The models, by name.
-    pub(super) models: BTreeMap<String, ModelSettings>,
-    /// The assistants, by name.
-    pub(super) assistants: BTreeMap<String, AssistantSettings>,
-    /// The users, by name.
-    pub(super) users: BTreeMap<String, UserSettings>,
-    /// The tools whose outputs are never cleared.
-    pub(super) never_clear: Vec<Pattern>,
+    pub error_policy: ErrorPolicy,
+    /// The models besides the one of the main settings, by name.
+    pub models: BTreeMap<String, ModelSettings>,
+    /// The assistants by name, `default` among them.
+    pub assistants: BTreeMap<String, AssistantSettings>,
+    /// The users who are in groups, by name.
+    pub users: BTreeMap<String, UserSettings>,
+    /// The tools whose outputs are never cleared to save room.
+    pub never_clear: Vec<Pattern>,
     /// All tables but `errors`, as they are written.
     pub(super) written: Vec<Written>,
 }
@@ -119,7 +119,10 @@ impl Source<'_> {
             let name = key.get_ref().as_ref();
             if SETTINGS.iter().any(|setting| setting.key == name) {
                 let place = self.place(start(key.span().start, &value));
-                let Text(text) = node::read(name, value, self.variables)?;
+                let text = node::text(value.get_ref(), self.variables).map_err(|reason| Fault {
+                    at: value.span().start,
+                    reason: format!("{name}: {reason}"),
+                })?;
                 file.settings.insert(name.to_owned(), Placed { text, place });
             } else if TABLES.contains(&name) {
                 self.read_table(name, value, &mut file.tables)?;
@@ -160,12 +163,12 @@ impl Source<'_> {
                 tables.mcp = self.read_named(name, servers, mcp::check_name, read, &mut tables.written)?;
             }
             ("models", DeValue::Table(models)) => {
-                let read = |table: ModelTable| table.try_into();
+                let read = |model: ModelSettings| model.check().map(|()| model);
                 tables.models =
                     self.read_named(name, models, assistants::check_name, read, &mut tables.written)?;
             }
             ("assistants", DeValue::Table(named)) => {
-                let read = |table: AssistantTable| table.read(self.path);
+                let read = |assistant: AssistantSettings| assistant.complete(self.path);
                 tables.assistants =
                     self.read_named(name, named, assistants::check_name, read, &mut tables.written)?;
             }
@@ -174,8 +177,7 @@ impl Source<'_> {
                     Ok(_) => Ok(()),
                     Err(fault) => Err(format!("the name of the user {name:?} {fault}")),
                 };
-                let read = |table: UserTable| Ok(table.into());
-                tables.users = self.read_named(name, users, check_name, read, &mut tables.written)?;
+                tables.users = self.read_named(name, users, check_name, Ok, &mut tables.written)?;
             }
             ("context", context @ DeValue::Table(_)) => {
                 let context = Spanned::new(at..at, context);
@@ -185,7 +187,7 @@ impl Source<'_> {
             }
             ("errors", errors @ DeValue::Table(_)) => {
                 let errors: ErrorsTable = node::read("errors", Spanned::new(at..at, errors), self.variables)?;
-                tables.errors = errors.into();
+                tables.error_policy = errors.into();
             }
             ("policy", _) => {
                 return Err(Fault { at, reason: "policy: write each rule as [[policy]]".into() });
@@ -250,7 +252,7 @@ fn start(key: usize, value: &Spanned<DeValue<'_>>) -> usize {
 }
 
 fn unknown_key(name: &str) -> String {
-    let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.key).chain(TABLES).collect();
+    let known: Vec<&str> = SETTINGS.iter().map(|setting| setting.key.as_str()).chain(TABLES).collect();
     match nearest(name, &known) {
         Some(meant) => format!("unknown key {name}; did you mean {meant}?"),
         None => format!("unknown key {name}; fermata --help lists all keys"),

@@ -1,14 +1,10 @@
-//! The settings about owners and their authentication.
-//!
-//! Invariant: no combination of settings leaves a server open that was meant to ask people who they are.
+//! Owners and their authentication, as settings.
 
-use std::net::IpAddr;
-
-use axum::http::{HeaderName, Uri, header};
+use axum::http::{HeaderName, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, text::NonEmpty, value::Value};
+use super::text::NonEmpty;
 
 /// The authentication of owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,34 +21,23 @@ pub enum AuthKind {
 }
 
 /// The name of the header where a proxy names the owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", inline, title = "HEADER")]
 pub struct UserHeader(pub HeaderName);
 
-/// A user with more in the settings than a token.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UserSettings {
-    /// The groups that the user is in, besides those that a JSON Web Token names.
-    pub groups: Vec<String>,
-}
-
-/// A user as a table of the file.
-#[derive(Deserialize, JsonSchema)]
+/// A user with more in the settings than a token, as a table of the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "User")]
-pub(super) struct UserTable {
+pub struct UserSettings {
     /// The groups that the user is in, besides those that a JSON Web Token names.
     #[serde(default)]
-    groups: Vec<NonEmpty>,
-}
-
-impl From<UserTable> for UserSettings {
-    fn from(table: UserTable) -> Self {
-        Self { groups: table.groups.into_iter().map(|NonEmpty(group)| group).collect() }
-    }
+    pub groups: Vec<NonEmpty>,
 }
 
 impl AuthKind {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Token => "token",
@@ -62,12 +47,10 @@ impl AuthKind {
     }
 }
 
-impl Value for UserHeader {
-    fn name() -> String {
-        "HEADER".into()
-    }
+impl TryFrom<String> for UserHeader {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         let name: HeaderName =
             text.trim().parse().map_err(|_| format!("{text:?} is not the name of a header"))?;
         let others = [header::AUTHORIZATION, header::COOKIE, header::HOST, header::ORIGIN, header::FORWARDED];
@@ -78,86 +61,10 @@ impl Value for UserHeader {
         }
         Ok(Self(name))
     }
-
-    fn show(&self) -> Option<toml::Value> {
-        Some(self.0.as_str().into())
-    }
 }
 
-/// Checks that the settings go together. The error has the key of a setting, and its fault.
-pub(super) fn check(config: &Config) -> Result<(), (&'static str, String)> {
-    let auth = config.auth.as_str();
-    if config.auth != AuthKind::Token && !config.tokens.is_empty() {
-        let words = format!(
-            "there are tokens but auth is {auth}, so nobody would be asked for one; set auth to token"
-        );
-        return Err(("tokens", words));
+impl From<UserHeader> for String {
+    fn from(UserHeader(name): UserHeader) -> Self {
+        name.to_string()
     }
-    let about_jwt = [
-        ("jwks_url", config.jwks_url.is_some()),
-        ("jwt_secret", config.jwt_secret.is_some()),
-        ("jwt_issuer", config.jwt_issuer.is_some()),
-        ("jwt_audience", !config.jwt_audience.is_empty()),
-        ("jwt_groups_claim", config.jwt_groups_claim.is_some()),
-    ];
-    if config.auth != AuthKind::Jwt
-        && let Some((key, _)) = about_jwt.into_iter().find(|(_, is_set)| *is_set)
-    {
-        return Err((key, format!("it is for auth = jwt, and auth is {auth}; set auth to jwt")));
-    }
-    if config.auth != AuthKind::Header && config.user_header.is_some() {
-        return Err(("user_header", format!("auth is {auth}; leave out one of them, or set auth to header")));
-    }
-    match config.auth {
-        AuthKind::None if !config.bind.ip.is_loopback() && !config.insecure_bind => Err((
-            "bind",
-            "auth is none, so everybody who reaches this address could read every chat and use the model at your \
-             cost. Set auth to token, or listen on 127.0.0.1, or say insecure_bind = true \
-             (FERMATA_INSECURE_BIND=true, --insecure-bind true) if that is what you want"
-                .into(),
-        )),
-        AuthKind::Token if config.tokens.is_empty() => Err((
-            "auth",
-            "auth is token but there are no tokens; set FERMATA_TOKENS to owner:token,owner:token".into(),
-        )),
-        AuthKind::Jwt => check_jwt(config),
-        AuthKind::Header if config.user_header.is_none() => Err((
-            "auth",
-            "auth is header but no header is set; set FERMATA_USER_HEADER to the header where your proxy names the user".into(),
-        )),
-        AuthKind::Header if config.trusted_proxies.is_empty() => Err((
-            "user_header",
-            "without trusted_proxies everybody could say who they are; set FERMATA_TRUSTED_PROXIES to the addresses of your proxy".into(),
-        )),
-        AuthKind::None | AuthKind::Token | AuthKind::Header => Ok(()),
-    }
-}
-
-fn check_jwt(config: &Config) -> Result<(), (&'static str, String)> {
-    match (&config.jwks_url, &config.jwt_secret) {
-        (None, None) => Err((
-            "auth",
-            "auth is jwt but no key checks the tokens; set FERMATA_JWKS_URL to where their issuer publishes its \
-             keys, or FERMATA_JWT_SECRET"
-                .into(),
-        )),
-        (Some(_), Some(_)) => {
-            Err(("jwt_secret", "jwks_url is also set; keep the one that signs your tokens".into()))
-        }
-        (Some(url), None) if !is_safe(&url.0) => Err((
-            "jwks_url",
-            "it must begin with https://, because a person who changes the keys on their way can be any user; http:// is for this \
-             machine alone"
-                .into(),
-        )),
-        (Some(_), None) | (None, Some(_)) => Ok(()),
-    }
-}
-
-/// Returns whether nobody between here and the URL's host can change the response.
-fn is_safe(url: &str) -> bool {
-    let Ok(uri) = url.parse::<Uri>() else { return false };
-    let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-    let is_here = host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-    uri.scheme_str() == Some("https") || is_here
 }

@@ -1,20 +1,12 @@
 //! `[mcp.<name>]`: an MCP server, as a program or at a URL. This module does not know its use.
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    num::NonZeroUsize,
-};
+use std::{collections::BTreeMap, num::NonZeroUsize};
 
-use axum::http::{HeaderName, HeaderValue};
 use fermata_mcp::{Processes, Protocol, ServerConfig, Transport};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{
-    text::NonEmpty,
-    url::Url,
-    value::{self, Duration},
-};
+use super::{network::Headers, text::NonEmpty, url::Url, values::Duration};
 
 /// A server as a table of the file.
 #[derive(Deserialize, JsonSchema)]
@@ -31,17 +23,13 @@ pub(super) struct ServerTable {
     /// asks a question without naming its call; from then on each chat has its own.
     processes: Option<Processes>,
     /// The maximum number of processes, besides the one that lists the tools.
-    #[serde(default, deserialize_with = "value::deserialize")]
-    #[schemars(with = "Option<NonZeroUsize>")]
     max_processes: Option<NonZeroUsize>,
     /// The time limit of a process that no call uses; then it ends.
-    #[serde(default, deserialize_with = "value::deserialize")]
-    #[schemars(with = "Option<String>")]
     idle_timeout: Option<Duration>,
     /// The URL of a server that speaks streamable HTTP.
     url: Option<String>,
     /// The headers of every request to the URL.
-    headers: Option<BTreeMap<String, String>>,
+    headers: Option<Headers>,
     /// Allow tools that only read, as the server says, without approval.
     #[serde(default)]
     trust_annotations: bool,
@@ -112,9 +100,7 @@ impl TryFrom<ServerTable> for ServerConfig {
                     return Err((key, "goes with command".into()));
                 }
                 let Url(url) = Url::exact(&url).map_err(|reason| ("url", reason))?;
-                let headers =
-                    checked_headers(headers.unwrap_or_default()).map_err(|reason| ("headers", reason))?;
-                Transport::Http { url, headers }
+                Transport::Http { url, headers: headers.unwrap_or_default().exposed() }
             }
         };
         let defaults = Self::new(transport);
@@ -137,21 +123,4 @@ fn checked_environment(variables: BTreeMap<String, String>) -> Result<BTreeMap<S
         Some((name, _)) => Err(format!("{name:?} cannot be in an environment")),
         None => Ok(variables),
     }
-}
-
-/// Returns the headers with their names in lower case.
-pub(super) fn checked_headers(headers: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, String> {
-    let mut checked = BTreeMap::new();
-    for (name, value) in headers {
-        let header =
-            HeaderName::try_from(&name).map_err(|_| format!("{name:?} is not the name of a header"))?;
-        if HeaderValue::try_from(&value).is_err() {
-            return Err(format!("{name} has characters that a header cannot carry"));
-        }
-        match checked.entry(header.as_str().to_owned()) {
-            Entry::Vacant(entry) => entry.insert(value),
-            Entry::Occupied(_) => return Err(format!("{header} is there twice")),
-        };
-    }
-    Ok(checked)
 }

@@ -12,74 +12,48 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
-use super::{Config, mcp::checked_headers, secret::Secret, text::NonEmpty, url::Url, value};
+use super::{Config, network::Headers, secret::Secret, text::NonEmpty, url::Url};
 
-/// A model. It inherits all other settings from the main ones.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ModelSettings {
-    /// The name of the model, as its API knows it.
-    pub model: Option<String>,
-    /// The base URL of its API.
-    pub base_url: Option<Url>,
-    /// The API key. A model with a base URL of its own never gets that of the main settings.
-    pub api_key: Option<Secret>,
-    /// The headers of each request to the API, with their names in lower case.
-    pub headers: BTreeMap<String, Secret>,
-    /// The number of tokens that it can take.
-    pub context: Option<NonZeroU32>,
-    /// The settings of its calls, by the AI SDK's names.
-    pub settings: Map<String, Value>,
-    /// The limits on settings, by the same names.
-    pub limits: Map<String, Value>,
-    /// The options for the provider that a post may set, besides those that every post may.
-    pub pass: Vec<String>,
-    /// The form of the requests to its API, where it differs from the known facts about the provider.
-    pub dialect: DialectSettings,
-}
-
-/// A model as a table of the file.
-#[derive(Deserialize, JsonSchema)]
+/// A model, as a table of the file. It inherits all other settings from the main ones.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Model")]
-pub(super) struct ModelTable {
+pub struct ModelSettings {
     /// The name of the model, as its API knows it. By default, model.
-    model: Option<NonEmpty>,
+    pub model: Option<NonEmpty>,
     /// The base URL of its API. By default, openai_base_url.
-    base_url: Option<String>,
+    pub base_url: Option<Url>,
     /// The API key. By default, openai_api_key, but none if the model has a base_url of its own.
-    api_key: Option<String>,
+    pub api_key: Option<Secret>,
     /// The headers of each request to the API.
-    headers: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    pub headers: Headers,
     /// The number of tokens that it can take. By default, context_window.
-    #[serde(default, deserialize_with = "value::deserialize")]
-    #[schemars(with = "Option<NonZeroU32>")]
-    context: Option<NonZeroU32>,
+    pub context: Option<NonZeroU32>,
     /// The settings of its calls, by the AI SDK's names, such as temperature. The settings of a post override them.
     #[serde(default)]
-    settings: CallSettingsTable,
+    pub settings: CallSettingsTable,
     /// The limits on settings, by the same names. A value over its limit is lowered to it.
     #[serde(default)]
-    limits: CallSettingsTable,
+    pub limits: CallSettingsTable,
     /// The names of more options in providerOptions.openai of a post that go into the request to the model API. Without this they are
     /// parallelToolCalls, promptCacheKey, reasoningEffort, serviceTier (auto, default or flex) and verbosity.
     #[serde(default)]
-    pass: Vec<NonEmpty>,
+    pub pass: Vec<NonEmpty>,
     /// The form of the ids of calls: any, or nine letters and digits (nine). The default follows from the provider.
-    tool_ids: Option<ToolIds>,
+    pub tool_ids: Option<ToolIds>,
     /// The order of messages: any, or with user and assistant in turns (alternate). The default follows from the provider.
-    roles: Option<Roles>,
+    pub roles: Option<Roles>,
     /// `true` if the model takes images and files. Without vision each of them is a line of text. By default, true.
-    vision: Option<bool>,
+    pub vision: Option<bool>,
     /// The number of tools that one request may have. More are left out, those of MCP servers first. By default, 128.
-    #[serde(default, deserialize_with = "value::deserialize")]
-    #[schemars(with = "Option<NonZeroU32>")]
-    max_tools: Option<NonZeroU32>,
+    pub max_tools: Option<NonZeroU32>,
     /// The fields of a request that are not sent, because the API refuses them, such as stream_options.
     #[serde(default)]
-    omit: Vec<NonEmpty>,
+    pub omit: Vec<NonEmpty>,
     /// The names that fields of a request have at this API, such as max_completion_tokens for max_tokens.
     #[serde(default)]
-    rename: BTreeMap<String, NonEmpty>,
+    pub rename: BTreeMap<String, NonEmpty>,
 }
 
 /// The fields without which there is no request.
@@ -88,8 +62,8 @@ const NEEDED: [&str; 3] = ["model", "messages", "stream"];
 const FIXED: [&str; 3] = ["tools", "tool_choice", "stream_options"];
 
 /// Settings of calls, as `callSettings` of a post has them.
-#[derive(Default)]
-struct CallSettingsTable(Map<String, Value>);
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallSettingsTable(pub Map<String, Value>);
 
 /// The settings that have an order, so that there can be a limit on them.
 const LIMITED: [&str; 7] = [
@@ -110,9 +84,9 @@ impl Config {
     /// # Errors
     /// Returns an error if the model cannot be built.
     pub fn embedder(&self) -> Result<Option<Arc<dyn Embedder>>, BuildError> {
-        let Some(name) = &self.embedding_model else { return Ok(None) };
-        let named = ModelSettings { model: Some(name.clone()), ..ModelSettings::default() };
-        let settings = self.models.get(name).unwrap_or(&named);
+        let Some(name) = &self.memory.embedding_model else { return Ok(None) };
+        let named = ModelSettings { model: Some(NonEmpty(name.clone())), ..ModelSettings::default() };
+        let settings = self.tables.models.get(name).unwrap_or(&named);
         fermata_providers::build_embedder(settings.provider(self)?).map(Some)
     }
 }
@@ -124,18 +98,19 @@ impl ModelSettings {
     /// Returns an error if an API is named but no model, or if the file of scenes cannot be read or used.
     pub fn provider(&self, main: &Config) -> Result<Provider, BuildError> {
         let secret = |secret: &Secret| secret.0.clone();
-        let base_url = self.base_url.as_ref().or(main.openai_base_url.as_ref()).map(|url| url.0.clone());
+        let base_url =
+            self.base_url.as_ref().or(main.model.openai_base_url.as_ref()).map(|url| url.0.clone());
         let mut api_key = self.api_key.as_ref();
         if self.base_url.is_none() {
-            api_key = api_key.or(main.openai_api_key.as_ref());
+            api_key = api_key.or(main.model.openai_api_key.as_ref());
         }
-        let model = self.model.clone().or_else(|| main.model.clone());
+        let model = self.model.as_ref().map(|name| &name.0).or(main.model.model.as_ref()).cloned();
         let mut provider = Provider::choose(base_url, api_key.map(secret), model)?;
-        match (&mut provider, &main.demo_scenes) {
+        match (&mut provider, &main.model.demo_scenes) {
             (Provider::OpenAi(config), _) => {
-                config.headers =
-                    self.headers.iter().map(|(name, value)| (name.clone(), secret(value))).collect();
-                config.dialect = self.dialect.clone();
+                let headers = self.headers.0.iter();
+                config.headers = headers.map(|(name, value)| (name.clone(), secret(value))).collect();
+                config.dialect = self.dialect();
             }
             (Provider::Demo(demo), Some(path)) => {
                 let text = fs::read_to_string(path)
@@ -146,61 +121,45 @@ impl ModelSettings {
         }
         Ok(provider)
     }
-}
 
-impl TryFrom<ModelTable> for ModelSettings {
-    /// The key that is wrong, and the reason.
-    type Error = (&'static str, String);
+    fn dialect(&self) -> DialectSettings {
+        let renamed = self.rename.iter().map(|(name, new)| (name.clone(), new.0.clone()));
+        DialectSettings {
+            tool_ids: self.tool_ids,
+            roles: self.roles,
+            vision: self.vision,
+            max_tools: self.max_tools,
+            omit: self.omit.iter().map(|name| name.0.clone()).collect(),
+            rename: renamed.collect(),
+        }
+    }
 
-    fn try_from(table: ModelTable) -> Result<Self, Self::Error> {
-        let ModelTable { model, base_url, api_key, headers, context, settings, limits, pass, .. } = table;
-        let omit: Vec<String> = table.omit.into_iter().map(|NonEmpty(name)| name).collect();
-        if let Some(name) = omit.iter().find(|name| NEEDED.contains(&name.as_str())) {
+    /// Checks what the types of the fields do not.
+    ///
+    /// # Errors
+    /// Returns an error with the key that is wrong, and the reason.
+    pub(super) fn check(&self) -> Result<(), (&'static str, String)> {
+        if let Some(NonEmpty(name)) = self.omit.iter().find(|name| NEEDED.contains(&name.0.as_str())) {
             return Err(("omit", format!("{name} cannot be left out")));
         }
-        let rename: BTreeMap<String, String> =
-            table.rename.into_iter().map(|(name, NonEmpty(new))| (name, new)).collect();
-        let fixed = rename
-            .iter()
-            .flat_map(|(name, new)| [name, new])
-            .find(|name| NEEDED.contains(&name.as_str()) || FIXED.contains(&name.as_str()));
-        if let Some(name) = fixed {
+        let mut renamed = self.rename.iter().flat_map(|(name, NonEmpty(new))| [name, new]);
+        if let Some(name) = renamed.find(|name| NEEDED.iter().chain(&FIXED).any(|fixed| fixed == name)) {
             return Err(("rename", format!("{name} has this name everywhere; leave it out")));
         }
-        let dialect = DialectSettings {
-            tool_ids: table.tool_ids,
-            roles: table.roles,
-            vision: table.vision,
-            max_tools: table.max_tools,
-            omit,
-            rename,
-        };
-        let base_url = base_url.map(|url| Url::exact(url.trim().trim_end_matches('/'))).transpose();
-        let headers = checked_headers(headers.unwrap_or_default()).map_err(|reason| ("headers", reason))?;
-        if let Some(name) = limits.0.keys().find(|name| !LIMITED.contains(&name.as_str())) {
+        if let Some(name) = self.limits.0.keys().find(|name| !LIMITED.contains(&name.as_str())) {
             let reason = format!("{name} has no order; there may be limits on {}", LIMITED.join(", "));
             return Err(("limits", reason));
         }
-        let pass: Vec<String> = pass.into_iter().map(|NonEmpty(name)| name).collect();
-        if let Some(name) = pass.iter().find(|name| is_reserved(&api_field(name))) {
+        if let Some(NonEmpty(name)) = self.pass.iter().find(|name| is_reserved(&api_field(&name.0))) {
             return Err(("pass", format!("{name} is set by the server alone; leave it out")));
         }
-        let options = settings.0.get("providerOptions").and_then(|options| options["openai"].as_object());
-        if let Some(name) = options.into_iter().flat_map(Map::keys).find(|name| is_reserved(&api_field(name)))
-        {
+        let options =
+            self.settings.0.get("providerOptions").and_then(|options| options["openai"].as_object());
+        let mut options = options.into_iter().flat_map(Map::keys);
+        if let Some(name) = options.find(|name| is_reserved(&api_field(name))) {
             return Err(("settings", format!("the option {name} is set by the server alone; leave it out")));
         }
-        Ok(Self {
-            model: model.map(|NonEmpty(name)| name),
-            base_url: base_url.map_err(|reason| ("base_url", reason))?,
-            api_key: api_key.map(|key| Secret(key.into())),
-            headers: headers.into_iter().map(|(name, value)| (name, Secret(value.into()))).collect(),
-            context,
-            settings: settings.0,
-            limits: limits.0,
-            pass,
-            dialect,
-        })
+        Ok(())
     }
 }
 

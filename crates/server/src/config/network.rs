@@ -1,16 +1,26 @@
 //! Addresses, networks, origins and names of hosts, as settings.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
-use super::value::Value;
-use axum::http::uri::{Authority, Uri};
+use axum::http::{
+    HeaderName, HeaderValue,
+    uri::{Authority, Uri},
+};
 use ipnet::IpNet;
+use schemars::JsonSchema;
+use secrecy::ExposeSecret;
+use serde::{Deserialize, Serialize};
+
+use super::secret::Secret;
 
 /// An address to listen on, and a port if it names one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", inline, title = "ADDRESS")]
 pub struct Address {
     /// The address.
     pub ip: IpAddr,
@@ -18,20 +28,40 @@ pub struct Address {
     pub port: Option<u16>,
 }
 
+/// An address with a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "ADDRESS:PORT")]
+pub struct OperatorAddress(pub SocketAddr);
+
+/// A network, or one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", inline, title = "NETWORK")]
+pub struct Network(pub IpNet);
+
 /// The origin of a web page: scheme, host and port, in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "ORIGIN")]
 pub struct Origin(String);
 
 /// A host's name in lower case, with a port if only that port is meant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "HOST")]
 pub struct HostName(String);
 
-impl Value for Address {
-    fn name() -> String {
-        "ADDRESS".into()
-    }
+/// The headers of a request, with their names in lower case.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(try_from = "BTreeMap<String, String>")]
+#[schemars(with = "BTreeMap<String, String>", inline)]
+pub struct Headers(pub BTreeMap<String, Secret>);
 
-    fn read(text: &str) -> Result<Self, String> {
+impl TryFrom<String> for Address {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
         let text = text.trim();
         let (host, port) = match text.rsplit_once(':') {
             // The colons of an IPv6 address do not separate a port unless the address is in brackets.
@@ -50,39 +80,31 @@ impl Value for Address {
         let port = port.map(str::parse).transpose().map_err(|_| wrong())?;
         Ok(Self { ip, port })
     }
+}
 
-    fn show(&self) -> Option<toml::Value> {
-        match self.port {
-            Some(port) => SocketAddr::new(self.ip, port).show(),
-            None => Some(self.ip.to_string().into()),
-        }
+impl From<Address> for String {
+    fn from(Address { ip, port }: Address) -> Self {
+        port.map_or_else(|| ip.to_string(), |port| SocketAddr::new(ip, port).to_string())
     }
 }
 
-impl Value for SocketAddr {
-    fn name() -> String {
-        "ADDRESS:PORT".into()
-    }
+impl TryFrom<String> for OperatorAddress {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         text.trim()
             .parse()
+            .map(Self)
             .map_err(|_| format!("{text:?} is not an address with a port, such as 127.0.0.1:3000"))
-    }
-
-    fn show(&self) -> Option<toml::Value> {
-        Some(self.to_string().into())
     }
 }
 
-impl Value for IpNet {
-    fn name() -> String {
-        "NETWORK".into()
-    }
+impl TryFrom<String> for Network {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         let network = match text.parse::<IpAddr>() {
-            Ok(address) => Self::from(address.to_canonical()),
+            Ok(address) => IpNet::from(address.to_canonical()),
             Err(_) => text.parse().map_err(|_| {
                 format!("{text:?} is neither an address nor a network, such as 10.0.0.7 or 10.0.0.0/8")
             })?,
@@ -90,11 +112,41 @@ impl Value for IpNet {
         if network.prefix_len() == 0 {
             return Err(format!("{text:?} is everybody; name the addresses of your proxies"));
         }
-        Ok(network)
+        Ok(Self(network))
     }
+}
 
-    fn show(&self) -> Option<toml::Value> {
-        Some(self.to_string().into())
+impl From<Network> for String {
+    fn from(Network(network): Network) -> Self {
+        network.to_string()
+    }
+}
+
+// === impl Headers ===
+
+impl Headers {
+    /// Returns the headers with their values.
+    pub(super) fn exposed(self) -> BTreeMap<String, String> {
+        self.0.into_iter().map(|(name, Secret(value))| (name, value.expose_secret().to_owned())).collect()
+    }
+}
+
+impl TryFrom<BTreeMap<String, String>> for Headers {
+    type Error = String;
+
+    fn try_from(headers: BTreeMap<String, String>) -> Result<Self, String> {
+        let mut checked = BTreeMap::new();
+        for (name, value) in headers {
+            let header =
+                HeaderName::try_from(&name).map_err(|_| format!("{name:?} is not the name of a header"))?;
+            if HeaderValue::try_from(&value).is_err() {
+                return Err(format!("{name} has characters that a header cannot carry"));
+            }
+            if checked.insert(header.to_string(), Secret(value.into())).is_some() {
+                return Err(format!("{header} is there twice"));
+            }
+        }
+        Ok(Self(checked))
     }
 }
 
@@ -127,18 +179,12 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Value for Origin {
-    fn name() -> String {
-        "ORIGIN".into()
-    }
+impl TryFrom<String> for Origin {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
-        Self::parse(text)
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
             .ok_or_else(|| format!("{text:?} is not an origin; write it as https://app.example.com"))
-    }
-
-    fn show(&self) -> Option<toml::Value> {
-        Some(self.as_str().into())
     }
 }
 
@@ -166,20 +212,14 @@ impl HostName {
     }
 }
 
-impl Value for HostName {
-    fn name() -> String {
-        "HOST".into()
-    }
+impl TryFrom<String> for HostName {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
-        Self::parse(text).ok_or_else(|| {
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| {
             format!(
                 "{text:?} is not the name of a host; write it as chat.example.com or chat.example.com:8443"
             )
         })
-    }
-
-    fn show(&self) -> Option<toml::Value> {
-        Some(self.0.as_str().into())
     }
 }

@@ -10,18 +10,26 @@ use serde::{
     forward_to_deserialize_any,
 };
 use serde_path_to_error::{Path, Segment};
-use toml::{Spanned, de::DeValue};
+use toml::{
+    Spanned,
+    de::{DeInteger, DeValue},
+};
 
-use super::fault::{Fault, Wrong};
+use super::{
+    fault::{Fault, Wrong},
+    text::Text,
+};
 
 /// The environment.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A value. `${NAME}` in its strings is replaced if there are variables.
+/// A value. `${NAME}` in its strings is replaced from the variables.
 struct Node<'a> {
     value: DeValue<'a>,
-    variables: Option<Variables<'a>>,
+    variables: Variables<'a>,
 }
+
+const UNQUOTED_TIME: &str = "a date or time must be a string, in quotes";
 
 /// Reads the value of a key.
 pub(super) fn read<T: DeserializeOwned>(
@@ -30,7 +38,7 @@ pub(super) fn read<T: DeserializeOwned>(
     variables: Variables<'_>,
 ) -> Result<T, Fault> {
     let spanned = value.clone();
-    let node = Node { value: value.into_inner(), variables: Some(variables) };
+    let node = Node { value: value.into_inner(), variables };
     serde_path_to_error::deserialize(node).map_err(|error| {
         let (key, at) = innermost(error.path(), key, &spanned);
         Fault { at, reason: error.inner().about(key) }
@@ -59,7 +67,7 @@ fn innermost<'v>(path: &Path, key: &'v str, value: &'v Spanned<DeValue<'_>>) -> 
 }
 
 /// Returns a text with the variables that it names.
-pub(super) fn expand(text: &str, variables: Variables<'_>) -> Result<String, String> {
+fn expand(text: &str, variables: Variables<'_>) -> Result<String, String> {
     let mut expanded = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
@@ -69,6 +77,26 @@ pub(super) fn expand(text: &str, variables: Variables<'_>) -> Result<String, Str
         rest = behind;
     }
     Ok(expanded + rest)
+}
+
+/// Returns a value as the text that a variable would have.
+pub(super) fn text(value: &DeValue<'_>, variables: Variables<'_>) -> Result<String, String> {
+    match value {
+        DeValue::String(text) => expand(text, variables),
+        DeValue::Integer(number) => Ok(integer(number)?.to_string()),
+        DeValue::Float(number) => Ok(number.as_str().to_owned()),
+        DeValue::Boolean(truth) => Ok(truth.to_string()),
+        DeValue::Array(elements) => {
+            let texts = elements.iter().map(|element| text(element.get_ref(), variables));
+            Ok(texts.collect::<Result<Vec<_>, _>>()?.join(","))
+        }
+        DeValue::Datetime(_) => Err(UNQUOTED_TIME.to_owned()),
+        DeValue::Table(_) => Err("must be a value, not a table".to_owned()),
+    }
+}
+
+fn integer(number: &DeInteger<'_>) -> Result<i128, &'static str> {
+    i128::from_str_radix(number.as_str(), number.radix()).map_err(|_| "is too large")
 }
 
 // === impl Node ===
@@ -82,7 +110,7 @@ impl Node<'_> {
             DeValue::Boolean(_) => Unexpected::Bool(true),
             DeValue::Array(_) => Unexpected::Seq,
             DeValue::Table(_) => Unexpected::Map,
-            DeValue::Datetime(_) => return Wrong::custom("a date or time must be a string, in quotes"),
+            DeValue::Datetime(_) => return Wrong::custom(UNQUOTED_TIME),
         };
         Wrong::invalid_type(found, &expected)
     }
@@ -102,17 +130,14 @@ impl<'de> Deserializer<'de> for Node<'_> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         let Self { value, variables } = self;
         match value {
-            DeValue::String(text) => match variables {
-                Some(variables) => visitor.visit_string(expand(&text, variables).map_err(Wrong::Value)?),
-                None => visitor.visit_str(&text),
-            },
-            DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
-                Ok(number) => match i64::try_from(number) {
+            DeValue::String(text) => visitor.visit_string(expand(&text, variables).map_err(Wrong::Value)?),
+            DeValue::Integer(number) => {
+                let number = integer(&number).map_err(Wrong::custom)?;
+                match i64::try_from(number) {
                     Ok(number) => visitor.visit_i64(number),
                     Err(_) => visitor.visit_i128(number),
-                },
-                Err(_) => Err(Wrong::custom("is too large")),
-            },
+                }
+            }
             DeValue::Float(number) => visitor.visit_f64(number.as_str().parse().map_err(Wrong::custom)?),
             DeValue::Boolean(truth) => visitor.visit_bool(truth),
             DeValue::Array(elements) => {
@@ -120,10 +145,10 @@ impl<'de> Deserializer<'de> for Node<'_> {
                 visitor.visit_seq(SeqDeserializer::new(elements.map(|value| Self { value, variables })))
             }
             DeValue::Table(table) => {
-                visitor.visit_map(MapDeserializer::new(table.into_iter().map(|(name, value)| {
-                    let name = Self { value: DeValue::String(name.into_inner()), variables: None };
-                    (name, Self { value: value.into_inner(), variables })
-                })))
+                let entries = table.into_iter().map(|(name, value)| {
+                    (name.into_inner().into_owned(), Self { value: value.into_inner(), variables })
+                });
+                visitor.visit_map(MapDeserializer::new(entries))
             }
             value @ DeValue::Datetime(_) => Err(Self { value, variables }.is_not("a value")),
         }
@@ -131,6 +156,15 @@ impl<'de> Deserializer<'de> for Node<'_> {
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
         if self.value.is_bool() { self.deserialize_any(visitor) } else { Err(self.is_not("true or false")) }
+    }
+
+    /// A number may be a string, because a variable has nothing else.
+    fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        Text(&text(&self.value, self.variables).map_err(Wrong::Value)?).deserialize_u32(visitor)
+    }
+
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        Text(&text(&self.value, self.variables).map_err(Wrong::Value)?).deserialize_u64(visitor)
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -182,7 +216,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
+        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
         identifier ignored_any
     }
 }

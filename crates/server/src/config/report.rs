@@ -2,30 +2,35 @@
 
 use std::fmt;
 
-use super::{Config, WrittenRule, errors::ErrorsTable, sources::Sources};
+use super::{
+    Config,
+    errors::ErrorsTable,
+    policy::WrittenRule,
+    setting::{SETTINGS, Setting},
+};
 
-/// The settings in force and their sources. `Display` shows no secret.
-pub(super) struct Report<'a> {
-    pub(super) config: &'a Config,
-    pub(super) sources: &'a Sources<'a>,
-}
+/// The settings in force and their places. `Display` shows no secret.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a>(pub(super) &'a Config);
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (key, value) in self.config.shown() {
-            match value {
-                Some(value) => writeln!(f, "{key} = {value}  # {}", self.sources.place(key))?,
+        let Self(config) = self;
+        let values = config.shown();
+        for Setting { key, .. } in SETTINGS.iter() {
+            match values.get(key) {
+                Some(value) => writeln!(f, "{key} = {value}  # {}", config.origins.place(key))?,
                 None => writeln!(f, "# {key} is not set")?,
             }
         }
-        for table in &self.sources.file.tables.written {
+        for table in &config.tables.written {
             write!(f, "\n{table}")?;
         }
-        for warning in self.config.policy.iter().flat_map(WrittenRule::warnings) {
+        for warning in config.tables.policy.iter().flat_map(WrittenRule::warnings) {
             write!(f, "\n# warning: {warning}\n")?;
         }
         let errors =
-            toml::to_string(&ErrorsTable::from(&self.config.error_policy)).map_err(|_| fmt::Error)?;
+            toml::to_string(&ErrorsTable::from(&config.tables.error_policy)).map_err(|_| fmt::Error)?;
         write!(f, "\n[errors]\n{errors}")
     }
 }

@@ -2,12 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::{JsonSchema, Schema, generate::SchemaSettings, transform::RecursiveTransform};
 use serde_json::{Map, Value, json};
 
 use super::{
-    SETTINGS, Setting, assistants::AssistantTable, context::ContextTable, errors::ErrorsTable,
-    identity::UserTable, mcp::ServerTable, models::ModelTable, policy::RuleTable, tools::ToolsTable,
+    assistants::AssistantSettings,
+    context::ContextTable,
+    errors::ErrorsTable,
+    identity::UserSettings,
+    mcp::ServerTable,
+    models::ModelSettings,
+    policy::RuleTable,
+    setting::{SETTINGS, Setting},
+    tools::ToolsTable,
 };
 
 /// The tables of the file.
@@ -29,16 +36,23 @@ struct Tables {
     /// The outputs that stay in the history that a model is sent.
     context: Option<ContextTable>,
     /// The models that assistants have besides the one of the main settings, by name.
-    models: Option<BTreeMap<String, ModelTable>>,
+    models: Option<BTreeMap<String, ModelSettings>>,
     /// The assistants, by name. Each inherits all other settings from the main ones, which are the assistant default.
-    assistants: Option<BTreeMap<String, AssistantTable>>,
+    assistants: Option<BTreeMap<String, AssistantSettings>>,
     /// The users who are in groups, by name.
-    users: Option<BTreeMap<String, UserTable>>,
+    users: Option<BTreeMap<String, UserSettings>>,
 }
 
 /// Returns the JSON Schema of the file, in draft 7, which editors of TOML know.
 pub fn file_schema() -> Value {
-    let mut schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<Tables>();
+    // A title is the name of a value in `--help`.
+    let untitled = RecursiveTransform(|schema: &mut Schema| {
+        if let Some(schema) = schema.as_object_mut() {
+            schema.shift_remove("title");
+        }
+    });
+    let settings = SchemaSettings::draft07().with_transform(untitled);
+    let mut schema = settings.into_generator().into_root_schema_for::<Tables>();
     let mut properties: Map<String, Value> = SETTINGS.iter().map(property).collect();
     if let Some(Value::Object(tables)) = schema.remove("properties") {
         properties.extend(tables);
@@ -51,17 +65,14 @@ pub fn file_schema() -> Value {
 
 /// Returns a setting's key and its schema.
 fn property(setting: &Setting) -> (String, Value) {
-    let mut schema = (setting.schema)();
-    // The schema of a value that stands alone names its draft and its type.
-    schema.remove("$schema");
-    schema.remove("title");
-    let mut description = setting.about.to_owned();
-    if let Some(default) = setting.default.filter(|default| !default.is_empty()) {
+    let mut description = setting.about.clone();
+    if let Some(default) = &setting.default {
         description += &format!(" Default: {default}.");
     }
-    if let Some(variable) = setting.variable {
+    if let Some(variable) = &setting.variable {
         description += &format!(" Variable: {variable}.");
     }
-    schema.insert("description".into(), description.into());
-    (setting.key.to_owned(), schema.to_value())
+    let mut schema = setting.schema.clone();
+    schema["description"] = description.into();
+    (setting.key.clone(), schema)
 }

@@ -1,17 +1,28 @@
 //! Settings that nobody may see. Neither a report nor an error nor `Debug` shows them.
 
 use fermata_peers::{ClusterKey, is_guessable};
+use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::value::Value;
 use crate::owner::read_owner;
 
 /// A text of at least this many bytes that is not shown. If there is a minimum, it must not be easy to guess.
-#[derive(Clone, Debug)]
-pub struct Secret<const MIN: usize = 0>(pub SecretString);
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "SECRET")]
+pub struct Secret<const MIN: usize = 0>(#[serde(serialize_with = "hide")] pub SecretString);
+
+/// The key that the instances of a deployment share.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "KEY")]
+pub struct SharedKey(#[serde(serialize_with = "hide")] pub ClusterKey);
 
 /// An owner and the owner's bearer token.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "OWNER:TOKEN")]
 pub struct Token {
     /// The owner.
     pub owner: String,
@@ -28,18 +39,25 @@ const MIN_DIFFERENT: usize = 6;
 /// The text that a report shows instead of a secret.
 const HIDDEN: &str = "(secret)";
 
+/// Returns whether a value for a report leaves something out.
+pub(super) fn is_masked(value: &toml::Value) -> bool {
+    value.to_string().contains(HIDDEN)
+}
+
+fn hide<T, S: Serializer>(_: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(HIDDEN)
+}
+
 impl<const MIN: usize> PartialEq for Secret<MIN> {
     fn eq(&self, other: &Self) -> bool {
         self.0.expose_secret() == other.0.expose_secret()
     }
 }
 
-impl<const MIN: usize> Value for Secret<MIN> {
-    fn name() -> String {
-        "SECRET".into()
-    }
+impl<const MIN: usize> TryFrom<String> for Secret<MIN> {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         if text.len() < MIN {
             return Err(format!(
                 "it is shorter than {MIN} bytes and could be guessed; make one with: openssl rand -hex 32"
@@ -50,23 +68,13 @@ impl<const MIN: usize> Value for Secret<MIN> {
         }
         Ok(Self(text.into()))
     }
-
-    fn show(&self) -> Option<toml::Value> {
-        Some(HIDDEN.into())
-    }
 }
 
-impl Value for ClusterKey {
-    fn name() -> String {
-        "KEY".into()
-    }
+impl TryFrom<String> for SharedKey {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
-        Self::parse(text).map_err(|error| error.to_string())
-    }
-
-    fn show(&self) -> Option<toml::Value> {
-        Some(HIDDEN.into())
+    fn try_from(text: String) -> Result<Self, String> {
+        ClusterKey::parse(&text).map(Self).map_err(|error| error.to_string())
     }
 }
 
@@ -76,12 +84,10 @@ impl PartialEq for Token {
     }
 }
 
-impl Value for Token {
-    fn name() -> String {
-        "OWNER:TOKEN".into()
-    }
+impl TryFrom<String> for Token {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         match text.split_once(':') {
             Some((owner, secret)) if !owner.trim().is_empty() && !secret.trim().is_empty() => {
                 let secret = secret.trim();
@@ -103,8 +109,10 @@ impl Value for Token {
             Some(_) | None => Err("each entry must be owner:token".into()),
         }
     }
+}
 
-    fn show(&self) -> Option<toml::Value> {
-        Some(format!("{}:{HIDDEN}", self.owner).into())
+impl Serialize for Token {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}:{HIDDEN}", self.owner))
     }
 }

@@ -1,62 +1,88 @@
 //! The sources of settings, and which of them counts: the option, then the variable, then the file, then the default.
 
+use std::collections::BTreeMap;
+
+use clap::ArgMatches;
+use serde::de::value::MapDeserializer;
+use serde_path_to_error::Segment;
+
 use super::{
-    ConfigError, SETTINGS, Setting,
+    Config, ConfigError,
     fault::nearest,
     file::{File, Placed},
     node::Variables,
-    options::Options,
-    value::Value,
+    setting::{SETTINGS, Setting},
+    text::Text,
 };
 
 /// The place of a value that nothing has set.
 const DEFAULT: &str = "default";
 
-/// Everything that can set something.
-pub(super) struct Sources<'a> {
-    pub(super) options: &'a Options,
-    pub(super) variables: Variables<'a>,
-    pub(super) file: File,
+/// The text of each setting that counts, by key.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origins(BTreeMap<&'static str, Placed>);
+
+/// Reads every setting from the strongest source that has it.
+pub(super) fn collect(
+    options: &ArgMatches,
+    variables: Variables<'_>,
+    file: File,
+) -> Result<Config, ConfigError> {
+    let find = |setting: &'static Setting| {
+        let Setting { key, variable, default, .. } = setting;
+        if let Ok(Some(text)) = options.try_get_one::<String>(key) {
+            Some(Placed { text: text.clone(), place: format!("--{}", key.replace('_', "-")) })
+        } else if let Some(name) = variable
+            && let Some(text) = variables(name)
+        {
+            Some(Placed { text, place: name.clone() })
+        } else if let Some(placed) = file.settings.get(key) {
+            Some(placed.clone())
+        } else {
+            default.clone().map(|text| Placed { text, place: DEFAULT.to_owned() })
+        }
+    };
+    let found = SETTINGS.iter().filter_map(|setting| Some((setting.key.as_str(), find(setting)?)));
+    let origins = Origins(found.collect());
+    let config = origins.read()?;
+    Ok(Config { tables: file.tables, file: file.path, origins, ..config })
 }
 
-impl Sources<'_> {
-    /// Reads the value of a setting.
-    pub(super) fn read<T: Value>(&self, key: &str) -> Result<T, ConfigError> {
-        match self.find(key) {
-            Some(Placed { text, place }) => {
-                T::read(&text).map_err(|reason| ConfigError::Bad(format!("{place}: {key}: {reason}")))
-            }
-            None => T::unset().ok_or_else(|| ConfigError::Bad(format!("{key} must be set"))),
-        }
+// === impl Origins ===
+
+impl Origins {
+    fn read(&self) -> Result<Config, ConfigError> {
+        let sections = SETTINGS.chunk_by(|one, other| one.section == other.section).map(|settings| {
+            let keys = settings.iter().map(|setting| setting.key.as_str());
+            let texts = keys.filter_map(|key| Some((key, Text(&self.0.get(key)?.text))));
+            (settings[0].section.as_str(), MapDeserializer::new(texts))
+        });
+        serde_path_to_error::deserialize(MapDeserializer::new(sections)).map_err(|error| {
+            // A path is a section and a key, and the place in a list.
+            let key = match error.path().iter().nth(1) {
+                Some(Segment::Map { key }) => key.as_str(),
+                _ => "",
+            };
+            ConfigError::Bad(format!("{}: {}", self.place(key), error.inner().about(key)))
+        })
     }
 
     /// Returns the place of the value in force, for people.
-    pub(super) fn place(&self, key: &str) -> String {
-        self.find(key).map_or_else(|| DEFAULT.into(), |placed| placed.place)
+    pub(super) fn place(&self, key: &str) -> &str {
+        self.0.get(key).map_or(DEFAULT, |placed| &placed.place)
+    }
+
+    /// Returns the text of the value in force, which may be a secret.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.0.get(key).map(|placed| placed.text.as_str())
     }
 
     /// Returns the name of a setting that is at fault: the place that sets it, or its variable if nothing does.
     pub(super) fn culprit(&self, key: &str) -> String {
-        let variable =
-            SETTINGS.iter().find(|setting| setting.key == key).and_then(|setting| setting.variable);
-        match self.find(key) {
-            Some(Placed { place, .. }) if place != DEFAULT => place,
-            Some(_) | None => variable.unwrap_or(key).to_owned(),
-        }
-    }
-
-    fn find(&self, key: &str) -> Option<Placed> {
-        let Setting { variable, default, .. } = SETTINGS.iter().find(|setting| setting.key == key)?;
-        if let Some(text) = self.options.get(key) {
-            Some(Placed { text: text.clone(), place: format!("--{}", key.replace('_', "-")) })
-        } else if let Some(name) = variable
-            && let Some(text) = (self.variables)(name)
-        {
-            Some(Placed { text, place: (*name).to_owned() })
-        } else if let Some(placed) = self.file.settings.get(key) {
-            Some(placed.clone())
-        } else {
-            default.map(|text| Placed { text: text.to_owned(), place: DEFAULT.into() })
+        let variable = SETTINGS.iter().find(|setting| setting.key == key).and_then(|it| it.variable.clone());
+        match self.place(key) {
+            DEFAULT => variable.unwrap_or_else(|| key.to_owned()),
+            place => place.to_owned(),
         }
     }
 }
@@ -64,7 +90,7 @@ impl Sources<'_> {
 /// Returns a warning for each of these environment variables that looks like a setting but is none.
 pub fn warnings_of_variables(variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
     let known: Vec<&str> =
-        SETTINGS.iter().filter_map(|setting| setting.variable).chain(["FERMATA_CONFIG"]).collect();
+        SETTINGS.iter().filter_map(|setting| setting.variable.as_deref()).chain(["FERMATA_CONFIG"]).collect();
     let mut warnings = Vec::new();
     for (name, value) in variables {
         // Kubernetes describes a service named fermata to every container by such variables.

@@ -7,26 +7,26 @@ mod limits;
 mod schema;
 mod tables;
 
-use clap::FromArgMatches;
+use std::num::NonZeroUsize;
+
 use fermata_engine::{FileUrls, Hold};
 use fermata_protocol::Profile;
 use secrecy::ExposeSecret;
 
-use super::{command::command, file::File, options::Options, report::Report, *};
+use super::{command::command, file::File, sources::collect, *};
 
 fn read(arguments: &[&str], variables: &[(&str, &str)], toml: &str) -> Result<(Config, String), String> {
     let options = command()
         .try_get_matches_from(["fermata"].iter().chain(arguments))
-        .and_then(|matches| Options::from_arg_matches(&matches))
         .map_err(|error| error.to_string())?;
     let find = |name: &str| {
         let variable = variables.iter().find(|(known, _)| *known == name);
         variable.map(|(_, value)| (*value).to_owned()).filter(|value| !value.is_empty())
     };
     let file = File::parse("fermata.toml", toml, &find).map_err(|error| error.to_string())?;
-    let sources = Sources { options: &options, variables: &find, file };
-    let config = Config::read(&sources).map_err(|error| error.to_string())?;
-    let report = Report { config: &config, sources: &sources }.to_string();
+    let config =
+        collect(&options, &find, file).and_then(Config::checked).map_err(|error| error.to_string())?;
+    let report = config.report().to_string();
     Ok((config, report))
 }
 
@@ -37,19 +37,19 @@ fn error(variables: &[(&str, &str)], toml: &str) -> String {
 #[test]
 fn nothing_set_gives_the_defaults_of_the_contract() {
     let (config, _) = read(&[], &[], "").expect("the defaults");
-    assert_eq!(config.address().to_string(), "127.0.0.1:3000");
-    assert_eq!(config.hold, Hold::Auto);
-    assert_eq!(config.expire.0.as_secs(), 24 * 60 * 60);
-    assert_eq!(config.max_steps.get(), 20);
-    assert_eq!(config.client, Profile::V6);
-    assert_eq!(config.database_url.as_str(), "sqlite://fermata.db");
-    assert_eq!((config.database_connections.get(), config.migrate), (10, true));
-    assert_eq!((config.redis_url, config.keep), (None, None));
-    assert_eq!(config.drain.0.as_secs(), 60);
-    assert_eq!(config.max_body.0, 10_000_000);
-    assert_eq!(config.tool_timeout.0.as_secs(), 60);
-    assert_eq!((config.runs_per_owner, config.readers_per_owner), (None, None));
-    assert_eq!((config.chats_per_owner, config.bytes_per_owner), (None, None));
+    assert_eq!(config.server.address().to_string(), "127.0.0.1:3000");
+    assert_eq!(config.calls.hold.0, Hold::Auto);
+    assert_eq!(config.calls.expire.0.as_secs(), 24 * 60 * 60);
+    assert_eq!(config.chat_limits.max_steps.get(), 20);
+    assert_eq!(config.server.client, Profile::V6);
+    assert_eq!(config.database.database_url.as_str(), "sqlite://fermata.db");
+    assert_eq!((config.database.database_connections.get(), config.database.migrate), (10, true));
+    assert_eq!((config.database.redis_url, config.database.keep), (None, None));
+    assert_eq!(config.server.drain.0.as_secs(), 60);
+    assert_eq!(config.request_limits.max_body.0, 10_000_000);
+    assert_eq!(config.calls.tool_timeout.0.as_secs(), 60);
+    assert_eq!((config.owner_limits.runs_per_owner, config.owner_limits.readers_per_owner), (None, None));
+    assert_eq!((config.owner_limits.chats_per_owner, config.owner_limits.bytes_per_owner), (None, None));
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn an_option_outvotes_the_variable_and_the_variable_the_file() {
         "hold = \"3s\"\nexpire = \"3h\"\nclient = 5\n",
     )
     .expect("good settings");
-    assert_eq!(config.hold, Hold::For(std::time::Duration::from_secs(1)));
-    assert_eq!(config.expire.0.as_secs(), 2 * 60 * 60);
-    assert_eq!(config.client, Profile::V5);
+    assert_eq!(config.calls.hold.0, Hold::For(std::time::Duration::from_secs(1)));
+    assert_eq!(config.calls.expire.0.as_secs(), 2 * 60 * 60);
+    assert_eq!(config.server.client, Profile::V5);
     assert!(report.contains("hold = \"1s\"  # --hold\n"), "{report}");
     assert!(report.contains("expire = \"2h\"  # FERMATA_EXPIRE\n"), "{report}");
     assert!(report.contains("client = 5  # fermata.toml:3\n"), "{report}");
@@ -103,7 +103,7 @@ fn of_a_url_only_what_can_be_no_key_is_shown() {
         assert!(report.contains(&format!("openai_base_url = \"{shown}\"  # OPENAI_BASE_URL\n")), "{report}");
         assert!(!format!("{config:?}").contains("hush"), "{config:?}");
         assert_eq!(
-            config.openai_base_url.map(|url| url.0).as_deref(),
+            config.model.openai_base_url.map(|url| url.0).as_deref(),
             Some(url),
             "what is used is the whole"
         );
@@ -168,12 +168,12 @@ fn variables_are_put_into_the_strings_of_the_file() {
     let toml = "tokens = [\"alice:${A}\", \"bob:x${B}y\"]\nauth = \"token\"\n";
     let (config, _) = read(&[], &[("A", "the-first-of-two-tokens"), ("B", "two-two-two-two")], toml)
         .expect("good settings");
-    let secrets: Vec<&str> = config.tokens.iter().map(|token| token.secret.expose_secret()).collect();
+    let secrets: Vec<&str> = config.access.tokens.iter().map(|token| token.secret.expose_secret()).collect();
     assert_eq!(secrets, ["the-first-of-two-tokens", "xtwo-two-two-twoy"]);
-    assert_eq!(config.runs_per_owner, NonZeroUsize::new(64));
-    assert_eq!(config.readers_per_owner, NonZeroUsize::new(256));
-    assert_eq!(config.chats_per_owner, NonZeroUsize::new(10_000));
-    assert_eq!(config.bytes_per_owner.map(|size| size.0), Some(2_000_000_000));
+    assert_eq!(config.owner_limits.runs_per_owner, NonZeroUsize::new(64));
+    assert_eq!(config.owner_limits.readers_per_owner, NonZeroUsize::new(256));
+    assert_eq!(config.owner_limits.chats_per_owner, NonZeroUsize::new(10_000));
+    assert_eq!(config.owner_limits.bytes_per_owner.map(|size| size.0), Some(2_000_000_000));
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn an_owner_of_the_settings_has_a_name_that_no_other_looks_like() {
     let spaced = "alice:sixteen-letters!, bob:sixteen-other-letters";
     let (config, _) =
         read(&[], &[("FERMATA_AUTH", "token"), ("FERMATA_TOKENS", spaced)], "").expect("a list");
-    let owners: Vec<&str> = config.tokens.iter().map(|token| token.owner.as_str()).collect();
+    let owners: Vec<&str> = config.access.tokens.iter().map(|token| token.owner.as_str()).collect();
     assert_eq!(owners, ["alice", "bob"]);
 }
 
@@ -264,7 +264,7 @@ fn files_by_url_are_named_by_a_word_or_by_their_hosts() {
     let hosts = "file_urls = [\"CDN.example.com\", \"*.files.example\", \"[::1]\"]\n";
     let (config, report) = read(&[], &[], hosts).expect("hosts");
     let named = ["cdn.example.com", "*.files.example", "[::1]"].map(str::to_owned);
-    assert_eq!(config.file_urls, FileUrls::Hosts(named.into()));
+    assert_eq!(config.model.file_urls.0, FileUrls::Hosts(named.into()));
     assert!(report.contains("file_urls = [\"cdn.example.com\", \"*.files.example\", \"[::1]\"]"), "{report}");
     assert!(error(&[], "file_urls = \"https://x.example/\"\n").contains("not the name of a host"));
 }
@@ -315,10 +315,10 @@ fn help_lists_every_setting_but_those_of_the_file_alone_with_its_variable() {
     for words in ["policy  ", "[[policy]]", "[tools]", "[mcp]", "[errors]"] {
         assert!(help.contains(words), "{words} is missing");
     }
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let option = help.contains(&format!("--{} ", setting.key.replace('_', "-")));
         assert_eq!(option, setting.variable.is_some(), "{}", setting.key);
-        let variable = setting.variable.unwrap_or_default();
+        let variable = setting.variable.as_deref().unwrap_or_default();
         assert!(help.contains(variable), "{variable} is missing");
     }
 }
@@ -332,7 +332,7 @@ fn the_example_shows_every_key_with_its_default() {
         report.lines().map(|line| line.split("  # ").next().map(str::to_owned)).collect::<Vec<_>>()
     };
     assert_eq!(values(&with_example), values(&without), "the example changes nothing");
-    for setting in SETTINGS {
+    for setting in SETTINGS.iter() {
         let shown = |line: &str| line.trim_start_matches("# ").starts_with(&format!("{} = ", setting.key));
         assert!(example.lines().any(shown), "{} is missing in the example", setting.key);
     }
@@ -340,8 +340,9 @@ fn the_example_shows_every_key_with_its_default() {
 
 #[test]
 fn an_address_may_leave_the_port_to_the_platform() {
-    let address =
-        |variables: &[(&str, &str)]| read(&[], variables, "").expect("an address").0.address().to_string();
+    let address = |variables: &[(&str, &str)]| {
+        read(&[], variables, "").expect("an address").0.server.address().to_string()
+    };
     let insecure = ("FERMATA_INSECURE_BIND", "true");
     assert_eq!(address(&[("PORT", "8080")]), "127.0.0.1:8080");
     assert_eq!(address(&[("FERMATA_BIND", "127.0.0.1:4000"), ("PORT", "8080")]), "127.0.0.1:4000");
@@ -392,7 +393,7 @@ fn a_variable_that_is_no_setting_is_warned_of() {
 fn a_limit_of_the_file_alone_is_read_from_there_and_is_no_option() {
     let (config, report) =
         read(&[], &[("FERMATA_MAX_SYSTEM", "1KB")], "max_system = \"2KB\"\n").expect("a limit");
-    assert_eq!(config.max_system.0, 2000);
+    assert_eq!(config.request_limits.max_system.0, 2000);
     assert!(report.contains("max_system = 2000  # fermata.toml:1"), "{report}");
     assert!(read(&["--max-system", "1KB"], &[], "").is_err());
 }

@@ -9,11 +9,7 @@ use serde::{
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use super::{
-    errors::ErrorsTable,
-    text::NonEmpty,
-    value::{self, NonZeroDuration},
-};
+use super::{errors::ErrorsTable, text::NonEmpty, values::NonZeroDuration};
 
 /// The settings of the tools under one glob.
 #[derive(Deserialize, JsonSchema)]
@@ -23,8 +19,6 @@ pub(super) struct ToolsTable {
     /// The resource that a call uses: of the calls that share one, one runs at a time.
     resource: Option<ResourceName>,
     /// The time limit of a call, in place of tool_timeout.
-    #[serde(default, deserialize_with = "value::deserialize")]
-    #[schemars(with = "Option<String>")]
     timeout: Option<NonZeroDuration>,
     /// A call that failed, or was cut off, may run again.
     repeatable: Option<bool>,

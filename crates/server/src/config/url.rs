@@ -4,11 +4,14 @@ use std::fmt;
 
 use axum::http::Uri;
 
-use super::value::Value;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
 
 /// An `http:` or `https:` URL.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Url(pub String);
+#[derive(Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "URL")]
+pub struct Url(#[serde(serialize_with = "serialize_masked")] pub String);
 
 // === impl Url ===
 
@@ -54,18 +57,17 @@ impl Url {
     }
 }
 
-impl Value for Url {
-    fn name() -> String {
-        "URL".into()
-    }
+impl TryFrom<String> for Url {
+    type Error = String;
 
-    fn read(text: &str) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, String> {
         Self::exact(text.trim().trim_end_matches('/'))
     }
+}
 
-    fn show(&self) -> Option<toml::Value> {
-        Some(Self::masked(&self.0).into())
-    }
+/// Shows a URL without what may be a secret, for `#[serde(serialize_with)]`.
+pub(super) fn serialize_masked<S: Serializer>(url: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&Url::masked(url))
 }
 
 impl fmt::Debug for Url {

@@ -9,7 +9,7 @@ use crate::{documents, prose};
 /// A file may have one odd construction in so many words.
 const WORDS_PER_HIT: usize = 2000;
 
-/// Its text is that of `--help`, which is written in `config.rs`.
+/// Its text is that of `--help`, which is written in `config/settings.rs`.
 const FROM_HELP: &str = "docs/guide/limits.md";
 
 /// Regular expressions, each with the better wording.

@@ -160,9 +160,9 @@ async fn a_server_is_healthy_until_it_ends() {
     let Invocation::Health(config) = Invocation::read(arguments, &|_| None).expect("good options") else {
         panic!("this asks nobody");
     };
-    health::ask(&config).await.expect("it can serve");
+    health::ask(&config.server).await.expect("it can serve");
     app.app.end_runs().await;
-    let error = health::ask(&config).await.expect_err("it is ending").to_string();
+    let error = health::ask(&config.server).await.expect_err("it is ending").to_string();
     assert_eq!(error, format!("{address} cannot serve: The server is shutting down; try again in a moment."));
 }
 

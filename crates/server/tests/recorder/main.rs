@@ -15,7 +15,7 @@ use tower::ServiceExt;
 async fn the_numbers_go_to_the_recorder_that_the_program_has() {
     let theirs = PrometheusBuilder::new().install_recorder().expect("the first recorder");
     let mut config = Config::from_environment(&|_| None).expect("the defaults");
-    config.database_url = "sqlite::memory:".into();
+    config.database.database_url = "sqlite::memory:".into();
     let demo = Demo::new();
     let app =
         App::builder(&config).model(Arc::new(demo)).build().await.expect("an app beside another recorder");

@@ -16,8 +16,8 @@ fn sqlite_and_postgresql_are_taken_and_nothing_else() {
         ("postgres://u:p@[::1]:5432/d", true),
     ] {
         let (config, _) = read(&[], &[("DATABASE_URL", url)], "").expect("a good URL");
-        assert_eq!(config.database_url.as_str(), url, "what is used is the whole");
-        assert_eq!(config.database_url.is_postgres(), is_postgres, "{url}");
+        assert_eq!(config.database.database_url.as_str(), url, "what is used is the whole");
+        assert_eq!(config.database.database_url.is_postgres(), is_postgres, "{url}");
     }
     for url in [
         "mysql://u:hush@h/d",
@@ -78,7 +78,7 @@ fn redis_is_for_those_who_share_a_database() {
         read(&[], &[POSTGRES, ("REDIS_URL", "rediss://u:hush@h:6380/1")], "").expect("both");
     assert!(report.contains("redis_url = \"rediss://(secret)@h:6380/1\"  # REDIS_URL\n"), "{report}");
     assert!(!format!("{config:?}").contains("hush"), "{config:?}");
-    assert_eq!(config.redis_url.as_ref().map(RedisUrl::as_str), Some("rediss://u:hush@h:6380/1"));
+    assert_eq!(config.database.redis_url.as_ref().map(RedisUrl::as_str), Some("rediss://u:hush@h:6380/1"));
     let words = error(&[POSTGRES, ("REDIS_URL", "http://:hush@h")], "");
     assert!(words.contains("it must begin with redis:// or rediss://") && !words.contains("hush"), "{words}");
 }
@@ -87,9 +87,9 @@ fn redis_is_for_those_who_share_a_database() {
 fn a_database_is_given_its_connections_and_its_migrations_by_the_operator() {
     let toml = "migrate = false\ndatabase_connections = 3\nkeep = \"90days\"\ndrain = \"0s\"\n";
     let (config, report) = read(&[], &[], toml).expect("good settings");
-    assert_eq!((config.migrate, config.database_connections.get()), (false, 3));
-    assert_eq!(config.keep.map(|keep| keep.0.as_secs()), Some(90 * 24 * 3600));
-    assert!(config.drain.0.is_zero());
+    assert_eq!((config.database.migrate, config.database.database_connections.get()), (false, 3));
+    assert_eq!(config.database.keep.map(|keep| keep.0.as_secs()), Some(90 * 24 * 3600));
+    assert!(config.server.drain.0.is_zero());
     assert!(report.contains("migrate = false  # fermata.toml:1\n"), "{report}");
     assert!(error(&[("FERMATA_MIGRATE", "no")], "").ends_with("\"no\" is not true or false"));
     assert!(error(&[("FERMATA_DATABASE_CONNECTIONS", "0")], "").ends_with("above zero"));

@@ -11,12 +11,15 @@ const PROXIES: (&str, &str) = ("FERMATA_TRUSTED_PROXIES", "10.0.0.7");
 #[test]
 fn json_web_tokens_need_keys_or_a_secret_and_not_both() {
     let (config, report) = read(&[], &[JWT, ("FERMATA_JWT_SECRET", SECRET)], "").expect("a secret");
-    assert_eq!((config.auth, config.runs_per_owner), (AuthKind::Jwt, NonZeroUsize::new(64)));
+    assert_eq!(
+        (config.access.auth, config.owner_limits.runs_per_owner),
+        (AuthKind::Jwt, NonZeroUsize::new(64))
+    );
     assert!(report.contains("jwt_secret = \"(secret)\"") && !report.contains("hush"), "{report}");
     let more =
         [JWT, ISSUER, ("FERMATA_JWT_ISSUER", "https://issuer.example"), ("FERMATA_JWT_AUDIENCE", "a, b")];
     let (config, _) = read(&[], &more, "").expect("keys");
-    assert_eq!(config.jwt_audience.to_vec(), ["a", "b"]);
+    assert_eq!(config.access.jwt_audience.to_vec(), ["a", "b"]);
     for (variables, reason) in [
         (&[JWT][..], "FERMATA_JWKS_URL"),
         (&[JWT, ISSUER, ("FERMATA_JWT_SECRET", SECRET)], "jwks_url is also set"),
@@ -63,7 +66,10 @@ fn what_is_set_to_tell_owners_apart_never_goes_unused() {
 fn a_header_tells_owners_apart_where_there_are_proxies_to_believe() {
     for variables in [&[HEADER, PROXIES][..], &[HEADER, PROXIES, ("FERMATA_AUTH", "header")]] {
         let (config, report) = read(&["--bind", "0.0.0.0:1"], variables, "").expect("a header");
-        assert_eq!((config.auth, config.runs_per_owner), (AuthKind::Header, NonZeroUsize::new(64)));
+        assert_eq!(
+            (config.access.auth, config.owner_limits.runs_per_owner),
+            (AuthKind::Header, NonZeroUsize::new(64))
+        );
         assert!(
             report.contains("auth = \"header\"") && report.contains("user_header = \"x-forwarded-user\"")
         );

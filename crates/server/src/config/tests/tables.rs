@@ -40,8 +40,8 @@ fn policy_decision(config: &Config, name: &str, input: &serde_json::Value) -> (D
 fn without_tables_every_tool_keeps_its_defaults() {
     let config = tables("");
     assert_eq!(policy_decision(&config, "x", &json!({})), (Decision::Ask, DecisionSource::Default));
-    assert!(config.mcp.is_empty() && config.rules().tools.is_empty());
-    assert_eq!(config.error_policy, ErrorPolicy::default());
+    assert!(config.tables.mcp.is_empty() && config.rules().tools.is_empty());
+    assert_eq!(config.tables.error_policy, ErrorPolicy::default());
     assert_eq!((config.rules().gate, config.rules().chain), (GateMode::Step, ChainMode::Free));
 }
 
@@ -54,7 +54,7 @@ fn modes_are_settings_like_any_other() {
     )
     .expect("good settings");
     assert_eq!(
-        (config.gate, config.chain, config.approval),
+        (config.calls.gate, config.calls.chain, config.calls.approval),
         (GateMode::Progressive, ChainMode::Ask, ApprovalMode::Auto)
     );
     assert!(report.contains("chain = \"ask\"  # FERMATA_CHAIN\n"), "{report}");
@@ -71,9 +71,9 @@ fn rules_are_kept_in_their_order_with_their_lines() {
     );
     assert_eq!(policy_decision(&config, "read_note", &json!({})), (Decision::Allow, DecisionSource::Rule(1)));
     assert_eq!(policy_decision(&config, "write_note", &json!({})), (Decision::Deny, DecisionSource::Rule(2)));
-    let places: Vec<&str> = config.policy.iter().map(|rule| rule.written.place.as_str()).collect();
+    let places: Vec<&str> = config.tables.policy.iter().map(|rule| rule.written.place.as_str()).collect();
     assert_eq!(places, ["fermata.toml:1", "fermata.toml:5"]);
-    assert_eq!(config.policy[1].rule.reason.as_deref(), Some("No."));
+    assert_eq!(config.tables.policy[1].rule.reason.as_deref(), Some("No."));
 }
 
 #[test]
@@ -168,10 +168,10 @@ fn a_matcher_that_cannot_be_used_is_told_with_its_line() {
 fn a_rule_may_name_an_owner_and_say_what_answers_it() {
     let config = tables("[[policy]]\nowner = \"al*\"\nalways = true\ndecision = \"deny\"\n");
     assert_eq!(policy_decision(&config, "x", &json!({})).1, DecisionSource::Rule(1));
-    assert!(config.policy[0].rule.always);
-    assert_eq!(config.policy[0].rule.words, None);
+    assert!(config.tables.policy[0].rule.always);
+    assert_eq!(config.tables.policy[0].rule.words, None);
     let wordless = tables("[[policy]]\nwords = false\ndecision = \"ask\"\n");
-    assert_eq!(wordless.policy[0].rule.words, Some(false));
+    assert_eq!(wordless.tables.policy[0].rule.words, Some(false));
     let other = tables("[[policy]]\nowner = \"bob\"\ndecision = \"deny\"\n");
     assert_eq!(policy_decision(&other, "x", &json!({})).1, DecisionSource::Default);
 }
@@ -227,9 +227,9 @@ fn settings_of_tools_keep_the_order_of_the_file() {
     let config = tables(
         "[tools.\"z*\"]\nresource = \"${NAME}\"\ntimeout = \"30s\"\n[tools.\"*\"]\nrepeatable = true\n[tools.a]\nresource = { input = \"at.url\", part = \"host\" }\n",
     );
-    let patterns: Vec<String> = config.tools.iter().map(|(pattern, _)| pattern.to_string()).collect();
+    let patterns: Vec<String> = config.tables.tools.iter().map(|(pattern, _)| pattern.to_string()).collect();
     assert_eq!(patterns, ["z*", "*", "a"]);
-    let settings: Vec<ToolSettings> = config.tools.into_iter().map(|(_, settings)| settings).collect();
+    let settings: Vec<ToolSettings> = config.tables.tools.into_iter().map(|(_, settings)| settings).collect();
     let timeout = Some(std::time::Duration::from_secs(30));
     assert_eq!(
         settings,
@@ -280,13 +280,13 @@ fn a_server_is_a_program_or_a_url() {
             headers: [("authorization".to_owned(), secret("Bearer hush"))].into(),
         })
     };
-    assert_eq!(config.mcp, [("files".to_owned(), files), ("search".to_owned(), search)].into());
+    assert_eq!(config.tables.mcp, [("files".to_owned(), files), ("search".to_owned(), search)].into());
     assert!(!format!("{config:?}").contains("hush"), "{config:?}");
 }
 
 #[test]
 fn what_follows_a_failure_can_be_set_by_its_type() {
-    let error_policy = tables("[errors]\nauth = \"fail_run\"\ntimeout = \"go_on\"\n").error_policy;
+    let error_policy = tables("[errors]\nauth = \"fail_run\"\ntimeout = \"go_on\"\n").tables.error_policy;
     let expected = ErrorPolicy::default()
         .with(ErrorType::Auth, ErrorStrategy::FailRun)
         .with(ErrorType::Timeout, ErrorStrategy::GoOn);
@@ -318,14 +318,17 @@ fn tables_are_reported_as_a_file_without_secrets() {
         assert!(report.lines().any(|shown| shown == line), "{line} is missing in {report}");
     }
     let (again, _) = read(&[], &variables, &report).expect("the report can be used");
-    assert_eq!(again.policy[0].rule, config.policy[0].rule);
-    assert_eq!((again.tools, again.error_policy), (config.tools, config.error_policy));
-    assert_eq!(again.mcp.keys().collect::<Vec<_>>(), config.mcp.keys().collect::<Vec<_>>());
+    assert_eq!(again.tables.policy[0].rule, config.tables.policy[0].rule);
+    assert_eq!(
+        (again.tables.tools, again.tables.error_policy),
+        (config.tables.tools, config.tables.error_policy)
+    );
+    assert_eq!(again.tables.mcp.keys().collect::<Vec<_>>(), config.tables.mcp.keys().collect::<Vec<_>>());
 }
 
 #[test]
 fn a_model_leaves_to_the_main_settings_what_it_does_not_name() {
-    let api = |config: &Config, name: &str| match config.models[name].provider(config) {
+    let api = |config: &Config, name: &str| match config.tables.models[name].provider(config) {
         Ok(Provider::OpenAi(api)) => {
             (api.model, api.base_url, api.api_key.map(|key| key.expose_secret().to_owned()))
         }
@@ -343,7 +346,7 @@ fn a_model_leaves_to_the_main_settings_what_it_does_not_name() {
     assert_eq!(api(&config, "elsewhere"), ("main".into(), Some(elsewhere.clone()), None), "no key of others");
     assert_eq!(api(&config, "keyed"), ("main".into(), Some(elsewhere), Some("own".into())));
     let config = tables("[models.fast]\nmodel = \"m\"\n");
-    let provider = config.models["fast"].provider(&config).expect("a model");
+    let provider = config.tables.models["fast"].provider(&config).expect("a model");
     assert_eq!(provider.model(), "demo", "there is no API");
 }
 
@@ -354,7 +357,9 @@ fn a_model_says_how_its_requests_differ() {
          roles = \"alternate\"\nvision = false\nmax_tools = 20\nomit = [\"stream_options\"]\n\
          rename = { max_tokens = \"max_completion_tokens\" }\n",
     );
-    let Ok(Provider::OpenAi(api)) = config.models["own"].provider(&config) else { panic!("{config:?}") };
+    let Ok(Provider::OpenAi(api)) = config.tables.models["own"].provider(&config) else {
+        panic!("{config:?}")
+    };
     let expected = DialectSettings {
         tool_ids: Some(ToolIds::Nine),
         roles: Some(Roles::Alternate),
@@ -387,8 +392,8 @@ fn the_main_settings_are_the_assistant_default() {
     let config =
         tables("instructions = \"main\"\n[assistants.default]\ntitle = \"Shop\"\n[assistants.other]\n");
     let assistant = |name: &str| {
-        let assistant = &config.assistants[name];
-        (assistant.title.as_deref(), assistant.instructions.as_deref())
+        let assistant = &config.tables.assistants[name];
+        (assistant.title.as_ref().map(|title| title.0.as_str()), assistant.instructions.as_deref())
     };
     assert_eq!(assistant("default"), (Some("Shop"), Some("main")));
     assert_eq!(
@@ -397,7 +402,7 @@ fn the_main_settings_are_the_assistant_default() {
         "only the default has the instructions of the main settings"
     );
     let own = tables("instructions = \"main\"\n[assistants.default]\ninstructions = \"own\"\n");
-    assert_eq!(own.assistants["default"].instructions.as_deref(), Some("own"));
+    assert_eq!(own.tables.assistants["default"].instructions.as_deref(), Some("own"));
 }
 
 #[test]
@@ -416,7 +421,7 @@ fn instructions_may_be_a_file_beside_the_file_of_settings() {
     std::fs::remove_dir_all(&folder).expect("the folder");
     let Ok(Invocation::Serve(config)) = read else { panic!("{read:?}") };
     for name in ["default", "a"] {
-        assert_eq!(config.assistants[name].instructions.as_deref(), Some("Be kind.\n"), "{name}");
+        assert_eq!(config.tables.assistants[name].instructions.as_deref(), Some("Be kind.\n"), "{name}");
     }
 }
 
@@ -430,7 +435,7 @@ fn rules_about_fields_within_fields_are_reported_so_that_they_can_be_read_again(
         "{report}"
     );
     let (again, _) = read(&[], &[], &report).expect("the report can be used");
-    assert_eq!(again.policy[0].rule, config.policy[0].rule);
+    assert_eq!(again.tables.policy[0].rule, config.tables.policy[0].rule);
 }
 
 #[test]
@@ -620,9 +625,9 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
             "{key} is missing in {report}"
         );
     }
-    assert!(config.policy.len() > 1 && config.tools.len() > 1 && config.mcp.len() > 1);
-    assert_eq!((config.models.len(), config.assistants.len()), (1, 3));
-    assert_eq!(config.error_policy, ErrorPolicy::default());
+    assert!(config.tables.policy.len() > 1 && config.tables.tools.len() > 1 && config.tables.mcp.len() > 1);
+    assert_eq!((config.tables.models.len(), config.tables.assistants.len()), (1, 3));
+    assert_eq!(config.tables.error_policy, ErrorPolicy::default());
     for known in ErrorType::ALL {
         let shown = example.contains(&format!("\n{known} = \""));
         let settable = !matches!(known, ErrorType::Denied | ErrorType::Cancelled);
