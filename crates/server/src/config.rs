@@ -40,7 +40,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     assistants::{AssistantSettings, Builtin},
-    command::{Invocation, TestedCall},
+    command::{DataCommand, Invocation, OperatorCommand, PolicyCommand, TestedCall},
     database::{DatabaseUrl, RedisUrl},
     file::Tables,
     identity::{AuthKind, UserHeader, UserSettings},

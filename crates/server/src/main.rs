@@ -12,7 +12,9 @@ use anyhow::Context;
 use fermata_providers::Provider;
 use fermata_server::{
     App, Demo, backup,
-    config::{Config, ConfigError, Invocation, warnings_of_variables},
+    config::{
+        Config, ConfigError, DataCommand, Invocation, OperatorCommand, PolicyCommand, warnings_of_variables,
+    },
     drain, health,
     mcp_check::{self, McpReport},
     migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
@@ -88,8 +90,8 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
             let inherited = Inherited::from_environment();
             runtime()?.block_on(serve(*config, inherited, log))
         }
-        Invocation::Check(config) => print(&report(&config)),
-        Invocation::CheckMcp(config) => {
+        Invocation::Check(config, false) => print(&report(&config)),
+        Invocation::Check(config, true) => {
             print(&report(&config))?;
             let McpReport { text, failed } = runtime()?.block_on(mcp_check::report(&config.tables.mcp));
             print(&text)?;
@@ -97,24 +99,27 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
             Ok(())
         }
         Invocation::Schema(schema) => print(&schema),
-        Invocation::TestPolicy(config, call) => {
-            print(&runtime()?.block_on(policy_dry_run::report(&config, &call))?)
-        }
-        Invocation::Prompt(config, chat) => {
-            print(&runtime()?.block_on(prompt_preview::report(&config, &chat))?)
-        }
-        Invocation::Migrate(config) => print(&runtime()?.block_on(migrate::report(&config.database))?),
-        Invocation::Backup(config, to) => print(&backup::back_up(&config.database, &to)?),
-        Invocation::Restore(config, from) => print(&backup::restore(&config.database, &from)?),
-        Invocation::ExportData(config, owner) => {
-            Ok(runtime()?.block_on(personal_data::export(&config.database, &owner))?)
-        }
-        Invocation::DeleteData(config, owner) => {
-            print(&runtime()?.block_on(personal_data::delete(&config.database, &owner))?)
-        }
-        Invocation::Drain(config, waits) => print(&runtime()?.block_on(drain::ask(&config.server, waits))?),
-        Invocation::Health(config) => Ok(runtime()?.block_on(health::ask(&config.server))?),
+        Invocation::Command(config, command) => runtime()?.block_on(run(&config, command)),
     }
+}
+
+async fn run(config: &Config, command: OperatorCommand) -> anyhow::Result<()> {
+    let Config { database, server, .. } = config;
+    print(&match command {
+        OperatorCommand::Policy(PolicyCommand::Test(call)) => policy_dry_run::report(config, &call).await?,
+        OperatorCommand::Migrate => migrate::report(database).await?,
+        OperatorCommand::Backup { file } => backup::back_up(database, &file)?,
+        OperatorCommand::Restore { file } => backup::restore(database, &file)?,
+        OperatorCommand::Data(DataCommand::Export { owner }) => {
+            return Ok(personal_data::export(database, &owner).await?);
+        }
+        OperatorCommand::Data(DataCommand::Delete { owner }) => {
+            personal_data::delete(database, &owner).await?
+        }
+        OperatorCommand::Prompt { chat } => prompt_preview::report(config, &chat).await?,
+        OperatorCommand::Health => return Ok(health::ask(server).await?),
+        OperatorCommand::Drain { wait } => drain::ask(server, wait).await?,
+    })
 }
 
 /// Returns the runtime of the program. On one core it has one thread: several would only take turns. It costs less to wake a task then, and

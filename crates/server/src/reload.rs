@@ -125,18 +125,9 @@ impl Reloader {
     pub fn reload(&mut self) -> Result<Changes, ReloadError> {
         let config = match (self.read)()? {
             Invocation::Serve(config) => *config,
-            Invocation::Check(_)
-            | Invocation::CheckMcp(_)
-            | Invocation::Schema(_)
-            | Invocation::TestPolicy(..)
-            | Invocation::Migrate(_)
-            | Invocation::Backup(..)
-            | Invocation::Restore(..)
-            | Invocation::ExportData(..)
-            | Invocation::DeleteData(..)
-            | Invocation::Prompt(..)
-            | Invocation::Health(_)
-            | Invocation::Drain(..) => return Err(ReloadError::NotServing),
+            Invocation::Check(..) | Invocation::Schema(_) | Invocation::Command(..) => {
+                return Err(ReloadError::NotServing);
+            }
         };
         if let (Some(gone), None) = (&self.current.file, &config.file) {
             return Err(ReloadError::FileGone(gone.clone()));

@@ -21,35 +21,17 @@ use super::{
     text::Text,
 };
 
-/// The command of the command line.
+/// What the command line asks for.
 #[derive(Debug)]
 pub enum Invocation {
     /// Serve.
     Serve(Box<Config>),
-    /// Print the settings in force, and exit.
-    Check(Box<Config>),
-    /// Print the settings in force, start the MCP servers, print what each offers, and exit.
-    CheckMcp(Box<Config>),
+    /// Print the settings in force, and exit. If this is true, also start the MCP servers, and print what each offers.
+    Check(Box<Config>, bool),
     /// Print this JSON Schema of the file, and exit.
     Schema(String),
-    /// Print the decision of the rules about a call, and exit.
-    TestPolicy(Box<Config>, TestedCall),
-    /// Bring the database up to date, and exit.
-    Migrate(Box<Config>),
-    /// Copy the database into this file, and exit.
-    Backup(Box<Config>, PathBuf),
-    /// Copy this file to where the database is, and exit.
-    Restore(Box<Config>, PathBuf),
-    /// Print all that is stored for this owner, and exit.
-    ExportData(Box<Config>, Owner),
-    /// Delete all that is stored for this owner, and exit.
-    DeleteData(Box<Config>, Owner),
-    /// Print the next request to the model in this chat, and exit.
-    Prompt(Box<Config>, ChatId),
-    /// Ask the server at the address of these settings whether it can serve, and exit.
-    Health(Box<Config>),
-    /// Tell the server at the operators' address of these settings to drain, wait for it if this is true, and exit.
-    Drain(Box<Config>, bool),
+    /// Do what a command asks for, and exit.
+    Command(Box<Config>, OperatorCommand),
 }
 
 /// A call to ask the rules about.
@@ -95,11 +77,18 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Subcommands {
+    #[command(flatten)]
+    Operator(OperatorCommand),
+    /// Print the JSON Schema of the file, so that editors can complete and check it.
+    Schema,
+}
+
+/// A command that needs the settings.
+#[derive(Debug, Subcommand)]
+pub enum OperatorCommand {
     /// Ask the rules of the file about a call.
-    Policy {
-        #[command(subcommand)]
-        command: PolicyCommand,
-    },
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Bring the database up to date, and exit.
     Migrate,
     /// Copy the database into a new file, even while a server uses it, and exit (SQLite).
@@ -113,10 +102,8 @@ enum Subcommands {
         file: PathBuf,
     },
     /// Export or delete all that is stored for a user, even while servers use the database.
-    Data {
-        #[command(subcommand)]
-        command: DataCommand,
-    },
+    #[command(subcommand)]
+    Data(DataCommand),
     /// Print the next request to the model in a chat, with an estimate of its tokens, and send nothing.
     Prompt {
         /// The id of the chat.
@@ -132,18 +119,18 @@ enum Subcommands {
         #[arg(long)]
         wait: bool,
     },
-    /// Print the JSON Schema of the file, so that editors can complete and check it.
-    Schema,
 }
 
-#[derive(Subcommand)]
-enum PolicyCommand {
+/// A command about the rules.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
     /// Print if a call would run, need approval or be denied, with the rule and the reason.
     Test(TestedCall),
 }
 
-#[derive(Subcommand)]
-enum DataCommand {
+/// A command about the data of a user.
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
     /// Print the user's chats, memories, notes and decisions about calls as JSON, and exit.
     Export {
         /// The user, as the credentials name them; anyone if the server knows no users.
@@ -171,32 +158,18 @@ impl Invocation {
     ) -> Result<Self, ConfigError> {
         let matches = command().try_get_matches_from(arguments)?;
         let CommandLine { config: _, check, mcp, command } = CommandLine::from_arg_matches(&matches)?;
-        if let Some(Subcommands::Schema) = command {
-            return Ok(Self::Schema(format!("{:#}\n", file_schema())));
-        }
+        let command = match command {
+            Some(Subcommands::Schema) => return Ok(Self::Schema(format!("{:#}\n", file_schema()))),
+            Some(Subcommands::Operator(command)) => Some(command),
+            None => None,
+        };
         let set = |name: &str| environment(name).filter(|value| !value.is_empty());
         let file = open_file(innermost(&matches).get_one("config"), &set)?;
         let config = Box::new(collect(&matches, &set, file)?.checked()?);
-        if check {
-            return Ok(if mcp { Self::CheckMcp(config) } else { Self::Check(config) });
-        }
         Ok(match command {
-            None | Some(Subcommands::Schema) => Self::Serve(config),
-            Some(Subcommands::Policy { command: PolicyCommand::Test(call) }) => {
-                Self::TestPolicy(config, call)
-            }
-            Some(Subcommands::Migrate) => Self::Migrate(config),
-            Some(Subcommands::Backup { file }) => Self::Backup(config, file),
-            Some(Subcommands::Restore { file }) => Self::Restore(config, file),
-            Some(Subcommands::Data { command: DataCommand::Export { owner } }) => {
-                Self::ExportData(config, owner)
-            }
-            Some(Subcommands::Data { command: DataCommand::Delete { owner } }) => {
-                Self::DeleteData(config, owner)
-            }
-            Some(Subcommands::Prompt { chat }) => Self::Prompt(config, chat),
-            Some(Subcommands::Health) => Self::Health(config),
-            Some(Subcommands::Drain { wait }) => Self::Drain(config, wait),
+            _ if check => Self::Check(config, mcp),
+            Some(command) => Self::Command(config, command),
+            None => Self::Serve(config),
         })
     }
 }

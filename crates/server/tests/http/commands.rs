@@ -4,7 +4,11 @@ use std::process::{Command, Output};
 
 use fermata_engine::Submission;
 use fermata_protocol::ChatBody;
-use fermata_server::{App, config::Invocation, health};
+use fermata_server::{
+    App,
+    config::{Invocation, OperatorCommand},
+    health,
+};
 use fermata_tools::Owner;
 use serde_json::json;
 
@@ -157,7 +161,9 @@ async fn a_server_is_healthy_until_it_ends() {
     let app = TestApp::new([]).await;
     let address = app.serve().await.to_string();
     let arguments = ["fermata", "--bind", &address, "health"].map(Into::into);
-    let Invocation::Health(config) = Invocation::read(arguments, &|_| None).expect("good options") else {
+    let Invocation::Command(config, OperatorCommand::Health) =
+        Invocation::read(arguments, &|_| None).expect("good options")
+    else {
         panic!("this asks nobody");
     };
     health::ask(&config.server).await.expect("it can serve");

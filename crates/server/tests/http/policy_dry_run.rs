@@ -2,7 +2,10 @@
 
 use std::process::{Command, Output};
 
-use fermata_server::{config::Invocation, policy_dry_run};
+use fermata_server::{
+    config::{Invocation, OperatorCommand, PolicyCommand},
+    policy_dry_run,
+};
 
 use crate::app::Settings;
 
@@ -28,7 +31,9 @@ async fn said(toml: &str, arguments: &[&str]) -> Result<String, String> {
     let line = file.arguments().into_iter().chain(["policy", "test"].map(Into::into));
     let line = line.chain(arguments.iter().map(Into::into));
     let invocation = Invocation::read(line, &|_| None).map_err(|error| error.to_string())?;
-    let Invocation::TestPolicy(config, call) = invocation else { panic!("this tests no policy") };
+    let Invocation::Command(config, OperatorCommand::Policy(PolicyCommand::Test(call))) = invocation else {
+        panic!("this tests no policy")
+    };
     let report = policy_dry_run::report(&config, &call).await.map_err(|error| error.to_string())?;
     Ok(report.replace(file.path(), "fermata.toml"))
 }
