@@ -67,11 +67,21 @@ pub(super) fn check_name(name: &str) -> Result<(), String> {
     if fits { Ok(()) } else { Err(format!("the name {name:?} must be 1 to {MAX_NAME} bytes of text")) }
 }
 
-/// Returns the text of a file of instructions. A relative path begins at the folder of the file of settings.
-pub(super) fn read_instructions(settings: Option<&str>, path: &str) -> Result<String, String> {
+/// Returns instructions, or the text of the file that has them. Its path may be relative to the folder of the file of settings.
+pub(super) fn read_instructions(
+    instructions: &Option<String>,
+    path: Option<&str>,
+    settings: Option<&str>,
+) -> Result<Option<String>, String> {
+    let Some(path) = path else { return Ok(instructions.clone()) };
+    if instructions.is_some() {
+        return Err("instructions is also set; use one of them".into());
+    }
     let folder = settings.and_then(|settings| Path::new(settings).parent());
     let found = folder.map_or_else(|| Path::new(path).to_owned(), |folder| folder.join(path));
-    fs::read_to_string(&found).map_err(|error| format!("{}: cannot be read: {error}", found.display()))
+    let text = fs::read_to_string(&found)
+        .map_err(|error| format!("{}: cannot be read: {error}", found.display()))?;
+    Ok(Some(text))
 }
 
 // === impl Builtin ===
@@ -89,14 +99,9 @@ impl AssistantSettings {
     /// # Errors
     /// Returns an error with the key that is wrong, and the reason.
     pub(super) fn complete(mut self, settings: &str) -> Result<Self, (&'static str, String)> {
-        if let Some(NonEmpty(path)) = &self.instructions_file {
-            if self.instructions.is_some() {
-                return Err(("instructions_file", "instructions is also set; use one of them".into()));
-            }
-            let text =
-                read_instructions(Some(settings), path).map_err(|reason| ("instructions_file", reason))?;
-            self.instructions = Some(text);
-        }
+        let path = self.instructions_file.as_ref().map(|path| path.0.as_str());
+        self.instructions = read_instructions(&self.instructions, path, Some(settings))
+            .map_err(|reason| ("instructions_file", reason))?;
         if self.models.as_ref().is_some_and(Vec::is_empty) {
             let reason = "an assistant needs a model; leave the key out for that of the main settings";
             return Err(("models", reason.into()));

@@ -1,10 +1,6 @@
 //! The settings that depend on each other: defaults that follow from other settings, and combinations that are refused.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    num::{NonZeroU32, NonZeroUsize},
-    time::Duration,
-};
+use std::net::{IpAddr, SocketAddr};
 
 use axum::http::Uri;
 use fermata_engine::assistants::DEFAULT_ASSISTANT;
@@ -18,41 +14,10 @@ use super::{
     identity::AuthKind,
     network::Address,
     secret::Token,
-    settings::{AccessSettings, OwnerLimits, ServerSettings},
+    settings::{AccessSettings, AssistantDefaults, ServerSettings},
     text::NonEmpty,
-    values::{PostRate, Size},
     written::toml_key,
 };
-
-/// The default of `posts_per_owner` if there are several owners.
-const POSTS_PER_OWNER: Option<PostRate> = match NonZeroU32::new(60) {
-    Some(posts) => Some(PostRate { posts, period: Duration::from_secs(60) }),
-    None => None,
-};
-/// The default of `runs_per_owner` if there are several owners.
-const RUNS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(64);
-/// The default of `readers_per_owner` if there are several owners.
-const READERS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(256);
-/// The default of `chats_per_owner` if there are several owners.
-const CHATS_PER_OWNER: Option<NonZeroUsize> = NonZeroUsize::new(10_000);
-/// The default of `bytes_per_owner` if there are several owners.
-const BYTES_PER_OWNER: Size = Size(2_000_000_000);
-
-// === impl OwnerLimits ===
-
-impl OwnerLimits {
-    /// Sets the defaults that the limits have if there are several owners.
-    fn with_defaults(self) -> Self {
-        Self {
-            posts_per_owner: self.posts_per_owner.or(POSTS_PER_OWNER),
-            runs_per_owner: self.runs_per_owner.or(RUNS_PER_OWNER),
-            readers_per_owner: self.readers_per_owner.or(READERS_PER_OWNER),
-            chats_per_owner: self.chats_per_owner.or(CHATS_PER_OWNER),
-            bytes_per_owner: self.bytes_per_owner.or(Some(BYTES_PER_OWNER)),
-            ..self
-        }
-    }
-}
 
 // === impl Config ===
 
@@ -63,7 +28,8 @@ impl Config {
             self.access.auth = AuthKind::Header;
         }
         if self.access.auth != AuthKind::None {
-            self.owner_limits = self.owner_limits.with_defaults();
+            self.origins.add_defaults_with_auth();
+            self.owner_limits = self.origins.read()?.owner_limits;
         }
         self.complete_default_assistant()?;
         self.check()?;
@@ -72,18 +38,14 @@ impl Config {
 
     /// Completes the assistant `default`, which inherits everything that its table leaves out from the main settings.
     fn complete_default_assistant(&mut self) -> Result<(), ConfigError> {
-        let mut instructions = self.assistant.instructions.clone();
-        if let Some(path) = &self.assistant.instructions_file {
-            let bad = |reason: &str| {
-                let place = self.origins.place("instructions_file");
-                ConfigError::Bad(format!("{place}: instructions_file: {reason}"))
-            };
-            if instructions.is_some() {
-                return Err(bad("instructions is also set; use one of them"));
-            }
-            let text = read_instructions(self.file.as_deref(), path).map_err(|reason| bad(&reason))?;
-            instructions = Some(text);
-        }
+        let AssistantDefaults { instructions, instructions_file, .. } = &self.assistant;
+        let instructions =
+            read_instructions(instructions, instructions_file.as_deref(), self.file.as_deref()).map_err(
+                |reason| {
+                    let place = self.origins.place("instructions_file");
+                    ConfigError::Bad(format!("{place}: instructions_file: {reason}"))
+                },
+            )?;
         let default = self.tables.assistants.entry(DEFAULT_ASSISTANT.to_owned()).or_default();
         if default.instructions.is_none() {
             default.instructions = instructions;

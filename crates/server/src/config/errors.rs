@@ -2,10 +2,10 @@
 
 use fermata_tools::{ErrorPolicy, ErrorStrategy, ErrorType};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 /// The strategies for the types that can be set. A denial and a cancellation are decisions of people, so nothing follows them.
-#[derive(Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Errors")]
 pub(super) struct ErrorsTable {
@@ -44,20 +44,5 @@ impl From<ErrorsTable> for ErrorPolicy {
     fn from(table: ErrorsTable) -> Self {
         let set = Vec::from(table).into_iter();
         set.fold(Self::default(), |policy, (error_type, strategy)| policy.with(error_type, strategy))
-    }
-}
-
-impl From<&ErrorPolicy> for ErrorsTable {
-    fn from(policy: &ErrorPolicy) -> Self {
-        let of = |error_type| Some(policy.of(error_type));
-        Self {
-            rate_limit: of(ErrorType::RateLimit),
-            auth: of(ErrorType::Auth),
-            network: of(ErrorType::Network),
-            timeout: of(ErrorType::Timeout),
-            empty_result: of(ErrorType::EmptyResult),
-            invalid_format: of(ErrorType::InvalidFormat),
-            internal: of(ErrorType::Internal),
-        }
     }
 }

@@ -148,15 +148,10 @@ impl Source<'_> {
                 }
             }
             ("tools", DeValue::Table(globs)) => {
-                for (glob, settings) in globs {
-                    let glob = glob.into_inner();
-                    let header = format!("[tools.{}]", toml_key(&glob));
-                    tables.written.push(self.written(header, &settings));
-                    let at = settings.span().start;
-                    let settings: ToolsTable = node::read(&glob, settings, self.variables)?;
-                    let settings = settings.try_into().map_err(|reason| Fault { at, reason })?;
-                    tables.tools.push((Pattern::new(&glob), settings));
-                }
+                let read = |table: ToolsTable| table.try_into();
+                let named: Vec<_> = self.read_named(name, globs, |_| Ok(()), read, &mut tables.written)?;
+                let named = named.into_iter();
+                tables.tools = named.map(|(glob, settings)| (Pattern::new(&glob), settings)).collect();
             }
             ("mcp", DeValue::Table(servers)) => {
                 let read = |table: ServerTable| table.try_into();
@@ -199,16 +194,15 @@ impl Source<'_> {
 
     /// Reads the tables that a table has by name, and adds them to those for reports. A fault of one of them comes from `read`
     /// with its key, or "" if it is the table itself.
-    fn read_named<T: DeserializeOwned, V>(
+    fn read_named<T: DeserializeOwned, V, C: FromIterator<(String, V)>>(
         &self,
         header: &str,
         named: DeTable<'_>,
         check_name: fn(&str) -> Result<(), String>,
         read: impl Fn(T) -> Result<V, (&'static str, String)>,
         written: &mut Vec<Written>,
-    ) -> Result<BTreeMap<String, V>, Fault> {
-        let mut values = BTreeMap::new();
-        for (name, table) in named {
+    ) -> Result<C, Fault> {
+        let tables = named.into_iter().map(|(name, table)| {
             let at = start(name.span().start, &table);
             let name = name.into_inner();
             check_name(&name).map_err(|reason| Fault { at, reason })?;
@@ -220,9 +214,9 @@ impl Source<'_> {
                     None => Fault { at, reason: format!("{name}: {reason}") },
                 }
             })?;
-            values.insert(name.into_owned(), value);
-        }
-        Ok(values)
+            Ok((name.into_owned(), value))
+        });
+        tables.collect()
     }
 
     /// Returns a table for reports, without what may be a secret. Its strings keep the names of their variables.

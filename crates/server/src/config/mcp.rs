@@ -67,49 +67,37 @@ impl TryFrom<ServerTable> for ServerConfig {
     type Error = (&'static str, String);
 
     fn try_from(table: ServerTable) -> Result<Self, Self::Error> {
-        let ServerTable {
-            command,
-            args,
-            env,
-            processes,
-            max_processes,
-            idle_timeout,
-            url,
-            headers,
-            trust_annotations,
-            protocol,
-        } = table;
         let of_programs = [
-            ("args", args.is_some()),
-            ("env", env.is_some()),
-            ("processes", processes.is_some()),
-            ("max_processes", max_processes.is_some()),
-            ("idle_timeout", idle_timeout.is_some()),
+            ("args", table.args.is_some()),
+            ("env", table.env.is_some()),
+            ("processes", table.processes.is_some()),
+            ("max_processes", table.max_processes.is_some()),
+            ("idle_timeout", table.idle_timeout.is_some()),
         ];
-        let transport = match (command, url) {
+        let transport = match (table.command, table.url) {
             (Some(_), Some(_)) => return Err(("", "has both command and url; use one of them".into())),
             (None, None) => return Err(("", "needs command or url".into())),
-            (Some(_), None) if headers.is_some() => return Err(("headers", "goes with url".into())),
+            (Some(_), None) if table.headers.is_some() => return Err(("headers", "goes with url".into())),
             (Some(NonEmpty(command)), None) => Transport::Program {
                 command,
-                args: args.unwrap_or_default(),
-                env: checked_environment(env.unwrap_or_default()).map_err(|reason| ("env", reason))?,
+                args: table.args.unwrap_or_default(),
+                env: checked_environment(table.env.unwrap_or_default()).map_err(|reason| ("env", reason))?,
             },
             (None, Some(url)) => {
                 if let Some((key, _)) = of_programs.into_iter().find(|(_, is_set)| *is_set) {
                     return Err((key, "goes with command".into()));
                 }
                 let Url(url) = Url::exact(&url).map_err(|reason| ("url", reason))?;
-                Transport::Http { url, headers: headers.unwrap_or_default().exposed() }
+                Transport::Http { url, headers: table.headers.unwrap_or_default().exposed() }
             }
         };
         let defaults = Self::new(transport);
         Ok(Self {
-            processes,
-            max_processes: max_processes.unwrap_or(defaults.max_processes),
-            idle_timeout: idle_timeout.map_or(defaults.idle_timeout, |Duration(time)| time),
-            trust_annotations,
-            protocol,
+            processes: table.processes,
+            max_processes: table.max_processes.unwrap_or(defaults.max_processes),
+            idle_timeout: table.idle_timeout.map_or(defaults.idle_timeout, |Duration(time)| time),
+            trust_annotations: table.trust_annotations,
+            protocol: table.protocol,
             ..defaults
         })
     }

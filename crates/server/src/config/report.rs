@@ -2,9 +2,10 @@
 
 use std::fmt;
 
+use fermata_tools::ErrorType;
+
 use super::{
     Config,
-    errors::ErrorsTable,
     policy::WrittenRule,
     setting::{SETTINGS, Setting},
 };
@@ -29,8 +30,12 @@ impl fmt::Display for Report<'_> {
         for warning in config.tables.policy.iter().flat_map(WrittenRule::warnings) {
             write!(f, "\n# warning: {warning}\n")?;
         }
-        let errors =
-            toml::to_string(&ErrorsTable::from(&config.tables.error_policy)).map_err(|_| fmt::Error)?;
-        write!(f, "\n[errors]\n{errors}")
+        writeln!(f, "\n[errors]")?;
+        // A denial and a cancellation are decisions of people, so they have no strategy.
+        let settable =
+            ErrorType::ALL.into_iter().filter(|it| !matches!(it, ErrorType::Denied | ErrorType::Cancelled));
+        settable
+            .into_iter()
+            .try_for_each(|it| writeln!(f, "{it} = \"{}\"", config.tables.error_policy.of(it).as_str()))
     }
 }

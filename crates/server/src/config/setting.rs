@@ -20,6 +20,8 @@ pub struct Setting {
     pub variable: Option<String>,
     /// The default, as a variable would have it.
     pub default: Option<String>,
+    /// The default unless auth is none, if it is another.
+    pub(super) default_with_auth: Option<String>,
     /// The purpose of the setting, for people.
     pub about: String,
     /// The consequence of exceeding the value. Every size, number and time has this, and `docs/guide/limits.md` shows it.
@@ -119,6 +121,7 @@ impl Setting {
             group: group["description"].as_str().unwrap_or_default().to_owned(),
             variable: if schema["x-file-only"] == true { None } else { Some(variable) },
             default: text("default"),
+            default_with_auth: text("x-default-with-auth"),
             about: text("description").unwrap_or_default().replace('\n', " "),
             over: text("x-over"),
             value_name: value_name(&schema),

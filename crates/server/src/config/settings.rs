@@ -1,8 +1,12 @@
 //! Every setting, in a struct for each group of them.
 //!
-//! The doc of a field is its help text. Attributes add the rest: `default` is the default, as a variable would have it; `x-variable` is the
-//! variable, unless that is `FERMATA_` and the key; `x-file-only` marks a setting that is neither a variable nor an option; `x-over` is the
-//! consequence of exceeding the value. `setting.rs` reads all of this from the schemas.
+//! The doc of a field is its help text. `setting.rs` reads the rest from attributes:
+//!
+//! - `default` is the default, as a variable would have it, and `x-default-with-auth` the one unless auth is none.
+//! - `x-variable` is the variable, unless that is `FERMATA_` and the key. `x-file-only` marks a setting that is neither a variable nor an
+//!   option.
+//! - `x-over` is the consequence of exceeding the value.
+//! - A title of the field, or of its type, is the name of the value in `--help`.
 
 use std::{
     net::SocketAddr,
@@ -301,10 +305,10 @@ pub struct ToolCallSettings {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct OwnerLimits {
     /// The number of runs and summaries that one owner may start by posts in a time at this instance, such as 60/min, 5/s or 1000/day. Answers to calls do not count. Default: 60/min, or no limit if auth is none.
-    #[schemars(extend("x-over" = "429 `too_many_posts` with `retry-after`"))]
+    #[schemars(extend("x-default-with-auth" = "60/min", "x-over" = "429 `too_many_posts` with `retry-after`"))]
     pub posts_per_owner: Option<PostRate>,
     /// The number of runs of one owner that may be open, those that wait included. Default: 64, or no limit if auth is none.
-    #[schemars(extend("x-over" = "429 `too_many_runs` with `retry-after`"))]
+    #[schemars(extend("x-default-with-auth" = "64", "x-over" = "429 `too_many_runs` with `retry-after`"))]
     pub runs_per_owner: Option<NonZeroUsize>,
     /// The number of calls of server and MCP tools that may run for one owner at the same time in this instance.
     #[schemars(extend("x-over" = "the call waits for its turn"))]
@@ -314,12 +318,14 @@ pub struct OwnerLimits {
     #[schemars(extend("x-over" = "as for `max_model_requests`"))]
     pub model_requests_per_owner: Option<NonZeroUsize>,
     /// The number of streams that one owner may read from this instance. Default: 256, or no limit if auth is none.
-    #[schemars(extend("x-over" = "429 `too_many_readers` with `retry-after`"))]
+    #[schemars(extend("x-default-with-auth" = "256", "x-over" = "429 `too_many_readers` with `retry-after`"))]
     pub readers_per_owner: Option<NonZeroUsize>,
     /// The number of chats that one owner may keep. Default: 10000, or no limit if auth is none.
+    #[schemars(extend("x-default-with-auth" = "10000"))]
     #[schemars(extend("x-over" = "a post that would make a chat gets 429 `too_many_chats` with `retry-after`; deleting one makes room at once"))]
     pub chats_per_owner: Option<NonZeroUsize>,
     /// The size of all chats of one owner: their messages as JSON. Default: 2GB, or no limit if auth is none.
+    #[schemars(extend("x-default-with-auth" = "2GB"))]
     #[schemars(extend("x-over" = "a post that would add to a chat gets 429 `too_many_bytes` with `retry-after`; deleting makes room at once"))]
     pub bytes_per_owner: Option<Size>,
     /// The number of notes that one owner may keep.

@@ -51,7 +51,7 @@ pub(super) fn collect(
 // === impl Origins ===
 
 impl Origins {
-    fn read(&self) -> Result<Config, ConfigError> {
+    pub(super) fn read(&self) -> Result<Config, ConfigError> {
         let sections = SETTINGS.chunk_by(|one, other| one.section == other.section).map(|settings| {
             let keys = settings.iter().map(|setting| setting.key.as_str());
             let texts = keys.filter_map(|key| Some((key, Text(&self.0.get(key)?.text))));
@@ -65,6 +65,15 @@ impl Origins {
             };
             ConfigError::Bad(format!("{}: {}", self.place(key), error.inner().about(key)))
         })
+    }
+
+    /// Adds the defaults that settings have unless auth is none.
+    pub(super) fn add_defaults_with_auth(&mut self) {
+        for Setting { key, default_with_auth, .. } in SETTINGS.iter() {
+            if let Some(text) = default_with_auth.clone() {
+                self.0.entry(key).or_insert(Placed { text, place: DEFAULT.to_owned() });
+            }
+        }
     }
 
     /// Returns the place of the value in force, for people.

@@ -49,12 +49,14 @@ struct ResourceTable {
 }
 
 impl TryFrom<ToolsTable> for ToolSettings {
-    type Error = String;
+    /// The key that is wrong, and the reason.
+    type Error = (&'static str, String);
 
-    fn try_from(table: ToolsTable) -> Result<Self, String> {
+    fn try_from(table: ToolsTable) -> Result<Self, Self::Error> {
         let ToolsTable { resource, timeout, repeatable, errors, empty, fallback, fallback_input } = table;
         if fallback.is_none() && fallback_input.is_some() {
-            return Err("fallback_input: there is no fallback that gets it; name one with fallback".into());
+            let reason = "there is no fallback that gets it; name one with fallback";
+            return Err(("fallback_input", reason.into()));
         }
         let input = fallback_input.map(serde_json::Value::Object);
         Ok(Self {
