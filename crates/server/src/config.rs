@@ -2,7 +2,8 @@
 //!
 //! `settings.rs` has every setting, with its help text, its default and its variable. An option overrides the variable, the variable the
 //! file, and the file the default. An empty variable counts as unset, because compose files cannot leave a variable out. Limits that
-//! hardly anybody changes are in the file only. Rules, settings of tools by name, MCP servers, failures, the model's history, models, assistants and users are tables of the file.
+//! hardly anybody changes are in the file only. Rules, settings of tools by name, MCP servers, failures, the model's history, models,
+//! assistants and users are tables of the file.
 
 mod assistants;
 mod checks;
@@ -51,7 +52,11 @@ pub use self::{
     schema::file_schema,
     secret::{Secret, SharedKey, Token},
     setting::{SETTINGS, Setting},
-    settings::*,
+    settings::{
+        AccessSettings, AssistantDefaults, ChatLimits, ConnectionSettings, DatabaseSettings, LogFormat,
+        MemorySettings, ModelDefaults, OwnerLimits, PlanSettings, RequestLimits, ServerSettings,
+        ToolCallSettings,
+    },
     sources::warnings_of_variables,
     text::NonEmpty,
     url::Url,

@@ -93,6 +93,23 @@ pub(super) fn wrong(was: &Value, should: &str) -> String {
     format!(" is {}; it must be {should}.", described(was))
 }
 
+/// A value as errors of serde have it.
+pub(super) fn unexpected(value: &Value) -> Unexpected<'_> {
+    match value {
+        Value::Null => Unexpected::Unit,
+        Value::Bool(flag) => Unexpected::Bool(*flag),
+        Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
+            (Some(number), _, _) => Unexpected::Unsigned(number),
+            (None, Some(number), _) => Unexpected::Signed(number),
+            (None, None, number) => Unexpected::Float(number.unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Unexpected::Str(text),
+        Value::Array(items) if items.is_empty() => Unexpected::Other("an empty list"),
+        Value::Array(_) => Unexpected::Seq,
+        Value::Object(_) => Unexpected::Map,
+    }
+}
+
 /// A value in a sentence: short ones as they are, long ones by their kind.
 fn described(value: &Value) -> String {
     match value {
@@ -180,6 +197,7 @@ impl de::Error for Fault {
             Unexpected::Unit => "null".to_owned(),
             Unexpected::Seq => "a list".to_owned(),
             Unexpected::Map => "an object".to_owned(),
+            Unexpected::Other(was) => was.to_owned(),
             // JSON has nothing else.
             _ => "of another kind".to_owned(),
         };

@@ -10,10 +10,7 @@ use serde::{
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::{
-    RequestError,
-    read::{names, read, wrong},
-};
+use super::read::{names, unexpected};
 
 /// The most stop sequences, and the longest, in bytes.
 const STOP_SEQUENCES: usize = 16;
@@ -91,16 +88,8 @@ impl CallSettings {
         names::<Self>().iter().copied().filter(|name| !Self::WITHOUT_EFFECT.contains(name))
     }
 
-    /// Reads settings.
-    ///
-    /// # Errors
-    /// Returns a sentence that names the setting and the expected value.
-    pub fn parse(settings: Value) -> Result<Map<String, Value>, RequestError> {
-        read(settings, "The settings").map(Self::into_map)
-    }
-
     /// Returns the settings that are there, by name.
-    pub(super) fn into_map(self) -> Map<String, Value> {
+    pub fn into_map(self) -> Map<String, Value> {
         match json!(self) {
             Value::Object(settings) => settings,
             _ => Map::new(),
@@ -115,7 +104,7 @@ fn fitting<'de, D: Deserializer<'de>>(
     fits: impl Fn(&Value) -> bool,
 ) -> Result<Option<Value>, D::Error> {
     match Option::<Value>::deserialize(json)? {
-        Some(value) if !fits(&value) => Err(D::Error::custom(wrong(&value, should))),
+        Some(value) if !fits(&value) => Err(D::Error::invalid_value(unexpected(&value), &should)),
         other => Ok(other),
     }
 }

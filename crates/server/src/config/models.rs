@@ -167,22 +167,10 @@ impl ModelSettings {
 
 impl<'de> Deserialize<'de> for CallSettingsTable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let settings = Map::<String, Value>::deserialize(deserializer)?;
-        for name in CallSettings::WITHOUT_EFFECT {
-            if settings.contains_key(name) {
-                return Err(D::Error::custom(format!("{name} has no effect here")));
-            }
-        }
-        match CallSettings::parse(settings.into()) {
-            Ok(settings) => Ok(Self(settings)),
-            // What is there stays unsaid, because it may come from a variable.
-            Err(error) => Err(D::Error::custom(match error.0.split_once("; it must be ") {
-                Some((found, should)) => {
-                    let name = found.split(' ').next().unwrap_or_default().trim_matches('`');
-                    format!("{name} must be {}", should.trim_end_matches('.'))
-                }
-                None => error.0.trim_end_matches('.').to_owned(),
-            })),
+        let settings = CallSettings::deserialize(deserializer)?.into_map();
+        match CallSettings::WITHOUT_EFFECT.into_iter().find(|name| settings.contains_key(*name)) {
+            Some(name) => Err(D::Error::custom(format!("{name} has no effect here"))),
+            None => Ok(Self(settings)),
         }
     }
 }

@@ -24,7 +24,7 @@ use super::{
     dead_code,
     reason = "it describes the file, which is read table by table, because each has a place of its own"
 )]
-struct Tables {
+struct FileTables {
     /// The rules about calls. The first that matches decides; if none does, the tool's own default counts.
     policy: Option<Vec<RuleTable>>,
     /// Settings for tools, by a glob over the name. If several match, the last one counts.
@@ -52,7 +52,7 @@ pub fn file_schema() -> Value {
         }
     });
     let settings = SchemaSettings::draft07().with_transform(untitled);
-    let mut schema = settings.into_generator().into_root_schema_for::<Tables>();
+    let mut schema = settings.into_generator().into_root_schema_for::<FileTables>();
     let mut properties: Map<String, Value> = SETTINGS.iter().map(property).collect();
     if let Some(Value::Object(tables)) = schema.remove("properties") {
         properties.extend(tables);

@@ -489,11 +489,11 @@ fn an_error_about_a_table_names_the_key_and_not_the_value() {
         ),
         (
             "[models.a]\nsettings = { temprature = 1 }\n",
-            "fermata.toml:2: settings: `temprature` is no known name; the known ones are: temperature,",
+            "fermata.toml:2: unknown key temprature; did you mean temperature?",
         ),
         (
             "[models.a]\nsettings = { temperature = \"${TOKEN}\" }\n",
-            "fermata.toml:2: settings: temperature must be a number from 0 to 2",
+            "fermata.toml:2: temperature: must be a number from 0 to 2",
         ),
         ("[models.a]\nsettings = { headers = {} }\n", "settings: headers has no effect here"),
         (
