@@ -25,7 +25,6 @@ mod secret;
 mod setting;
 mod settings;
 mod sources;
-mod text;
 mod tools;
 mod url;
 mod values;
@@ -58,9 +57,8 @@ pub use self::{
         ToolCallSettings,
     },
     sources::warnings_of_variables,
-    text::NonEmpty,
     url::Url,
-    values::{AllowedFiles, Duration, HoldTime, NonZeroDuration, PostRate, Share, Size, UpTo},
+    values::{AllowedFiles, Duration, HoldTime, NonEmpty, NonZeroDuration, PostRate, Share, Size, UpTo},
     written::Written,
 };
 use self::{secret::is_masked, sources::Origins};

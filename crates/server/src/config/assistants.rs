@@ -7,7 +7,7 @@ use fermata_protocol::PlanMode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::text::NonEmpty;
+use super::values::NonEmpty;
 
 /// An assistant, as a table of the file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]

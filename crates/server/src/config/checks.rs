@@ -15,7 +15,7 @@ use super::{
     network::Address,
     secret::Token,
     settings::{AccessSettings, AssistantDefaults, ServerSettings},
-    text::NonEmpty,
+    values::NonEmpty,
     written::toml_key,
 };
 

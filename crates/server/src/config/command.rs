@@ -14,11 +14,10 @@ use serde_json::Value as Json;
 use super::{
     Config, ConfigError,
     file::File,
-    node::Variables,
+    node::{Node, Variables},
     schema::file_schema,
     setting::{SETTINGS, Setting, words},
     sources::collect,
-    text::Text,
 };
 
 /// What the command line asks for.
@@ -43,7 +42,7 @@ pub struct TestedCall {
     #[arg(allow_hyphen_values = true, value_parser = json)]
     pub input: Json,
     /// The party that runs the tool, if its name does not tell.
-    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(words::<RunBy>()).try_map(|word| RunBy::deserialize(Text(&word))))]
+    #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(words::<RunBy>()).try_map(|word| RunBy::deserialize(Node::Text(word.into()))))]
     pub from: Option<RunBy>,
     /// The owner of the chat, for rules about owners [default: anyone].
     #[arg(long, value_parser = owner, default_value_t = Owner::anyone(), hide_default_value = true)]

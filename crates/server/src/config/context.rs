@@ -4,7 +4,7 @@ use fermata_tools::Pattern;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::text::NonEmpty;
+use super::values::NonEmpty;
 
 /// The table of the file.
 #[derive(Default, Deserialize, JsonSchema)]

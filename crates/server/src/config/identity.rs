@@ -4,7 +4,7 @@ use axum::http::{HeaderName, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::text::NonEmpty;
+use super::values::NonEmpty;
 
 /// The authentication of owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

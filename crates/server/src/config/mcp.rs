@@ -6,7 +6,11 @@ use fermata_mcp::{Processes, Protocol, ServerConfig, Transport};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{network::Headers, text::NonEmpty, url::Url, values::Duration};
+use super::{
+    network::Headers,
+    url::Url,
+    values::{Duration, NonEmpty},
+};
 
 /// A server as a table of the file.
 #[derive(Deserialize, JsonSchema)]

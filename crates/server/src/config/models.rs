@@ -12,7 +12,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
-use super::{Config, network::Headers, secret::Secret, text::NonEmpty, url::Url};
+use super::{Config, network::Headers, secret::Secret, url::Url, values::NonEmpty};
 
 /// A model, as a table of the file. It inherits all other settings from the main ones.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]

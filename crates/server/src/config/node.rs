@@ -1,6 +1,12 @@
-//! Values of the file as serde reads them, with the variables that their strings name.
+//! Settings and tables of the file, as serde reads them.
 //!
 //! serde reads from [`Node`] and not from `toml`, because an error of `toml` is already a sentence, and may repeat a value.
+
+use std::{
+    borrow::Cow,
+    num::{NonZeroU32, NonZeroU64},
+    str::FromStr,
+};
 
 use serde::{
     de::{
@@ -15,18 +21,17 @@ use toml::{
     de::{DeInteger, DeValue},
 };
 
-use super::{
-    fault::{Fault, Wrong},
-    text::Text,
-};
+use super::fault::{Fault, Wrong};
 
 /// The environment.
 pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// A value. `${NAME}` in its strings is replaced from the variables.
-struct Node<'a> {
-    value: DeValue<'a>,
-    variables: Variables<'a>,
+/// A value that serde reads.
+pub(super) enum Node<'a> {
+    /// The text of a setting, which has the same form in an option, a variable and the file. Commas separate the elements of a list.
+    Text(Cow<'a, str>),
+    /// A value in a table of the file. `${NAME}` in its strings is replaced from the variables.
+    Value(DeValue<'a>, Variables<'a>),
 }
 
 const UNQUOTED_TIME: &str = "a date or time must be a string, in quotes";
@@ -38,8 +43,7 @@ pub(super) fn read<T: DeserializeOwned>(
     variables: Variables<'_>,
 ) -> Result<T, Fault> {
     let spanned = value.clone();
-    let node = Node { value: value.into_inner(), variables };
-    serde_path_to_error::deserialize(node).map_err(|error| {
+    serde_path_to_error::deserialize(Node::Value(value.into_inner(), variables)).map_err(|error| {
         let (key, at) = innermost(error.path(), key, &spanned);
         Fault { at, reason: error.inner().about(key) }
     })
@@ -101,18 +105,33 @@ fn integer(number: &DeInteger<'_>) -> Result<i128, &'static str> {
 
 // === impl Node ===
 
-impl Node<'_> {
-    fn is_not(&self, expected: &str) -> Wrong {
-        let found = match &self.value {
-            DeValue::String(_) => Unexpected::Str(""),
-            DeValue::Integer(_) => Unexpected::Signed(0),
-            DeValue::Float(_) => Unexpected::Float(0.0),
-            DeValue::Boolean(_) => Unexpected::Bool(true),
-            DeValue::Array(_) => Unexpected::Seq,
-            DeValue::Table(_) => Unexpected::Map,
-            DeValue::Datetime(_) => return Wrong::custom(UNQUOTED_TIME),
+impl<'a> Node<'a> {
+    /// Returns an error if it is a value of another kind than this. A text may be read as any kind.
+    fn must_be(self, is_kind: fn(&DeValue<'a>) -> bool, expected: &str) -> Result<Self, Wrong> {
+        let found = match &self {
+            Self::Text(_) => return Ok(self),
+            Self::Value(value, _) if is_kind(value) => return Ok(self),
+            Self::Value(DeValue::String(_), _) => Unexpected::Str(""),
+            Self::Value(DeValue::Integer(_), _) => Unexpected::Signed(0),
+            Self::Value(DeValue::Float(_), _) => Unexpected::Float(0.0),
+            Self::Value(DeValue::Boolean(_), _) => Unexpected::Bool(true),
+            Self::Value(DeValue::Array(_), _) => Unexpected::Seq,
+            Self::Value(DeValue::Table(_), _) => Unexpected::Map,
+            Self::Value(DeValue::Datetime(_), _) => return Err(Wrong::custom(UNQUOTED_TIME)),
         };
-        Wrong::invalid_type(found, &expected)
+        Err(Wrong::invalid_type(found, &expected))
+    }
+
+    fn text(self) -> Result<String, Wrong> {
+        match self {
+            Self::Text(text) => Ok(text.into_owned()),
+            Self::Value(value, variables) => text(&value, variables).map_err(Wrong::Value),
+        }
+    }
+
+    fn parse<T: FromStr>(self, form: &str) -> Result<T, Wrong> {
+        let text = self.text()?;
+        text.trim().parse().map_err(|_| Wrong::Value(format!("{text:?} is not {form}")))
     }
 }
 
@@ -124,11 +143,15 @@ impl IntoDeserializer<'_, Wrong> for Node<'_> {
     }
 }
 
+/// Every number is a port or counts something, and may be a string, because a variable has nothing else.
 impl<'de> Deserializer<'de> for Node<'_> {
     type Error = Wrong;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        let Self { value, variables } = self;
+        let (value, variables) = match self {
+            Self::Text(text) => return visitor.visit_str(&text),
+            Self::Value(value, variables) => (value, variables),
+        };
         match value {
             DeValue::String(text) => visitor.visit_string(expand(&text, variables).map_err(Wrong::Value)?),
             DeValue::Integer(number) => {
@@ -141,46 +164,55 @@ impl<'de> Deserializer<'de> for Node<'_> {
             DeValue::Float(number) => visitor.visit_f64(number.as_str().parse().map_err(Wrong::custom)?),
             DeValue::Boolean(truth) => visitor.visit_bool(truth),
             DeValue::Array(elements) => {
-                let elements = elements.into_iter().map(Spanned::into_inner);
-                visitor.visit_seq(SeqDeserializer::new(elements.map(|value| Self { value, variables })))
+                let elements = elements.into_iter().map(|value| Self::Value(value.into_inner(), variables));
+                visitor.visit_seq(SeqDeserializer::new(elements))
             }
             DeValue::Table(table) => {
                 let entries = table.into_iter().map(|(name, value)| {
-                    (name.into_inner().into_owned(), Self { value: value.into_inner(), variables })
+                    (name.into_inner().into_owned(), Self::Value(value.into_inner(), variables))
                 });
                 visitor.visit_map(MapDeserializer::new(entries))
             }
-            value @ DeValue::Datetime(_) => Err(Self { value, variables }.is_not("a value")),
+            DeValue::Datetime(_) => Err(Wrong::custom(UNQUOTED_TIME)),
         }
     }
 
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        if self.value.is_bool() { self.deserialize_any(visitor) } else { Err(self.is_not("true or false")) }
+        visitor.visit_bool(self.must_be(DeValue::is_bool, "true or false")?.parse("true or false")?)
     }
 
-    /// A number may be a string, because a variable has nothing else.
+    fn deserialize_u16<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_u16(self.parse("a port, from 0 to 65535")?)
+    }
+
     fn deserialize_u32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        Text(&text(&self.value, self.variables).map_err(Wrong::Value)?).deserialize_u32(visitor)
+        visitor.visit_u32(self.parse::<NonZeroU32>("a whole number above zero")?.get())
     }
 
     fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        Text(&text(&self.value, self.variables).map_err(Wrong::Value)?).deserialize_u64(visitor)
+        visitor.visit_u64(self.parse::<NonZeroU64>("a whole number above zero")?.get())
     }
 
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        if self.value.is_str() { self.deserialize_any(visitor) } else { Err(self.is_not("a string")) }
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
+        visitor.visit_f64(self.parse("a number")?)
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        self.deserialize_str(visitor)
+        visitor.visit_string(self.must_be(DeValue::is_str, "a string")?.text()?)
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        if self.value.is_array() { self.deserialize_any(visitor) } else { Err(self.is_not("a list")) }
+        match self.must_be(DeValue::is_array, "a list")? {
+            Self::Text(text) => {
+                let elements = text.split(',').map(str::trim).filter(|element| !element.is_empty());
+                visitor.visit_seq(SeqDeserializer::new(elements.map(|element| Node::Text(element.into()))))
+            }
+            list @ Self::Value(..) => list.deserialize_any(visitor),
+        }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        if self.value.is_table() { self.deserialize_any(visitor) } else { Err(self.is_not("a table")) }
+        self.must_be(DeValue::is_table, "a table")?.deserialize_any(visitor)
     }
 
     /// A struct is a table only. serde would also take a list.
@@ -200,7 +232,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
         visitor: V,
     ) -> Result<V::Value, Wrong> {
         let word = String::deserialize(self)?;
-        visitor.visit_enum(word.into_deserializer())
+        visitor.visit_enum(word.trim().into_deserializer())
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
@@ -216,7 +248,7 @@ impl<'de> Deserializer<'de> for Node<'_> {
     }
 
     forward_to_deserialize_any! {
-        i8 i16 i32 i64 i128 u8 u16 u128 f32 f64 char bytes byte_buf unit unit_struct tuple tuple_struct
-        identifier ignored_any
+        i8 i16 i32 i64 i128 u8 u128 f32 char str bytes byte_buf unit unit_struct tuple tuple_struct identifier
+        ignored_any
     }
 }

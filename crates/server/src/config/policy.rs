@@ -17,7 +17,7 @@ use toml::{
 
 use super::{
     fault::{Fault, nearest},
-    text::NonEmpty,
+    values::NonEmpty,
     written::Written,
 };
 

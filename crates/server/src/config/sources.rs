@@ -10,9 +10,8 @@ use super::{
     Config, ConfigError,
     fault::nearest,
     file::{File, Placed},
-    node::Variables,
+    node::{Node, Variables},
     setting::{SETTINGS, Setting},
-    text::Text,
 };
 
 /// The place of a value that nothing has set.
@@ -54,7 +53,7 @@ impl Origins {
     pub(super) fn read(&self) -> Result<Config, ConfigError> {
         let sections = SETTINGS.chunk_by(|one, other| one.section == other.section).map(|settings| {
             let keys = settings.iter().map(|setting| setting.key.as_str());
-            let texts = keys.filter_map(|key| Some((key, Text(&self.0.get(key)?.text))));
+            let texts = keys.filter_map(|key| Some((key, Node::Text(self.0.get(key)?.text.as_str().into()))));
             (settings[0].section.as_str(), MapDeserializer::new(texts))
         });
         serde_path_to_error::deserialize(MapDeserializer::new(sections)).map_err(|error| {

@@ -9,7 +9,10 @@ use serde::{
     de::{Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 
-use super::{errors::ErrorsTable, text::NonEmpty, values::NonZeroDuration};
+use super::{
+    errors::ErrorsTable,
+    values::{NonEmpty, NonZeroDuration},
+};
 
 /// The settings of the tools under one glob.
 #[derive(Deserialize, JsonSchema)]

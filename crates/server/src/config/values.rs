@@ -15,6 +15,12 @@ use serde_json::Value;
 
 use crate::quote::shortened;
 
+/// A text that is not empty.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct NonEmpty(pub String);
+
 /// A time of at most ten years, such as `30s`, `5m` or `24h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(try_from = "Scalar", into = "String")]
@@ -83,6 +89,16 @@ enum Scalar {
 
 /// The longest time. With a longer one, the sum with the time of day could exceed the range of a clock.
 const LONGEST: std::time::Duration = std::time::Duration::from_secs(10 * 365 * 24 * 60 * 60);
+
+// === impl NonEmpty ===
+
+impl TryFrom<String> for NonEmpty {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        if text.trim().is_empty() { Err("must not be empty") } else { Ok(Self(text)) }
+    }
+}
 
 // === impl Duration ===
 
