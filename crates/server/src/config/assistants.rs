@@ -23,7 +23,7 @@ pub struct AssistantSettings {
     /// The use of the instructions that pages post: append (after the assistant's own), ignore, or refuse (422). By default,
     /// client_system of the main settings.
     pub client_system: Option<ClientSystem>,
-    /// The names of its models: those of [models], or the name of the model of the main settings. The first is the default, and a
+    /// The names of its models: those of the table models, or the name of the model of the main settings. The first is the default, and a
     /// post may choose another. By default, the model of the main settings.
     pub models: Option<Vec<NonEmpty>>,
     /// The tools of the server and of MCP servers that it may call, as globs over their names. By default, all.

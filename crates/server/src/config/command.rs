@@ -20,16 +20,16 @@ use super::{
     sources::collect,
 };
 
-/// What the command line asks for.
+/// A request of the command line.
 #[derive(Debug)]
 pub enum Invocation {
     /// Serve.
     Serve(Box<Config>),
-    /// Print the settings in force, and exit. If this is true, also start the MCP servers, and print what each offers.
+    /// Print the settings in force, and exit. If this is true, start the MCP servers as well, and print the offer of each.
     Check(Box<Config>, bool),
     /// Print this JSON Schema of the file, and exit.
     Schema(String),
-    /// Do what a command asks for, and exit.
+    /// Run this command, and exit.
     Command(Box<Config>, OperatorCommand),
 }
 

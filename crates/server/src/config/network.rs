@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     net::{IpAddr, Ipv4Addr, SocketAddr},
 };
 
@@ -170,12 +169,6 @@ impl Origin {
     /// Returns the host and the port, as a `Host` header has them.
     pub fn authority(&self) -> &str {
         self.0.split_once("://").map_or("", |(_, authority)| authority)
-    }
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
