@@ -304,7 +304,8 @@ pub struct ToolCallSettings {
 /// The limits of each owner.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct OwnerLimits {
-    /// The number of runs and summaries that one owner may start by posts in a time at this instance, such as 60/min, 5/s or 1000/day. Answers to calls do not count. Default: 60/min, or no limit if auth is none.
+    /// The number of runs and summaries that one owner may start by posts in a time at this instance, such as 60/min, 5/s or 1000/day.
+    /// Answers to calls do not count. Default: 60/min, or no limit if auth is none.
     #[schemars(extend("x-default-with-auth" = "60/min", "x-over" = "429 `too_many_posts` with `retry-after`"))]
     pub posts_per_owner: Option<PostRate>,
     /// The number of runs of one owner that may be open, those that wait included. Default: 64, or no limit if auth is none.
@@ -391,7 +392,7 @@ pub struct RequestLimits {
     #[schemars(extend("x-over" = "413 `too_large`; a tool of the server has failed, and the model gets the reason"))]
     pub max_json_nodes: NonZeroUsize,
     /// The depth to which objects and lists may be nested in a request body, up to 120.
-    #[schemars(range(min = 1, max = 120), extend("default" = "100", "x-file-only" = true))]
+    #[schemars(range(min = 1, max = DEEPEST_JSON), extend("default" = "100", "x-file-only" = true))]
     #[schemars(extend("x-over" = "422 `invalid_request`"))]
     pub max_json_depth: UpTo<DEEPEST_JSON>,
     /// The memory for all request bodies together that are being received or acted on. Each JSON value counts as 1 kB.

@@ -7,7 +7,7 @@ mod limits;
 mod schema;
 mod tables;
 
-use std::num::NonZeroUsize;
+use std::{collections::BTreeSet, num::NonZeroUsize};
 
 use fermata_engine::{FileUrls, Hold};
 use fermata_protocol::Profile;
@@ -320,6 +320,17 @@ fn help_lists_every_setting_but_those_of_the_file_alone_with_its_variable() {
         assert_eq!(option, setting.variable.is_some(), "{}", setting.key);
         let variable = setting.variable.as_deref().unwrap_or_default();
         assert!(help.contains(variable), "{variable} is missing");
+    }
+}
+
+#[test]
+fn a_setting_has_a_key_of_its_own_and_no_attribute_that_nobody_reads() {
+    let keys: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.key.as_str()).collect();
+    assert_eq!(keys.len(), SETTINGS.len());
+    let schema = schemars::schema_for!(Config).to_value().to_string();
+    let known = ["x-variable", "x-file-only", "x-over", "x-default-with-auth"];
+    for attribute in schema.split('"').filter(|text| text.starts_with("x-")) {
+        assert!(known.contains(&attribute), "{attribute}");
     }
 }
 
