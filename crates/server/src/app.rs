@@ -408,7 +408,8 @@ pub(crate) fn note_limits(limits: &OwnerLimits) -> NoteLimits {
 
 /// Returns the settings of the engine.
 pub(crate) fn settings(config: &Config) -> Settings {
-    let Config { server, model, database, calls, owner_limits, chat_limits, request_limits, .. } = config;
+    let Config { server, model, memory, database, calls, owner_limits, chat_limits, request_limits, .. } =
+        config;
     Settings {
         hold: calls.hold.0,
         expire: calls.expire.0,
@@ -421,6 +422,7 @@ pub(crate) fn settings(config: &Config) -> Settings {
         compact_at: model.compact_at.0,
         keep_recent: model.keep_recent.get(),
         summary_every: model.summary_every.get(),
+        memory_after: memory.memory_after.0,
         shows_model_errors: config.is_for_this_machine_alone(),
         limits: Limits {
             steps: chat_limits.max_steps.get(),

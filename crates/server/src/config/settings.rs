@@ -139,14 +139,14 @@ pub struct AssistantDefaults {
 /// The settings of plans.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct PlanSettings {
-    /// The use of plans, if neither an assistant nor a post says otherwise: off, auto (the model first makes a plan if the
-    /// user's message asks for several things) or ask (a person is asked about the plan).
-    /// Default: off, or ask with the demo model.
+    /// The use of plans, if neither an assistant nor a post says otherwise: off, auto (the model may make a plan, and one is suggested if
+    /// the user's message asks for several things), always (the model first makes a plan) or ask (as auto, and a person is asked about
+    /// each plan). Default: off, or ask with the demo model.
     pub plan: Option<PlanMode>,
     /// The length of a user's message, in characters.
-    #[schemars(extend("default" = "300", "x-over" = "if plans are used, the model first makes one"))]
+    #[schemars(extend("default" = "300", "x-over" = "if plans are used, one is suggested"))]
     pub plan_over: NonZeroUsize,
-    /// The words that name goals. If plans are used, the model first makes one for a message with two of them.
+    /// The words that name goals. If plans are used, one is suggested for a message with two of them.
     #[schemars(extend("default" = "compare,summarise,summarize,write,save,search,translate,analyse,analyze,draft,send,比较,总结,写成,保存,搜索,翻译,分析,发送"))]
     pub plan_verbs: Vec<String>,
 }
@@ -163,6 +163,9 @@ pub struct MemorySettings {
     /// The least similarity of the vectors of a message and a memory, from 0 to 1. Memories with less are not recalled.
     #[schemars(range(min = 0, max = 1), extend("default" = "0.25", "x-file-only" = true))]
     pub memory_threshold: Share,
+    /// How long a chat is quiet before a model looks for facts about the user in its new messages.
+    #[schemars(extend("default" = "60s", "x-over" = "facts are noted as memories in the background"))]
+    pub memory_after: Duration,
     /// The number of memories that one owner may have.
     #[schemars(extend("default" = "1000"))]
     #[schemars(extend("x-over" = "those go that were never recalled, then those that were not recalled for longest; if all are pinned or have a slot, 422 `too_many_memories`"))]

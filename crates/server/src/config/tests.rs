@@ -414,12 +414,16 @@ fn the_words_of_consent_are_added_to_the_defaults_and_an_empty_list_turns_all_of
     for (toml, told) in [
         ("", [Some(true), None, Some(false), None]),
         ("confirm_words = [\"make it so\"]\n", [Some(true), Some(true), Some(false), None]),
-        ("deny_words = [\"stop\"]\n", [Some(true), None, Some(false), Some(false)]),
-        ("confirm_words = []\ndeny_words = [\"stop\"]\n", [None; 4]),
+        ("deny_words = [\"hands off\"]\n", [Some(true), None, Some(false), Some(false)]),
+        ("confirm_words = []\ndeny_words = [\"hands off\"]\n", [None; 4]),
     ] {
         let (config, _) = read(&[], &[], toml).expect(toml);
         let consent = config.rules().consent;
-        assert_eq!(["yes", "make it so", "no", "stop"].map(|said| consent.decision(said)), told, "{toml}");
+        assert_eq!(
+            ["yes", "make it so", "no", "hands off"].map(|said| consent.decision(said)),
+            told,
+            "{toml}"
+        );
     }
     let (config, _) = read(&[], &[("FERMATA_CONFIRM_WORDS", "make it so")], "").expect("a variable");
     assert_eq!(config.rules().consent.decision("Make it so."), Some(true));
