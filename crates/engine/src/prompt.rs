@@ -21,11 +21,14 @@ use crate::{
         file_urls::FileUrls,
         provider_metadata::StepMetadata,
     },
-    run::{Run, RunSettings},
+    run::{LAST_OUTPUT, Run, RunSettings},
     run_tools::{self, plan},
     services::{PolicySnapshot, Rules},
     settings::Settings,
 };
+
+/// The length of the last preliminary output in the text for a call that has ended without an output, in characters.
+const LAST_OUTPUT_CHARACTERS: usize = 1_000;
 
 /// The parts of a request that do not come from the messages.
 pub(crate) struct PromptContext<'a> {
@@ -275,9 +278,11 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         ToolState::OutputError { error_text, .. } => {
             let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.rules));
             let mut text = error_text.clone();
-            // The output of a call that a person has cancelled already tells the model.
-            if let Some(run) = context.run.filter(|run| run.has_failed(&part.tool_call_id)) {
-                text = run.with_last_report(&part.tool_call_id, text);
+            let last_output = part.extra.get("toolMetadata").and_then(|metadata| metadata.get(LAST_OUTPUT));
+            if let Some(last) = last_output {
+                let shown = last.as_str().map_or_else(|| last.to_string(), str::to_owned);
+                let clipped: String = shown.chars().take(LAST_OUTPUT_CHARACTERS).collect();
+                text = format!("{text}\nIt had reported: {clipped}");
             }
             tool_result_text(failure_text(&text, hint), limit)
         }

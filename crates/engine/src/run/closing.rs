@@ -125,7 +125,7 @@ impl Deciding<'_> {
                 | Ending::ToolFailed { .. } => Cancelled::RunEnded,
             };
             self.keep_last_report(index);
-            let text = self.run.with_last_report(&self.run.call(index).id, cancelled.text());
+            let text = cancelled.text();
             self.change(index, CallState::Cancelled { cancelled });
             self.show_error(index, text);
         }

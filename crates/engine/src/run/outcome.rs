@@ -7,7 +7,7 @@ use fermata_protocol::{ToolCallId, UiChunk};
 use fermata_tools::CallState;
 use serde_json::{Value, json};
 
-use super::Deciding;
+use super::{Deciding, LAST_OUTPUT};
 
 /// Returns the metadata that says why a call in this state has no output; `None` if it has one, or may still get one.
 pub(crate) fn no_output_metadata(call: &ToolCallId, state: &CallState) -> Option<Value> {
@@ -18,10 +18,13 @@ pub(crate) fn no_output_metadata(call: &ToolCallId, state: &CallState) -> Option
 // === impl Deciding ===
 
 impl Deciding<'_> {
-    /// Shows why a call that has ended has no output.
+    /// Shows why a call that has ended has no output, and the last one that it had reported.
     pub(super) fn show_why(&mut self, index: usize) {
         let call = self.run.call(index);
-        let Some(message_metadata) = no_output_metadata(&call.id, call.state()) else { return };
+        let Some(mut message_metadata) = no_output_metadata(&call.id, call.state()) else { return };
+        if let Some(last) = &call.last_report {
+            message_metadata["calls"][call.id.as_str()][LAST_OUTPUT] = last.clone();
+        }
         let chunk = UiChunk::MessageMetadata { message_metadata };
         if self.run.is_in_earlier_message() {
             // The call is in that message.

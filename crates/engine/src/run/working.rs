@@ -25,28 +25,13 @@ use crate::{
     services::Rules,
 };
 
-/// The length of a call's last report in the text for a call that has failed, in characters.
-const REPORT_CHARACTERS: usize = 1_000;
+/// The key of the last preliminary output in the `toolMetadata` of a call that has ended without an output.
+pub const LAST_OUTPUT: &str = "lastOutput";
 
 impl Run {
     /// Returns whether a server's or an MCP server's call runs.
     pub fn is_running(&self, call: &ToolCallId) -> bool {
         self.index_of(call).is_some_and(|index| is_at_work(self.call(index)))
-    }
-
-    /// Returns whether the call is one of the run and has failed.
-    pub fn has_failed(&self, call: &ToolCallId) -> bool {
-        let call = self.index_of(call).map(|index| self.call(index));
-        call.is_some_and(|call| matches!(call.state(), CallState::Error { .. }))
-    }
-
-    /// Returns the text for a call that has ended without an output, with its last report.
-    pub fn with_last_report(&self, call: &ToolCallId, text: String) -> String {
-        let report = self.index_of(call).and_then(|index| self.call(index).last_report.as_ref());
-        let Some(report) = report else { return text };
-        let shown = report.as_str().map_or_else(|| report.to_string(), str::to_owned);
-        let clipped: String = shown.chars().take(REPORT_CHARACTERS).collect();
-        format!("{text}\nIt had reported: {clipped}")
     }
 
     /// Returns the reason why a call waits before it runs.
@@ -243,9 +228,8 @@ impl Deciding<'_> {
             self.effects.after.cancel.push(call.clone());
         }
         self.keep_last_report(index);
-        let text = self.run.with_last_report(call, Cancelled::ByPerson.text());
         self.change(index, CallState::Cancelled { cancelled: Cancelled::ByPerson });
-        self.show_error(index, text);
+        self.show_error(index, Cancelled::ByPerson.text());
     }
 
     /// Keeps the last report of a call, if it ends without an output.
@@ -440,12 +424,13 @@ impl Deciding<'_> {
 
     pub(super) fn show_error(&mut self, index: usize, error_text: String) {
         self.show_why(index);
+        let last_output = self.run.call(index).last_report.as_ref();
         let chunk = UiChunk::ToolOutputError {
             tool_call_id: self.run.call(index).id.clone(),
             error_text,
             provider_executed: None,
             provider_metadata: None,
-            tool_metadata: None,
+            tool_metadata: last_output.map(|output| json!({ LAST_OUTPUT: output })),
             dynamic: dynamic(self.run.call(index)),
         };
         self.publish(chunk);
