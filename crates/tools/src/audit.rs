@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Call, CallState, Cancelled, Decider, Decision, DecisionChannel, DecisionSource, Owner, PolicyDecision,
-    tool::sha256,
+    hash::sha256,
 };
 
 /// Something that an operator may have to account for later: a decision, the end of a call that was decided about, a deletion.

@@ -58,6 +58,8 @@ impl Execution {
         loop {
             let mut retry = None;
             self.attempt(|outcome| {
+                let typed = |error| self.error_policy.typed(&self.tool.spec().name, error);
+                let outcome = outcome.map_err(typed);
                 if let Some(delay) = self.retry_delay(&outcome, &mut delays) {
                     retry = Some((delay, outcome));
                 } else if let Some(report) = report.take() {

@@ -1,11 +1,17 @@
 //! The types of failures of calls and models, and the policy with the consequence of each type.
 
-use std::{fmt, sync::LazyLock, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::Pattern;
 
 /// The type of a failure. Saved calls, spans (`error.type`) and settings use its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,12 +52,29 @@ pub enum ErrorStrategy {
     FailRun,
 }
 
+/// The limit on a compiled regular expression, in bytes.
+const LARGEST_REGEX: usize = 1 << 20;
+
 /// The number of retries after a failure.
 pub const MAX_RETRIES: u32 = 2;
 
-/// The strategy for each type of failure.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErrorPolicy([ErrorStrategy; ErrorType::ALL.len()]);
+/// The strategy for each type of failure, and the failures whose words name another type than their tool does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ErrorPolicy {
+    strategies: [ErrorStrategy; ErrorType::ALL.len()],
+    matches: Arc<[ErrorMatch]>,
+}
+
+/// Gives the failures of tools whose text matches a type.
+#[derive(Clone, Debug)]
+pub struct ErrorMatch {
+    /// The tools.
+    pub tool: Pattern,
+    /// The text of the failure, regardless of case.
+    pub text: Regex,
+    /// The type of such a failure.
+    pub error_type: ErrorType,
+}
 
 /// The failure of a call. `Display` shows the text for the model and the person.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -209,18 +232,60 @@ impl ErrorStrategy {
     }
 }
 
+// === impl ErrorMatch ===
+
+impl ErrorMatch {
+    /// Reads the regular expression.
+    ///
+    /// # Errors
+    /// Returns a message if the expression is invalid or too large.
+    pub fn new(tool: Pattern, text: &str, error_type: ErrorType) -> Result<Self, String> {
+        let text = RegexBuilder::new(text).case_insensitive(true).size_limit(LARGEST_REGEX).build();
+        let text = text.map_err(|error| error.to_string().lines().last().unwrap_or_default().to_owned())?;
+        Ok(Self { tool, text, error_type })
+    }
+}
+
+impl PartialEq for ErrorMatch {
+    fn eq(&self, other: &Self) -> bool {
+        self.tool == other.tool
+            && self.text.as_str() == other.text.as_str()
+            && self.error_type == other.error_type
+    }
+}
+
 // === impl ErrorPolicy ===
 
 impl ErrorPolicy {
     /// Returns the strategy for a type of failure.
     pub fn of(&self, error_type: ErrorType) -> ErrorStrategy {
-        self.0[error_type as usize]
+        self.strategies[error_type as usize]
+    }
+
+    /// Returns the failures whose words name another type.
+    pub fn matches(&self) -> &[ErrorMatch] {
+        &self.matches
+    }
+
+    /// Adds failures whose words name another type.
+    #[must_use]
+    pub fn with_matches(self, matches: Vec<ErrorMatch>) -> Self {
+        Self { matches: matches.into(), ..self }
+    }
+
+    /// Returns a failure of a tool with the type that its words name, if they name one.
+    pub fn typed(&self, tool: &str, error: ToolError) -> ToolError {
+        let named = self.matches.iter().find(|it| it.tool.matches(tool) && it.text.is_match(&error.text));
+        match named {
+            Some(ErrorMatch { error_type, .. }) => ToolError { error_type: *error_type, ..error },
+            None => error,
+        }
     }
 
     /// Replaces the strategy for one type of failure.
     #[must_use]
     pub fn with(mut self, error_type: ErrorType, strategy: ErrorStrategy) -> Self {
-        self.0[error_type as usize] = strategy;
+        self.strategies[error_type as usize] = strategy;
         self
     }
 }
@@ -228,7 +293,7 @@ impl ErrorPolicy {
 impl Default for ErrorPolicy {
     /// Retries failures that may be temporary, consults the person about credentials, and leaves the rest to the model.
     fn default() -> Self {
-        Self(ErrorType::ALL.map(|error_type| match error_type {
+        let strategies = ErrorType::ALL.map(|error_type| match error_type {
             ErrorType::RateLimit | ErrorType::Network | ErrorType::Timeout => ErrorStrategy::Retry,
             ErrorType::Auth => ErrorStrategy::AskPerson,
             ErrorType::EmptyResult
@@ -236,7 +301,8 @@ impl Default for ErrorPolicy {
             | ErrorType::Denied
             | ErrorType::Cancelled
             | ErrorType::Internal => ErrorStrategy::GoOn,
-        }))
+        });
+        Self { strategies, matches: Arc::default() }
     }
 }
 

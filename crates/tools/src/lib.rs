@@ -14,6 +14,7 @@ mod decision;
 mod execution;
 mod failure;
 mod field;
+mod hash;
 pub mod hosts;
 mod input_schema;
 mod lock_queue;
@@ -46,7 +47,9 @@ pub use decision::{
     Decider, Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision, may_decide,
 };
 pub use execution::{CANCEL_GRACE, Execution};
-pub use failure::{ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output};
+pub use failure::{
+    ErrorMatch, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output,
+};
 pub use hosts::HostName;
 pub use input_schema::InputSchema;
 pub use lock_queue::{Guard, LockQueue, Waiter};

@@ -7,11 +7,10 @@ use fermata_protocol::JsonText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use sha2::Digest;
 
 use crate::{
     CallContext, Confirm, Decision, ErrorStrategy, ErrorType, InputSchema, MAX_RETRIES, OutputSchema,
-    Resource, RunBy, Scope, ToolError,
+    Resource, RunBy, Scope, ToolError, hash::sha256,
 };
 
 /// The description of a tool.
@@ -284,18 +283,6 @@ impl ToolSpec {
     pub fn retries(&self) -> u32 {
         if self.repeatable { MAX_RETRIES } else { 0 }
     }
-}
-
-/// Returns the SHA-256 of some bytes in hexadecimal.
-pub(crate) fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-
-    let mut text = String::with_capacity(64);
-    for byte in sha2::Sha256::digest(bytes) {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 // === impl ToolSettings ===

@@ -182,7 +182,9 @@ impl Source<'_> {
             }
             ("errors", errors @ DeValue::Table(_)) => {
                 let errors: ErrorsTable = node::read("errors", Spanned::new(at..at, errors), self.variables)?;
-                tables.error_policy = errors.into();
+                let policy = errors.policy();
+                tables.error_policy =
+                    policy.map_err(|reason| Fault { at, reason: format!("errors.{reason}") })?;
             }
             ("policy", _) => {
                 return Err(Fault { at, reason: "policy: write each rule as [[policy]]".into() });

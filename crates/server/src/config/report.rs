@@ -36,6 +36,16 @@ impl fmt::Display for Report<'_> {
             ErrorType::ALL.into_iter().filter(|it| !matches!(it, ErrorType::Denied | ErrorType::Cancelled));
         settable
             .into_iter()
-            .try_for_each(|it| writeln!(f, "{it} = \"{}\"", config.tables.error_policy.of(it).as_str()))
+            .try_for_each(|it| writeln!(f, "{it} = \"{}\"", config.tables.error_policy.of(it).as_str()))?;
+        for entry in config.tables.error_policy.matches() {
+            let (text, tool) =
+                (toml::Value::from(entry.text.as_str()), toml::Value::from(entry.tool.to_string()));
+            writeln!(
+                f,
+                "\n[[errors.match]]\ntext = {{ regex = {text} }}\ntool = {tool}\ntype = \"{}\"",
+                entry.error_type
+            )?;
+        }
+        Ok(())
     }
 }

@@ -61,12 +61,16 @@ impl TryFrom<ToolsTable> for ToolSettings {
             let reason = "there is no fallback that gets it; name one with fallback";
             return Err(("fallback_input", reason.into()));
         }
+        if errors.as_ref().is_some_and(ErrorsTable::has_matches) {
+            let reason = "match is a table of its own; write it as [[errors.match]], with the tool in it";
+            return Err(("errors", reason.into()));
+        }
         let input = fallback_input.map(serde_json::Value::Object);
         Ok(Self {
             resource: resource.map(|ResourceName(resource)| resource),
             timeout: timeout.map(|NonZeroDuration(timeout)| timeout),
             repeatable,
-            errors: errors.map(Vec::from).unwrap_or_default(),
+            errors: errors.map(|errors| errors.strategies()).unwrap_or_default(),
             empty: empty.map(|NonEmpty(path)| path),
             fallback: fallback.map(|NonEmpty(tool)| Fallback { tool, input }),
         })

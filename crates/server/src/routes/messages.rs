@@ -6,7 +6,6 @@ use axum::{
 };
 use fermata_protocol::{ChatId, InvalidId, MessageId};
 use serde::Deserialize;
-use utoipa::IntoParams;
 
 use super::schema::refusals;
 use crate::{
@@ -17,8 +16,7 @@ use crate::{
 };
 
 /// The messages that are deleted.
-#[derive(Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
+#[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Extent {
     /// `true` deletes all later messages as well.

@@ -4,7 +4,7 @@ use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
 use serde::{Deserialize, Serialize};
 
 use super::{Call, CallState, Cancelled, StateName, Wait, Work};
-use crate::tool::sha256;
+use crate::hash::sha256;
 
 /// A valid answer to a call, as [`Call::validate_answer`] found it.
 #[derive(Clone, Debug, PartialEq)]

@@ -31,7 +31,19 @@ auth = \"fail_run\"
 
 - An input that does not fit its schema is a failure of the type `invalid_format`. It counts for `fail_run`.
 - Errors of browser tools reach the model verbatim.
-- A result of an MCP tool with `isError` has the type in `structuredContent.errorType` or `_meta.errorType`, and otherwise `internal`.
+- A result of an MCP tool with `isError` has the type in `structuredContent.errorType` or `_meta.errorType`. Otherwise its words name the
+  type, as those of a JSON-RPC error do: \"429\", \"rate limit\", \"401\", \"timed out\", \"ECONNREFUSED\", \"not found\". Other failures are `internal`.
+- `[[errors.match]]` names the type of failures by their text, for all tools or for those under a glob:
+
+```toml
+[[errors.match]]
+text = { regex = \"try again (later|tomorrow)\" }
+tool = \"crm__*\"
+type = \"rate_limit\"
+```
+
+A tool that fails three times in a row is withdrawn for the rest of the run, and the model learns why. After a call has failed in spite of
+its retries, later calls of the same tool in that run are not retried.
 
 ## Ask a person
 

@@ -6,7 +6,7 @@ use fermata_mcp::{Processes, ServerConfig, Transport};
 use fermata_providers::{DialectSettings, Roles, ToolIds};
 use fermata_tools::{
     ApprovalMode, ChainMode, Decision, DecisionSource, ErrorPolicy, ErrorStrategy, ErrorType, GateMode,
-    Owner, Resource, ResourcePart, RunBy, ToolSettings, ToolSpec,
+    Owner, Resource, ResourcePart, RunBy, ToolError, ToolSettings, ToolSpec,
 };
 use secrecy::ExposeSecret;
 use serde_json::json;
@@ -291,6 +291,29 @@ fn what_follows_a_failure_can_be_set_by_its_type() {
         .with(ErrorType::Auth, ErrorStrategy::FailRun)
         .with(ErrorType::Timeout, ErrorStrategy::GoOn);
     assert_eq!(error_policy, expected);
+}
+
+#[test]
+fn the_words_of_a_failure_can_name_its_type() {
+    let toml = "[errors]\nauth = \"go_on\"\n[[errors.match]]\ntext = { regex = 'try again (later|tomorrow)' }\ntool = \"crm__*\"\n\
+                type = \"rate_limit\"\n";
+    let policy = tables(toml).tables.error_policy;
+    let typed = |tool: &str, text: &str| policy.typed(tool, ToolError::internal(text)).error_type;
+    assert_eq!(typed("crm__find", "Please TRY AGAIN LATER."), ErrorType::RateLimit);
+    assert_eq!(typed("crm__find", "Please try."), ErrorType::Internal);
+    assert_eq!(typed("mail__find", "Please try again later."), ErrorType::Internal);
+    assert_eq!(policy.of(ErrorType::Auth), ErrorStrategy::GoOn);
+    let (_, report) = read(&[], &[], toml).expect("good settings");
+    assert_eq!(tables(&report).tables.error_policy, policy, "{report}");
+    for (toml, expected) in [
+        ("[[errors.match]]\ntext = { regex = '(' }\ntype = \"timeout\"\n", "regular expression"),
+        ("[[errors.match]]\ntext = { regex = 'x' }\ntype = \"denied\"\n", "denied"),
+        ("[[errors.match]]\ntype = \"timeout\"\n", "text"),
+        ("[[tools.x.errors.match]]\ntext = { regex = 'x' }\ntype = \"timeout\"\n", "[[errors.match]]"),
+    ] {
+        let refused = read(&[], &[], toml).expect_err("wrong settings");
+        assert!(refused.contains(expected), "{toml}: {refused}");
+    }
 }
 
 #[test]
