@@ -31,12 +31,13 @@ impl fmt::Display for Report<'_> {
             write!(f, "\n# warning: {warning}\n")?;
         }
         writeln!(f, "\n[errors]")?;
-        // A denial and a cancellation are decisions of people, so they have no strategy.
-        let settable =
-            ErrorType::ALL.into_iter().filter(|it| !matches!(it, ErrorType::Denied | ErrorType::Cancelled));
-        settable
-            .into_iter()
-            .try_for_each(|it| writeln!(f, "{it} = \"{}\"", config.tables.error_policy.of(it).as_str()))?;
+        for error_type in ErrorType::ALL {
+            // A denial and a cancellation are decisions of people, so they have no strategy.
+            if !matches!(error_type, ErrorType::Denied | ErrorType::Cancelled) {
+                let strategy = config.tables.error_policy.of(error_type);
+                writeln!(f, "{error_type} = \"{}\"", strategy.as_str())?;
+            }
+        }
         for entry in config.tables.error_policy.matches() {
             let (text, tool) =
                 (toml::Value::from(entry.text.as_str()), toml::Value::from(entry.tool.to_string()));
