@@ -94,7 +94,7 @@ fn parked(question: &UiMessage) -> [Arc<[Change]>; 2] {
     call.enter(CallState::Executing { work: Work::Browser { expires: at } }, at);
     let mut answered = call.clone();
     let output = json!({ "city": "Bern" });
-    answered.answer = Some(AnswerKind::Output { output: output.clone() });
+    answered.note_answer(&AnswerKind::Output { output: output.clone() });
     answered.enter(CallState::Success { output }, at);
     let put = |call: Call| Change::PutCall { run: run.clone(), call: Box::new(call) };
     let save = |waiting: bool| Change::SaveRun {
