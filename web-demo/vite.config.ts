@@ -1,5 +1,7 @@
 // Two pages, each an entry of its own, and a development server that passes everything else on to Fermata.
 
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { resolve } from 'node:path';
 import tailwindcss from '@tailwindcss/vite';
 import react from '@vitejs/plugin-react';
@@ -51,8 +53,47 @@ const onlyWoff2: Plugin = {
       : undefined,
 };
 
+const require = createRequire(import.meta.url);
+const DIAGRAM = 'virtual:diagram';
+const DIAGRAM_IN_DEVELOPMENT = '/diagram.html';
+
+/** The page of a frame that may load nothing, not even a script. */
+function diagramPage(): string {
+  const scripts = [
+    require.resolve('mermaid/dist/mermaid.min.js'),
+    resolve(import.meta.dirname, 'src/chat/text/drawDiagram.js'),
+  ].map((file) => `<script>${readFileSync(file, 'utf8').replaceAll('</script', '<\\/script')}</script>`);
+  const style =
+    'body { margin: 0 } svg { display: block; max-width: 100%; height: auto; margin-inline: auto }';
+  return `<!doctype html><meta charset="utf-8"><title>Fermata</title><style>${style}</style><body>${scripts.join('')}`;
+}
+
+/** The page that draws diagrams, as an asset. A server sends pages among the assets with the policy of a sandbox. */
+function diagram(): Plugin {
+  let isBuilt = false;
+  return {
+    name: 'fermata-diagram',
+    configResolved: ({ command }) => {
+      isBuilt = command === 'build';
+    },
+    resolveId: (id) => (id === DIAGRAM ? `\0${DIAGRAM}` : undefined),
+    load(id) {
+      if (id !== `\0${DIAGRAM}`) return undefined;
+      if (!isBuilt) return `export default '${DIAGRAM_IN_DEVELOPMENT}';`;
+      const file = this.emitFile({ type: 'asset', name: 'diagram.html', source: diagramPage() });
+      return `export default import.meta.ROLLUP_FILE_URL_${file};`;
+    },
+    configureServer: ({ middlewares }) => {
+      middlewares.use(DIAGRAM_IN_DEVELOPMENT, (_, response) => {
+        response.setHeader('content-type', 'text/html');
+        response.end(diagramPage());
+      });
+    },
+  };
+}
+
 export default defineConfig({
-  plugins: [react(), tailwindcss(), filesToCopy, withoutHtml, withoutBlocks, onlyWoff2],
+  plugins: [react(), tailwindcss(), filesToCopy, withoutHtml, withoutBlocks, onlyWoff2, diagram()],
   resolve: { conditions: [SOURCE, ...defaultClientConditions] },
   ssr: { resolve: { conditions: [SOURCE, ...defaultServerConditions] } },
   build: {

@@ -1,6 +1,6 @@
 // What is said: text, Markdown, reasoning; stop, an answer made again, an edited message.
 
-import { expect, gate, refuses, says, test } from './world';
+import { expect, gate, PAGES, refuses, says, test } from './world';
 
 test('text streams, and the page says when it is done', async ({ world, chat }) => {
   const more = gate();
@@ -45,6 +45,69 @@ test('HTML of the model is text, and does nothing', async ({ world, chat }) => {
   await expect(chat.answers.last().getByRole('img')).toHaveCount(0);
   expect(await chat.page.title()).not.toMatch(/^[12]$/);
 });
+
+for (const { name, path } of PAGES)
+  test.describe(`on ${name}`, () => {
+    test.use({ path });
+
+    test('a diagram is drawn where it can reach nothing, and its text is at hand', async ({
+      world,
+      chat,
+    }) => {
+      const diagram =
+        '%%{init: {"securityLevel": "loose"}}%%\nflowchart LR\n' +
+        '  tea["<img src=x onerror=parent.document.title=1> Tea"] --> cup[Cup]\n' +
+        '  click cup href "javascript:parent.document.title=2"\n';
+      const writing = gate();
+      world.model.script(async (pen) => {
+        pen.says('Look:\n\n```mermaid\n', diagram);
+        await writing.opened;
+        pen.says('```\n\nThat is all.');
+      });
+      await chat.say('draw it');
+      await chat.hears('flowchart LR');
+      await expect(chat.log.locator('iframe')).toHaveCount(0);
+      writing.open();
+      await chat.hears('That is all.');
+      const frame = chat.log.getByTitle('Diagram', { exact: true });
+      await expect(frame).toBeVisible();
+      await expect(frame.contentFrame().getByText('Cup')).toBeVisible();
+      await expect(frame.contentFrame().locator('script, [onerror], a[href^="javascript"]')).toHaveCount(0);
+      world.mayLog(
+        /policy was broken: connect-src/,
+        /Fetch API cannot load/,
+        /violates the following Content Security/,
+      );
+      const reached = await frame
+        .contentFrame()
+        .locator('body')
+        .evaluate(async () => {
+          const tries = [
+            () => parent.document.title,
+            () => localStorage.length,
+            () => fetch(new URL('/api/chats', document.baseURI)),
+          ];
+          const outcomes = await Promise.allSettled(tries.map(async (one) => one()));
+          return outcomes.filter(({ status }) => status === 'fulfilled');
+        });
+      expect(reached).toEqual([]);
+      expect(await chat.page.title()).not.toMatch(/^[12]$/);
+      await chat.log.getByRole('button', { name: 'Show the text of the diagram' }).click();
+      await expect(chat.log.getByRole('code')).toContainText('flowchart LR');
+      await chat.log.getByRole('button', { name: 'Show the diagram' }).click();
+      await expect(chat.log.getByRole('code')).toBeHidden();
+      await chat.set('Dark');
+      await expect(frame.contentFrame().locator('html')).toHaveCSS('color-scheme', 'dark');
+      await expect(frame).toBeVisible();
+    });
+
+    test('a diagram that is none is shown as it was written', async ({ world, chat }) => {
+      world.model.script(says('```mermaid\nflowchart LR\n  tea --> --> cup\n```\n\nThat is all.'));
+      await chat.say('draw it');
+      await expect(chat.log.getByText('This diagram could not be drawn.')).toBeVisible();
+      await expect(chat.log.getByRole('code')).toContainText('tea --> --> cup');
+    });
+  });
 
 test('reasoning is folded away, and can be read', async ({ world, chat }) => {
   world.model.script((pen) => {

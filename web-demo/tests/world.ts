@@ -143,6 +143,10 @@ const TYPES: Record<string, string> = {
   '.woff2': 'font/woff2',
 };
 
+/** The policy of a page among the assets. The binary has none of this name, so it cannot be asked. */
+const FRAME_POLICY =
+  "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'self'";
+
 /** Serves what Vite has built, under the policy that the binary sends with its own. */
 async function serveFrom(folder: string, context: BrowserContext, url: string) {
   const policy = (await fetch(url)).headers.get('content-security-policy') ?? '';
@@ -151,7 +155,7 @@ async function serveFrom(folder: string, context: BrowserContext, url: string) {
     const { pathname } = new URL(route.request().url());
     const file = pathname === '/' ? 'index.html' : extname(pathname) === '' ? `${pathname}.html` : pathname;
     const headers = {
-      'content-security-policy': policy,
+      'content-security-policy': /^\/assets\/.*\.html$/.test(pathname) ? FRAME_POLICY : policy,
       'content-type': TYPES[extname(file)] ?? 'application/octet-stream',
     };
     await route.fulfill({ body: readFileSync(join(folder, file)), headers });

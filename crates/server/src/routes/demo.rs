@@ -24,6 +24,11 @@ const PAGE_POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'sel
     img-src 'self' data: blob:; media-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; object-src 'none'; \
     base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
+/// The content security policy of a page among the assets. Such a page draws what a model has written, in a frame of a page of this server. It
+/// has an origin of its own, and nothing in it can load anything or reach the server.
+const FRAME_POLICY: &str = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'self'";
+
 pub const PERMISSIONS_POLICY: HeaderName = HeaderName::from_static("permissions-policy");
 
 /// The devices that a page may use: only the location, which the demo's tool `get_location` needs.
@@ -73,7 +78,8 @@ pub fn send(file: &File, headers: &HeaderMap) -> Response {
         (PERMISSIONS_POLICY, HeaderValue::from_static(DEVICES)),
     ]);
     if file.is_page() {
-        about.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
+        let policy = if file.is_immutable { FRAME_POLICY } else { PAGE_POLICY };
+        about.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     }
     if is_known(file, headers) {
         return (StatusCode::NOT_MODIFIED, about).into_response();

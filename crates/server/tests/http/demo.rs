@@ -29,6 +29,7 @@ async fn with_demo(options: &[&str]) -> TestApp {
         ("site.webmanifest", "{}"),
         ("assets/index-B1cD2e.js", script.as_str()),
         ("assets/index-C3dE4f.css", "body{margin:0}"),
+        ("assets/diagram-E7fG8h.html", "<!doctype html><script>1</script>"),
         ("assets/inter-D5eF6g.woff2", &"w".repeat(4000)),
     ];
     let demo = Demo::of(files.map(|(name, text)| (name.to_owned(), Bytes::from(text.to_owned()))));
@@ -119,6 +120,26 @@ async fn a_page_may_talk_to_its_own_server_only() {
             "{path}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_page_among_the_assets_is_a_frame_without_an_origin_and_loads_nothing() {
+    let app = with_demo(&[]).await;
+    let got = ask(&app, Method::GET, "/assets/diagram-E7fG8h.html", &[]).await;
+    let policy = got.header("content-security-policy");
+    let directives: Vec<_> = policy.split("; ").collect();
+    assert_eq!(
+        directives,
+        [
+            "sandbox allow-scripts",
+            "default-src 'none'",
+            "script-src 'unsafe-inline'",
+            "style-src 'unsafe-inline'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'self'",
+        ],
+    );
 }
 
 #[tokio::test]

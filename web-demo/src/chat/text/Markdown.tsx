@@ -3,13 +3,14 @@
 //
 // While a text grows, only its last block is parsed again, and what is missing at its end is completed.
 
-import { isValidElement, lazy, Suspense, type ReactNode } from 'react';
+import { isValidElement, lazy, Suspense, type ComponentProps, type ReactNode } from 'react';
 import { harden } from 'rehype-harden';
 import remarkGfm from 'remark-gfm';
 import remarkMath from 'remark-math';
 import type { RemendOptions } from 'remend';
 import { Streamdown, type Components, type StreamdownProps } from 'streamdown';
 import { CodeBlock } from './CodeBlock';
+import { Diagram, IsGrowing } from './Diagram';
 import { GROWING } from './growing';
 import { highlight } from './highlight';
 import { ExternalLink, PictureLink } from './Links';
@@ -30,6 +31,7 @@ const REHYPE: NonNullable<StreamdownProps['rehypePlugins']> = [[harden, HARDEN]]
 
 /** The language that the parser gives to formulas. */
 const MATH = 'math';
+const DIAGRAM = 'mermaid';
 const languageOf = (className = '') => /language-(\S+)/.exec(className)?.[1];
 
 /** Most texts have no formula. One that cannot be drawn is shown as it was written. */
@@ -52,9 +54,13 @@ const COMPONENTS: Components = {
     ),
   img: ({ src, alt = '' }) => (typeof src === 'string' ? <PictureLink address={src} name={alt} /> : alt),
   pre: ({ children }) => {
-    const isCode = isValidElement<{ className?: string }>(children);
-    const language = isCode ? languageOf(children.props.className) : undefined;
-    return language === MATH ? children : <CodeBlock language={language}>{children}</CodeBlock>;
+    const { className, children: code } = isValidElement<ComponentProps<'code'>>(children)
+      ? children.props
+      : {};
+    const language = languageOf(className);
+    if (language === MATH) return children;
+    if (language === DIAGRAM) return <Diagram text={textOf(code)}>{children}</Diagram>;
+    return <CodeBlock language={language}>{children}</CodeBlock>;
   },
   code: ({ className, children }) => {
     const language = languageOf(className);
@@ -108,15 +114,17 @@ const ALL_COMPONENTS: Components = { ...Object.fromEntries(PLAIN.map((tag) => [t
 
 export default function Markdown({ text, isGrowing = false }: { text: string; isGrowing?: boolean }) {
   return (
-    <Streamdown
-      className="contents"
-      components={ALL_COMPONENTS}
-      remarkPlugins={REMARK}
-      rehypePlugins={REHYPE}
-      parseIncompleteMarkdown={isGrowing}
-      remend={REMEND}
-    >
-      {withDollars(text, isGrowing)}
-    </Streamdown>
+    <IsGrowing value={isGrowing}>
+      <Streamdown
+        className="contents"
+        components={ALL_COMPONENTS}
+        remarkPlugins={REMARK}
+        rehypePlugins={REHYPE}
+        parseIncompleteMarkdown={isGrowing}
+        remend={REMEND}
+      >
+        {withDollars(text, isGrowing)}
+      </Streamdown>
+    </IsGrowing>
   );
 }

@@ -91,6 +91,12 @@ const shell = {
     seconds: '{{value}} s',
     stepLimit: 'stopped at the step limit',
   },
+  diagram: {
+    label: 'Diagram',
+    text: 'Show the text of the diagram',
+    draw: 'Show the diagram',
+    failed: 'This diagram could not be drawn.',
+  },
   composer: {
     label: 'Message',
     placeholder: 'Write a message…',

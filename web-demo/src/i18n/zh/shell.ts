@@ -89,6 +89,7 @@ const shell: Translated<Areas['shell']> = {
     seconds: '{{value}} 秒',
     stepLimit: '已达到步骤数上限，因此结束',
   },
+  diagram: { label: '图表', text: '显示图表的文本', draw: '显示图表', failed: '无法绘制此图表。' },
   composer: {
     label: '消息',
     placeholder: '写一条消息…',

@@ -1,11 +1,14 @@
 // What a text of the model may name, and what it looks like while it grows.
 
-import { render, screen } from '@testing-library/react';
+import { act, fireEvent, render, screen } from '@testing-library/react';
 import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { Files, Sources } from '../../messages/Files';
 import { setUpPage } from '../../tests/page';
 import { hasMedia, ToolResult } from '../../values/ToolResult';
 import Markdown from '../Markdown';
+
+// What is in the frame is for a real browser.
+vi.mock('virtual:diagram', () => ({ default: 'about:blank' }));
 
 setUpPage();
 
@@ -211,5 +214,56 @@ describe('a formula', () => {
     await vi.waitFor(() => {
       expect(container.textContent).toContain(String.raw`\frac{1}`);
     });
+  });
+});
+
+describe('a diagram', () => {
+  const DIAGRAM = '```mermaid\nflowchart LR\n  tea --> cup\n```';
+  const tell = (source: MessageEventSource | null | undefined, data: object) => {
+    act(() => {
+      dispatchEvent(new MessageEvent('message', { source: source ?? null, data }));
+    });
+  };
+  const parts = (container: HTMLElement) => ({
+    frame: container.querySelector('iframe'),
+    text: container.querySelector('pre'),
+  });
+
+  it('is drawn in a frame that is no part of the page', () => {
+    const { frame, text } = parts(show(DIAGRAM));
+    expect(frame?.getAttribute('sandbox')).toBe('allow-scripts');
+    expect(frame?.getAttribute('title')).toBe('Diagram');
+    expect(text?.hidden).toBe(false);
+  });
+
+  it('replaces its text once it is drawn, and gives it back', () => {
+    const { frame, text } = parts(show(DIAGRAM));
+    tell(frame?.contentWindow, { height: 120 });
+    expect(text?.hidden).toBe(true);
+    expect(frame?.style.height).toBe('120px');
+    fireEvent.click(screen.getByRole('button', { name: 'Show the text of the diagram' }));
+    expect(text?.hidden).toBe(false);
+    fireEvent.click(screen.getByRole('button', { name: 'Show the diagram' }));
+    expect(text?.hidden).toBe(true);
+  });
+
+  it('that cannot be drawn is shown as its text', () => {
+    const { frame, text } = parts(show(DIAGRAM));
+    tell(frame?.contentWindow, { hasFailed: true });
+    expect(text?.hidden).toBe(false);
+    expect(screen.getByText('This diagram could not be drawn.')).toBeTruthy();
+  });
+
+  it('takes no message from anywhere else', () => {
+    const { text } = parts(show(DIAGRAM));
+    tell(window, { height: 120 });
+    tell(null, { height: 120 });
+    expect(text?.hidden).toBe(false);
+  });
+
+  it('is its text while it is written', () => {
+    const { frame, text } = parts(show(DIAGRAM, true));
+    expect(frame).toBeNull();
+    expect(text?.textContent).toContain('tea --> cup');
   });
 });
