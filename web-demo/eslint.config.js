@@ -35,6 +35,15 @@ export default defineConfig(
     rules: {
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true }],
       '@typescript-eslint/switch-exhaustiveness-check': 'error',
+      'no-restricted-syntax': [
+        'error',
+        {
+          selector:
+            "JSXOpeningElement:matches([name.name='textarea'], [name.name='input']:not(:has(JSXAttribute[name.name='type'])))" +
+            ":not(:has(JSXAttribute[name.name='dir']))",
+          message: 'A text runs in its own direction: give the field dir="auto", or dir="ltr" for code.',
+        },
+      ],
     },
   },
   ROOMS.slice(0, -1).map((room, at) => ({

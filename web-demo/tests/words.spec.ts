@@ -101,6 +101,37 @@ for (const { name, path } of PAGES)
       await expect(frame).toBeVisible();
     });
 
+    test('each block and each field runs in the direction of its text', async ({ world, chat }) => {
+      world.model.script(
+        says(
+          'مرحبا بالعالم\n\nHello world\n\n- واحد\n- two\n\n> اقتباس\n\n| عمود | b |\n| - | - |\n| نص | 2 |\n\n',
+          '```js\nlet x = 1; // تعليق\n```\n',
+        ),
+      );
+      await chat.composer.fill('مرحبا');
+      await expect(chat.composer).toHaveCSS('direction', 'rtl');
+      await chat.composer.press('Enter');
+      await chat.hears('Hello world');
+      await chat.isAtRest();
+      const { answers, page } = chat;
+      await expect(chat.words.getByText('مرحبا')).toHaveCSS('direction', 'rtl');
+      await expect(page.getByRole('heading', { level: 1 })).toHaveCSS('direction', 'rtl');
+      for (const [words, direction] of [
+        ['مرحبا بالعالم', 'rtl'],
+        ['Hello world', 'ltr'],
+        ['واحد', 'rtl'],
+        ['two', 'ltr'],
+        ['اقتباس', 'rtl'],
+        ['عمود', 'rtl'],
+        ['نص', 'rtl'],
+        ['2', 'ltr'],
+      ] as const)
+        await expect(answers.getByText(words, { exact: true }), words).toHaveCSS('direction', direction);
+      for (const role of ['list', 'blockquote', 'table'] as const)
+        await expect(answers.getByRole(role), role).toHaveCSS('direction', 'rtl');
+      await expect(answers.locator('pre')).toHaveCSS('direction', 'ltr');
+    });
+
     test('a diagram that is none is shown as it was written', async ({ world, chat }) => {
       world.model.script(says('```mermaid\nflowchart LR\n  tea --> --> cup\n```\n\nThat is all.'));
       await chat.say('draw it');

@@ -35,7 +35,11 @@ import { Text } from '../chat/text/Text';
 import { toolCallIdOf, useFermataThread } from 'fermata-chat/assistant-ui';
 
 /** A text of the person, as it was written. */
-const Words = ({ text }: { text: string }) => <p className="whitespace-pre-wrap">{text}</p>;
+const Words = ({ text }: { text: string }) => (
+  <p dir="auto" className="whitespace-pre-wrap">
+    {text}
+  </p>
+);
 
 const Thought = ({ text, status }: { text: string; status: { type: string } }) =>
   text === '' && status.type !== 'running' ? null : (

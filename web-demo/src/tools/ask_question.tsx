@@ -62,7 +62,7 @@ function AskUser({ input, stage, output, isBusy, answer, fail }: ToolBodyProps) 
   );
   return (
     <div role="group" aria-labelledby={question} className="space-y-3">
-      <p id={question} className="text-sm leading-6 font-medium whitespace-pre-wrap wrap-anywhere">
+      <p id={question} dir="auto" className="text-sm leading-6 font-medium whitespace-pre-wrap wrap-anywhere">
         {asked.question}
       </p>
       {stage === 'waiting' && (asked.fields !== undefined || asked.options.length === 0) && (
@@ -134,6 +134,7 @@ function FreeText({ isBusy, answer, refuse, question }: Omit<AnswersProps, 'aske
       }}
     >
       <textarea
+        dir="auto"
         aria-labelledby={question}
         value={text}
         rows={1}

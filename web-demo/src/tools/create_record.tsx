@@ -49,7 +49,9 @@ function CreateRecord({ toolCallId, input, stage, isBusy, answer, fail }: ToolBo
       {stage !== 'over' && (
         <div className="space-y-1 rounded-lg bg-sunken px-3 py-2 text-sm">
           <p className="text-xs text-muted">{wanted.collection}</p>
-          <p className="font-medium wrap-anywhere">{wanted.title}</p>
+          <p dir="auto" className="font-medium wrap-anywhere">
+            {wanted.title}
+          </p>
           {data !== undefined && <Readable value={data} />}
         </div>
       )}

@@ -90,7 +90,9 @@ function PickFile({ input, stage, output, isBusy, answer, fail }: ToolBodyProps)
   return (
     <div className="space-y-3">
       {typeof purpose === 'string' && purpose !== '' && (
-        <p className="text-sm leading-6 font-medium wrap-anywhere">{purpose}</p>
+        <p dir="auto" className="text-sm leading-6 font-medium wrap-anywhere">
+          {purpose}
+        </p>
       )}
       {stage === 'waiting' && (
         <Choice accept={typeof accept === 'string' ? accept : undefined} {...{ isBusy, answer, fail }} />

@@ -73,7 +73,9 @@ function ShowChart({ input, stage }: ToolBodyProps) {
   if (stage === 'over' || typeof chart === 'string') return null;
   return (
     <figure className="space-y-2">
-      <figcaption className="text-sm font-medium wrap-anywhere">{chart.title}</figcaption>
+      <figcaption dir="auto" className="text-sm font-medium wrap-anywhere">
+        {chart.title}
+      </figcaption>
       <div className="relative h-64 w-full">
         <Suspense fallback={<p className="text-sm text-muted">{t('chart.loading')}</p>}>
           <Drawing chart={chart} />

@@ -98,7 +98,7 @@ export function ApprovalQuestion({
       className="space-y-3"
     >
       {why !== undefined && (
-        <p className="text-sm text-muted wrap-anywhere">
+        <p dir="auto" className="text-sm text-muted wrap-anywhere">
           {t('approval.why')} <Name text={why} />
         </p>
       )}
@@ -289,6 +289,7 @@ function Denial({ isBusy, isOver, respond, children }: DenialProps) {
           {t('approval.reason')}
         </label>
         <input
+          dir="auto"
           id={field}
           ref={useFocusIf(true)}
           value={words}

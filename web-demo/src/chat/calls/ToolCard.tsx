@@ -266,7 +266,7 @@ function Header({
       </span>
       <div className={isQuiet ? 'flex min-w-0 flex-1 flex-wrap items-baseline gap-x-2' : 'min-w-0 flex-1'}>
         <h2 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
-          {ownTitle !== undefined && <span className="font-medium wrap-anywhere">{ownTitle}</span>}
+          {ownTitle !== undefined && <bdi className="font-medium wrap-anywhere">{ownTitle}</bdi>}
           <span
             className={`font-mono wrap-anywhere ${ownTitle === undefined ? 'font-medium' : 'text-xs text-muted'}`}
           >
@@ -535,6 +535,7 @@ function Note({ isBad = false, children }: { isBad?: boolean; children: ReactNod
   const look = isBad ? 'bg-bad-soft text-bad' : 'bg-sunken text-ink';
   return (
     <p
+      dir="auto"
       className={`max-h-64 overflow-y-auto rounded-lg px-3 py-2 text-sm whitespace-pre-wrap wrap-anywhere ${look}`}
     >
       {children}

@@ -78,6 +78,7 @@ function CompactForm({ chat }: { chat: FermataChat }) {
       <label className="block text-sm">
         {t('instructions')}
         <input
+          dir="auto"
           value={instructions}
           autoComplete="off"
           className={`${FIELD} mt-1`}
@@ -182,6 +183,7 @@ function SummaryForm({ chat, summary: { summary, messages } }: { chat: FermataCh
     <label key={field} className="block text-sm">
       {t(`fields.${field}`)}
       <textarea
+        dir="auto"
         rows={rows}
         value={texts[field]}
         className={`${FIELD} mt-1`}

@@ -45,7 +45,9 @@ export function ChatRow({ chat, title, isShown, onShow, onDelete }: ChatRowProps
           onShow();
         }}
       >
-        <span className="block truncate text-sm">{title}</span>
+        <span dir="auto" className="block truncate text-sm">
+          {title}
+        </span>
         <span className="flex items-center gap-2 text-xs text-muted">
           {chat.updatedAt !== '' && <When time={chat.updatedAt} />}
           <State chat={chat} />

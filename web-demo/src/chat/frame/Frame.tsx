@@ -103,7 +103,7 @@ function Title({ chatId, title }: { chatId: string; title: string | undefined })
   // A chat is new until it has had a connection.
   const isNew = usePicked(connections, () => isNewChat(chatId)) || isUnknown;
   return (
-    <h1 className="min-w-0 flex-1 truncate font-medium lg:pl-3" title={title}>
+    <h1 dir="auto" className="min-w-0 flex-1 truncate font-medium lg:pl-3" title={title}>
       {title ?? t(isNew ? 'chats.untitled' : 'name')}
     </h1>
   );

@@ -51,11 +51,13 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
                 {one.asks === undefined && one.server !== undefined && ` · ${inOneLine(one.server)}`}
               </span>
               {one.description !== undefined && (
-                <span className="block truncate text-xs">{inOneLine(one.description)}</span>
+                <span dir="auto" className="block truncate text-xs">
+                  {inOneLine(one.description)}
+                </span>
               )}
               <Reason words={whyWords(one, one.tool, ofCards)} />
               <span className="block truncate text-xs text-muted">
-                {chat.title ?? t('chats.untitled')} ·{' '}
+                <bdi>{chat.title ?? t('chats.untitled')}</bdi> ·{' '}
                 {t('elsewhere.since', { time: formatWhen(one.since, i18n.language) })}
               </span>
             </a>
@@ -78,4 +80,8 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
 }
 
 const Reason = ({ words }: { words: string | undefined }) =>
-  words !== undefined && <span className="block truncate text-xs">{inOneLine(words)}</span>;
+  words !== undefined && (
+    <span dir="auto" className="block truncate text-xs">
+      {inOneLine(words)}
+    </span>
+  );

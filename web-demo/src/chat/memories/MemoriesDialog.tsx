@@ -52,6 +52,7 @@ function Shown({ onShow }: { onShow: () => void }) {
       <div className="mt-3 flex gap-2">
         <input
           type="search"
+          dir="auto"
           aria-label={t('page.search')}
           placeholder={t('page.searchHint')}
           value={words}

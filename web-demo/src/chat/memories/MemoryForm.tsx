@@ -59,6 +59,7 @@ export function MemoryForm({ memory, onSave, onDone }: Props) {
       <label className="block text-sm">
         {t('form.text')}
         <textarea
+          dir="auto"
           ref={first}
           rows={2}
           value={text}
@@ -89,6 +90,7 @@ export function MemoryForm({ memory, onSave, onDone }: Props) {
         <label className="block text-sm">
           {t('form.slot')}
           <input
+            dir="auto"
             value={slot}
             aria-describedby={hint}
             autoComplete="off"

@@ -72,7 +72,9 @@ export function MemoryRow({ memory, memories, onShow }: Props) {
     <li ref={row} className="py-2.5" data-memory={id}>
       <div className="flex items-start gap-2">
         <div className="min-w-0 flex-1">
-          <p className="text-sm wrap-anywhere">{text}</p>
+          <p dir="auto" className="text-sm wrap-anywhere">
+            {text}
+          </p>
           <Facts memory={memory} onShow={onShow} />
         </div>
         <div className="flex shrink-0">

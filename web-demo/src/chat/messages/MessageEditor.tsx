@@ -25,6 +25,8 @@ export function MessageEditor({ text, onDone }: Props) {
       }}
     >
       <textarea
+        dir="auto"
+
         aria-label={t('messages.editLabel')}
         aria-describedby="edit-hint"
         className="field block max-h-80 min-h-24 w-full"

@@ -67,7 +67,7 @@ function FromUser({ message, actions }: Props) {
       <div className="max-w-[85%] rounded-2xl rounded-br-md bg-accent-soft px-4 py-2.5 wrap-anywhere">
         {groupParts(message.parts).map((group) =>
           group.kind === 'text' ? (
-            <p key={group.key} className="whitespace-pre-wrap">
+            <p key={group.key} dir="auto" className="whitespace-pre-wrap">
               {group.part.text}
             </p>
           ) : (

@@ -72,6 +72,7 @@ export function PlanEditor({ value, submit, isBusy, isOver, error, onSubmit, chi
           {t('plan.goal')}
         </label>
         <input
+          dir="auto"
           id={id}
           // The form has just been asked for.
           // eslint-disable-next-line jsx-a11y/no-autofocus
@@ -87,6 +88,7 @@ export function PlanEditor({ value, submit, isBusy, isOver, error, onSubmit, chi
         {steps.map((step, place) => (
           <li key={step.id} className="flex items-center gap-1">
             <input
+              dir="auto"
               aria-label={t('plan.stepLabel', { number: place + 1 })}
               value={step.title}
               onChange={(event) => {

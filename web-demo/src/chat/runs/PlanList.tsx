@@ -21,7 +21,9 @@ export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolea
   if (!isPlan(data)) return null;
   return (
     <div className="my-4 rounded-card border border-line bg-raised px-4 py-3">
-      <h2 className="text-sm font-medium wrap-anywhere">{inOneLine(data.goal)}</h2>
+      <h2 dir="auto" className="text-sm font-medium wrap-anywhere">
+        {inOneLine(data.goal)}
+      </h2>
       <p role="status" className="mb-2 text-xs text-muted">
         {words(data)}
       </p>
@@ -63,9 +65,9 @@ export function PlanSteps({ plan: { state, steps }, isGrowing }: { plan: Plan; i
               />
               <span className="min-w-0 wrap-anywhere">
                 <span className="sr-only">{t(`plan.step.${step.state}`)}: </span>
-                <span className={isOver ? 'text-muted line-through decoration-line' : ''}>
+                <bdi className={isOver ? 'text-muted line-through decoration-line' : ''}>
                   {inOneLine(step.title)}
-                </span>
+                </bdi>
                 {step.tool !== undefined && (
                   <span className="ml-2 font-mono text-xs text-muted">{inOneLine(step.tool)}</span>
                 )}

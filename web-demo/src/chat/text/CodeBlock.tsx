@@ -27,7 +27,7 @@ export function CodeBlock({ language, actions, drawing, isHidden = false, childr
       </div>
       {/* A wide block scrolls by itself, even by keyboard. */}
       {/* eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex */}
-      <pre ref={code} tabIndex={0} hidden={isHidden}>
+      <pre ref={code} dir="ltr" tabIndex={0} hidden={isHidden}>
         {children}
       </pre>
       {drawing}

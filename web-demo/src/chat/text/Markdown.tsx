@@ -12,6 +12,7 @@ import { Streamdown, type Components, type StreamdownProps } from 'streamdown';
 import { CodeBlock } from './CodeBlock';
 import { Diagram, IsGrowing } from './Diagram';
 import { GROWING } from './growing';
+import { withDirections } from './directions';
 import { highlight } from './highlight';
 import { ExternalLink, PictureLink } from './Links';
 import { withDollars } from './math';
@@ -27,7 +28,7 @@ const HARDEN = {
   linkBlockPolicy: 'text-only',
   imageBlockPolicy: 'text-only',
 } as const;
-const REHYPE: NonNullable<StreamdownProps['rehypePlugins']> = [[harden, HARDEN]];
+const REHYPE: NonNullable<StreamdownProps['rehypePlugins']> = [[harden, HARDEN], withDirections];
 
 /** The language that the parser gives to formulas. */
 const MATH = 'math';
@@ -72,11 +73,11 @@ const COMPONENTS: Components = {
       </Suspense>
     );
   },
-  table: ({ children }) => (
+  table: ({ dir, children }) => (
     // A wide table scrolls by itself, even by keyboard.
     // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex
     <div className="table-scroll" tabIndex={0} role="group">
-      <table>{children}</table>
+      <table dir={dir}>{children}</table>
     </div>
   ),
 };

@@ -9,7 +9,11 @@ interface Props {
   isGrowing?: boolean;
 }
 
-const Plain = ({ text }: Props) => <p className="whitespace-pre-wrap">{text}</p>;
+const Plain = ({ text }: Props) => (
+  <p dir="auto" className="whitespace-pre-wrap">
+    {text}
+  </p>
+);
 
 /** A text without its form is better than none, should the chunk not come. */
 const load = (): Promise<{ default: ComponentType<Props> }> =>

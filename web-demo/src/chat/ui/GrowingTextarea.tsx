@@ -13,5 +13,5 @@ export function GrowingTextarea({ ref, ...props }: ComponentProps<'textarea'>) {
     const borders = current.offsetHeight - current.clientHeight;
     current.style.height = `${current.scrollHeight + borders}px`;
   }, [props.value]);
-  return <textarea rows={1} {...props} ref={field} />;
+  return <textarea rows={1} dir="auto" {...props} ref={field} />;
 }

@@ -24,6 +24,7 @@ export function RawJson({ id, text, onChange, isBroken, issues }: RawJsonProps) 
         {t('form.json')}
       </label>
       <textarea
+        dir="ltr"
         id={id}
         value={text}
         onChange={(event) => {

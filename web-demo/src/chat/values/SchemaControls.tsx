@@ -63,14 +63,17 @@ export function TextControl(props: ControlProps<'text'> | ControlProps<'number'>
     return (
       <input
         {...common}
+        dir="auto"
         inputMode={control.isInteger ? 'numeric' : 'decimal'}
         autoComplete="off"
         className={FIELD}
       />
     );
   if (control.isLong)
-    return <textarea {...common} rows={rowsOf(text, 3)} className={`${FIELD} field-sizing-content`} />;
-  return <input {...common} type={control.type} className={FIELD} />;
+    return (
+      <textarea {...common} dir="auto" rows={rowsOf(text, 3)} className={`${FIELD} field-sizing-content`} />
+    );
+  return <input {...common} dir="auto" type={control.type} className={FIELD} />;
 }
 
 /** Yes or no, or one of several. */
@@ -161,6 +164,7 @@ export function JsonControl(
   return (
     <textarea
       {...attributes(props)}
+      dir="ltr"
       value={text}
       onChange={(event) => {
         type(event.target.value);

@@ -83,17 +83,17 @@ function Label({
       )}
     </>
   );
-  const look = 'text-sm font-medium wrap-anywhere';
+  const look = { dir: 'auto', className: 'text-sm font-medium wrap-anywhere' };
   if (as === 'label')
     return (
-      <label id={`${id}-label`} htmlFor={id} className={look}>
+      <label {...look} id={`${id}-label`} htmlFor={id}>
         {words}
       </label>
     );
   return as === 'legend' ? (
-    <legend className={look}>{words}</legend>
+    <legend {...look}>{words}</legend>
   ) : (
-    <p id={`${id}-label`} className={look}>
+    <p {...look} id={`${id}-label`}>
       {words}
     </p>
   );
@@ -170,7 +170,7 @@ function Leaf({
         <Label {...{ field, name, isRequired, id }} as={control.kind === 'choices' ? 'p' : 'label'} />
       )}
       {field.description !== undefined && (
-        <p id={`${id}-description`} className="text-xs leading-5 text-muted">
+        <p id={`${id}-description`} dir="auto" className="text-xs leading-5 text-muted">
           {field.description}
         </p>
       )}
@@ -268,7 +268,11 @@ function Group(props: NodeProps & { field: Field; control: Inner }) {
         <Label {...{ field, name, isRequired, id }} as="legend" />
         <RemoveButton label={t('form.remove', { name: label })} onRemove={leaveOut} />
       </div>
-      {field.description !== undefined && <p className="text-xs leading-5 text-muted">{field.description}</p>}
+      {field.description !== undefined && (
+        <p dir="auto" className="text-xs leading-5 text-muted">
+          {field.description}
+        </p>
+      )}
       <Issues {...{ issues, pointer, id }} />
       {!isThere && (
         <Button onClick={fillIn}>

@@ -58,12 +58,13 @@ export function LongText({ text, isCode = false }: { text: string; isCode?: bool
   const { t } = useTranslation('cards');
   const { isWhole, showAll } = useWhole();
   const { head, cut } = shown(text, isWhole);
+  const direction = isCode ? 'ltr' : 'auto';
   const look =
     'whitespace-pre-wrap wrap-anywhere ' +
     (isCode ? 'font-mono text-[0.8125rem] leading-5' : 'font-sans text-sm leading-6');
   return (
     <>
-      <pre className={look}>
+      <pre dir={direction} className={look}>
         <Pieces pieces={head} />
       </pre>
       {cut !== undefined && (
@@ -72,7 +73,7 @@ export function LongText({ text, isCode = false }: { text: string; isCode?: bool
             {t('value.hidden', { count: cut.lines, characters: cut.characters })}
             <ShowAll onShow={showAll} />
           </p>
-          <pre className={look}>
+          <pre dir={direction} className={look}>
             <Pieces pieces={cut.tail} />
           </pre>
         </>
@@ -157,7 +158,7 @@ function Items({ value, depth }: { value: unknown[]; depth: number }) {
     <>
       <ul className="space-y-1.5 border-l border-line pl-3 text-sm">
         {items.map((item, place) => (
-          <li key={place} className="leading-6 wrap-anywhere">
+          <li key={place} dir="auto" className="leading-6 wrap-anywhere">
             <Readable value={item} depth={depth + 1} />
           </li>
         ))}

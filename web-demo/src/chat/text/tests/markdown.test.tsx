@@ -267,3 +267,16 @@ describe('a diagram', () => {
     expect(text?.textContent).toContain('tea --> cup');
   });
 });
+
+it.each([
+  ['- واحد\n- two', 'ul', 'rtl'],
+  ['1. one\n2. اثنان', 'ol', 'ltr'],
+  ['> «شاي»', 'blockquote', 'rtl'],
+  ['| 1 | تعليق |\n| - | - |\n| a | b |', 'table', 'rtl'],
+  ['| a | b |\n| - | - |\n| شاي | 2 |', 'table', 'ltr'],
+])('a block around others runs in the direction of its first letter: %j', (text, tag, direction) => {
+  const container = show(text);
+  expect(container.querySelector(tag)?.getAttribute('dir')).toBe(direction);
+  for (const block of container.querySelectorAll('p, li, td, th'))
+    expect(block.getAttribute('dir')).toBe('auto');
+});
