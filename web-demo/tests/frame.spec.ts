@@ -1,5 +1,6 @@
 // What surrounds the messages: that the page itself never scrolls, what the list says of a chat, what is suggested, where the cursor is.
 
+import { readFile } from 'node:fs/promises';
 import type { Page } from '@playwright/test';
 import {
   calls,
@@ -147,6 +148,40 @@ for (const { name, path } of PAGES)
       await expect(word).toHaveText('Connected');
       writing.open();
       await chat.hears('Green.');
+    });
+
+    test('the top says who answers, and exports the chat as Markdown and as JSON', async ({
+      world,
+      chat,
+    }) => {
+      const { page } = chat;
+      await expect(page.getByRole('main').locator('header').first()).toContainText('test-model');
+      await expect(page.getByRole('button', { name: 'Export this chat' })).toBeHidden();
+      world.model.script(says('**Green** tea.'));
+      await chat.say('which tea?');
+      await chat.hears('Green tea.');
+      await chat.isAtRest();
+      const saved = async (form: string) => {
+        await page.getByRole('button', { name: 'Export this chat' }).click();
+        const menu = page.getByRole('group', { name: 'Export this chat' });
+        expect(await seriousViolations(page)).toEqual([]);
+        const [download] = await Promise.all([
+          page.waitForEvent('download'),
+          menu.getByRole('button', { name: form }).click(),
+        ]);
+        await expect(menu).toBeHidden();
+        return { name: download.suggestedFilename(), text: await readFile(await download.path(), 'utf8') };
+      };
+      const markdown = await saved('Markdown');
+      expect(markdown.name).toBe('which tea.md');
+      expect(markdown.text).toContain('## You\n\nwhich tea?\n\n## Assistant\n\n**Green** tea.\n');
+      const json = await saved('JSON');
+      expect(json.name).toBe('which tea.json');
+      expect(JSON.parse(json.text)).toMatchObject({
+        title: 'which tea?',
+        id: chat.id,
+        messages: [{ role: 'user' }, { role: 'assistant' }],
+      });
     });
 
     test('each chat of the list is one stop of the Tab key, where Delete deletes it', async ({

@@ -6,7 +6,6 @@ import { useTranslation } from 'react-i18next';
 import { LARGEST, refusalOf } from '../chat/composer/attachments';
 import { COMPOSER_ID, NotTaken } from '../chat/composer/Composer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
-import { AssistantPicker } from '../chat/context/AssistantPicker';
 import { ContextButton } from '../chat/context/ContextButton';
 import { isParked, textOf, type Message } from '../chat/record/message';
 import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
@@ -61,12 +60,7 @@ export function Writer({ id }: { id: string }) {
                 </IconButton>
               </ComposerPrimitive.AddAttachment>
               <ToolChoiceMenu chatId={id} />
-              {chat !== undefined && (
-                <>
-                  {hasMessages && <ContextButton chat={chat} />}
-                  <AssistantPicker chatId={id} chat={chat} />
-                </>
-              )}
+              {chat !== undefined && hasMessages && <ContextButton chat={chat} />}
             </div>
             {isBusy && (
               <IconButton

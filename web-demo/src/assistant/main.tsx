@@ -10,7 +10,7 @@ import { PAGE } from '../chat/messages/MessageList';
 import { chatId, isNewChat, showChat } from '../chat/server/chatId';
 import { options } from '../chat/server/server';
 import { useCell } from '../state/cell';
-import { useFermataRuntime } from 'fermata-chat/assistant-ui';
+import { useFermataRuntime, useFermataThread } from 'fermata-chat/assistant-ui';
 import { browserTools } from '../tools';
 import { attachments } from './attachments';
 import { Conversation } from './Conversation';
@@ -38,10 +38,17 @@ function Page() {
   return (
     <AssistantRuntimeProvider runtime={runtime}>
       <PageTools />
-      <Frame page="assistant" chatId={id} list={(onShow) => <Threads onShow={onShow} />}>
-        <Conversation key={id} id={id} />
-      </Frame>
+      <Framed id={id} />
     </AssistantRuntimeProvider>
+  );
+}
+
+function Framed({ id }: { id: string }) {
+  const chat = useFermataThread();
+  return (
+    <Frame page="assistant" chatId={id} chat={chat} list={(onShow) => <Threads onShow={onShow} />}>
+      <Conversation key={id} id={id} />
+    </Frame>
   );
 }
 

@@ -7,7 +7,6 @@ import { useEffect, useMemo } from 'react';
 import { useTranslation } from 'react-i18next';
 import { Composer, focusComposer } from '../chat/composer/Composer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
-import { AssistantPicker } from '../chat/context/AssistantPicker';
 import { ContextButton } from '../chat/context/ContextButton';
 import { Greeting } from '../chat/frame/Greeting';
 import { MessageList } from '../chat/messages/MessageList';
@@ -22,8 +21,10 @@ import { useCell } from '../state/cell';
 /** The interval between updates of the page, in milliseconds: short enough to look like writing. */
 const THROTTLE = 50;
 
-export function Conversation({ id }: { id: string }) {
-  const chat = useMemo(() => server.chat(Chat<Message>, { id }), [id]);
+/** The chat of this id, from the server. */
+export const useChatOf = (id: string) => useMemo(() => server.chat(Chat<Message>, { id }), [id]);
+
+export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof useChatOf> }) {
   useEffect(() => chat.open({ isNew: isNewChat(id) }), [chat, id]);
   // Where one begins, one begins to write.
   useEffect(() => {
@@ -78,7 +79,6 @@ export function Conversation({ id }: { id: string }) {
       <Composer onSend={send} onStop={stop} isBusy={isBusy} advice={ADVICE_ID} givenBack={givenBack}>
         <ToolChoiceMenu chatId={id} />
         {messages.length > 0 && <ContextButton chat={chat} />}
-        <AssistantPicker chatId={id} chat={chat} />
       </Composer>
     </>
   );

@@ -6,15 +6,16 @@ import { Frame } from '../chat/frame/Frame';
 import { setUp } from '../chat/frame/setUp';
 import { chatId } from '../chat/server/chatId';
 import { useCell } from '../state/cell';
-import { Conversation } from './Conversation';
+import { Conversation, useChatOf } from './Conversation';
 
 setUp();
 
 function Page() {
   const id = useCell(chatId);
+  const chat = useChatOf(id);
   return (
-    <Frame page="plain" chatId={id}>
-      <Conversation key={id} id={id} />
+    <Frame page="plain" chatId={id} chat={chat}>
+      <Conversation key={id} id={id} chat={chat} />
     </Frame>
   );
 }

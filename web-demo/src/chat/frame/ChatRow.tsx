@@ -45,7 +45,7 @@ export function ChatRow({ chat, title, isShown, onShow, onDelete }: ChatRowProps
           onShow();
         }}
       >
-        <span dir="auto" className="block truncate text-sm">
+        <span dir="auto" className="block truncate text-left text-sm">
           {title}
         </span>
         <span className="flex items-center gap-2 text-xs text-muted">

@@ -56,10 +56,7 @@ export function ConnectionWord({ chatId }: { chatId: string }) {
   const { t } = useTranslation();
   const connection = useConnection(chatId);
   return (
-    <span
-      className="inline-flex shrink-0 items-center gap-1.5 px-1 text-xs text-muted"
-      data-connection={connection}
-    >
+    <span className="inline-flex shrink-0 items-center gap-1.5" data-connection={connection}>
       <span className={`size-2 rounded-full ${COLOURS[connection]}`} aria-hidden="true" />
       {t(`connection.word.${connection}`)}
     </span>

@@ -1,11 +1,13 @@
-// What both pages have around the messages: the title of the chat, the chats, what waits elsewhere, the settings. The chat
-// list stands at the side, and is a drawer where there is no room for it.
+// What both pages have around the messages: the title of the chat and who answers in it, the chats, what waits elsewhere, the
+// settings. The chat list stands at the side, and is a drawer where there is no room for it.
 
 import { Menu, SquarePen, X } from 'lucide-react';
 import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
+import type { FermataChat } from 'fermata-chat';
 import { useCell, usePicked } from '../../state/cell';
 import { COMPOSER_ID } from '../composer/Composer';
+import { AssistantPicker } from '../context/AssistantPicker';
 import { MemoriesDialog } from '../memories/MemoriesDialog';
 import { ownWaiting } from '../runs/notifications';
 import { isNewChat, showNewChat } from '../server/chatId';
@@ -15,6 +17,7 @@ import { IconButton } from '../ui/IconButton';
 import { Sign } from '../ui/Sign';
 import { ChatList } from './ChatList';
 import { ConnectionBanner, ConnectionWord } from './ConnectionState';
+import { ExportMenu } from './ExportMenu';
 import { NewChatButton } from './NewChatButton';
 import { PendingElsewhere } from './PendingElsewhere';
 import { Settings, type PageName } from './Settings';
@@ -23,6 +26,8 @@ import { TokenDialog } from './TokenDialog';
 interface Props {
   page: PageName;
   chatId: string;
+  /** The chat, once it is there. */
+  chat: Pick<FermataChat, 'chosen'> | undefined;
   /** The list of chats, where it is not the usual one; `onShow` says that a chat was chosen. */
   list?: ((onShow: () => void) => ReactNode) | undefined;
   children: ReactNode;
@@ -36,7 +41,7 @@ const onWidth = (tell: () => void) => {
   };
 };
 
-export function Frame({ page, chatId, list, children }: Props) {
+export function Frame({ page, chatId, chat, list, children }: Props) {
   const { t } = useTranslation();
   const isWide = useSyncExternalStore(onWidth, () => WIDE.matches);
   const [isDrawerOpen, setDrawerOpen] = useState(false);
@@ -67,7 +72,7 @@ export function Frame({ page, chatId, list, children }: Props) {
       {isWide && <aside className="flex w-72 shrink-0 flex-col border-r border-line bg-sunken">{side}</aside>}
       {!isWide && isDrawerOpen && <Drawer onClose={closeDrawer}>{side}</Drawer>}
       <main className="flex min-w-0 flex-1 flex-col">
-        <header className="flex min-h-14 items-center gap-2 px-3">
+        <header className="flex min-h-14 items-center gap-1 px-3">
           {!isWide && (
             <IconButton
               label={t('menu.open')}
@@ -79,8 +84,7 @@ export function Frame({ page, chatId, list, children }: Props) {
               <Menu />
             </IconButton>
           )}
-          <Title chatId={chatId} title={title} />
-          <ConnectionWord chatId={chatId} />
+          <Top chatId={chatId} chat={chat} title={title} />
           {!isWide && (
             <IconButton label={t('chats.new')} onClick={showNewChat}>
               <SquarePen />
@@ -96,20 +100,35 @@ export function Frame({ page, chatId, list, children }: Props) {
   );
 }
 
-/** The title of the chat. One that is not in the list yet, or is too old for its first page, has none here. */
-function Title({ chatId, title }: { chatId: string; title: string | undefined }) {
+/** The title of the chat, who answers in it, and its export. A chat that the list does not have yet, or no more, has no title here. */
+function Top({ chatId, chat, title }: Pick<Props, 'chatId' | 'chat'> & { title: string | undefined }) {
   const { t } = useTranslation();
   const isUnknown = useCell(unknownChats).has(chatId);
   // A chat is new until it has had a connection.
   const isNew = usePicked(connections, () => isNewChat(chatId)) || isUnknown;
+  const words = title ?? t(isNew ? 'chats.untitled' : 'name');
   return (
-    <h1 dir="auto" className="min-w-0 flex-1 truncate font-medium lg:pl-3" title={title}>
-      {title ?? t(isNew ? 'chats.untitled' : 'name')}
-    </h1>
+    <>
+      <div className="min-w-0 flex-1 px-1 lg:pl-3">
+        <h1 dir="auto" className="truncate text-left leading-6 font-medium" title={title}>
+          {words}
+        </h1>
+        <div className="flex min-w-0 items-center gap-3 text-xs text-muted">
+          {chat && <AssistantPicker chatId={chatId} chat={chat} />}
+          <ConnectionWord chatId={chatId} />
+        </div>
+      </div>
+      {!isNew && <ExportMenu key={chatId} chatId={chatId} title={words} />}
+    </>
   );
 }
 
-function Side({ page, chatId, list, onShow }: Omit<Props, 'children'> & { onShow: () => void }) {
+function Side({
+  page,
+  chatId,
+  list,
+  onShow,
+}: Pick<Props, 'page' | 'chatId' | 'list'> & { onShow: () => void }) {
   const { t } = useTranslation();
   return (
     <>

@@ -2,6 +2,7 @@
 
 import type { Memory } from 'fermata-chat';
 import { server } from '../server/server';
+import { save } from '../ui/save';
 
 export async function allMemories(): Promise<Memory[]> {
   const all: Memory[] = [];
@@ -11,14 +12,9 @@ export async function allMemories(): Promise<Memory[]> {
 
 /** Has the browser save all memories as JSON. */
 export async function exportMemories(): Promise<void> {
-  const json = JSON.stringify({ memories: await allMemories() }, undefined, 2);
-  const url = URL.createObjectURL(new Blob([json], { type: 'application/json' }));
-  const link = document.createElement('a');
-  link.href = url;
-  link.download = 'fermata-memories.json';
-  link.click();
-  // The browser has begun to read it by then.
-  setTimeout(() => {
-    URL.revokeObjectURL(url);
-  });
+  save(
+    'fermata-memories.json',
+    'application/json',
+    JSON.stringify({ memories: await allMemories() }, undefined, 2),
+  );
 }

@@ -97,6 +97,13 @@ const shell = {
     draw: 'Show the diagram',
     failed: 'This diagram could not be drawn.',
   },
+  export: {
+    label: 'Export this chat',
+    markdown: 'Markdown',
+    markdownHint: 'What was said, to read',
+    json: 'JSON',
+    jsonHint: 'The record, with everything in it',
+  },
   composer: {
     label: 'Message',
     placeholder: 'Write a message…',

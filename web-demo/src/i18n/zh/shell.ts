@@ -90,6 +90,13 @@ const shell: Translated<Areas['shell']> = {
     stepLimit: '已达到步骤数上限，因此结束',
   },
   diagram: { label: '图表', text: '显示图表的文本', draw: '显示图表', failed: '无法绘制此图表。' },
+  export: {
+    label: '导出此对话',
+    markdown: 'Markdown',
+    markdownHint: '对话内容，便于阅读',
+    json: 'JSON',
+    jsonHint: '完整的记录',
+  },
   composer: {
     label: '消息',
     placeholder: '写一条消息…',
