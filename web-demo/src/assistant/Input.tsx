@@ -3,12 +3,22 @@
 import { ComposerPrimitive } from '@assistant-ui/react';
 import type { ComponentProps } from 'react';
 import { GrowingTextarea } from '../chat/ui/GrowingTextarea';
-import { isComposing } from '../chat/ui/keys';
+import { isComposing, isEditLast } from '../chat/ui/keys';
 
-export const Input = (props: Omit<ComponentProps<'textarea'>, 'ref' | 'onKeyDown'>) => (
+interface Props extends Omit<ComponentProps<'textarea'>, 'ref' | 'onKeyDown'> {
+  /** Has the person write their last message again. The field of a new message has it, and Escape does not empty that one. */
+  onEditLast?: () => void;
+}
+
+export const Input = ({ onEditLast, ...props }: Props) => (
   <ComposerPrimitive.Input
     asChild
+    cancelOnEscape={onEditLast === undefined}
     onKeyDown={(event) => {
+      if (onEditLast !== undefined && isEditLast(event)) {
+        event.preventDefault();
+        onEditLast();
+      }
       // assistant-ui sends on every Enter whose default was not prevented, and does not know the one that ends a word in Safari.
       if (event.key === 'Enter' && isComposing(event)) event.preventDefault();
     }}

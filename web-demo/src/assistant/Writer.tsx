@@ -4,8 +4,10 @@ import { AttachmentPrimitive, ComposerPrimitive, useAui, useAuiState } from '@as
 import { ArrowUp, Paperclip, Square, X } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { LARGEST, refusalOf } from '../chat/composer/attachments';
-import { COMPOSER_ID, NotTaken } from '../chat/composer/Composer';
+import { NotTaken } from '../chat/composer/Composer';
+import { COMPOSER_ID } from '../chat/composer/focusComposer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
+import { useStopKey } from '../chat/composer/useStopKey';
 import { ContextButton } from '../chat/context/ContextButton';
 import { isParked, textOf, type Message } from '../chat/record/message';
 import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
@@ -27,6 +29,10 @@ export function Writer({ id }: { id: string }) {
     (chat.status === 'submitted' ||
       chat.status === 'streaming' ||
       isParked(chat.messages.at(-1) as Message | undefined));
+  const stop = () => {
+    aui.thread.cancelRun();
+  };
+  useStopKey(isBusy, stop);
   return (
     <>
       {chat && <RunLine chatId={id} chat={chat} messages={chat.messages as Message[]} isBusy={isBusy} />}
@@ -44,6 +50,10 @@ export function Writer({ id }: { id: string }) {
         >
           <Input
             id={COMPOSER_ID}
+            onEditLast={() => {
+              const index = aui.thread.getState().messages.findLastIndex(({ role }) => role === 'user');
+              if (isEmpty && index >= 0) aui.thread.message({ index }).composer().beginEdit();
+            }}
             aria-label={t('composer.label')}
             aria-describedby={`${ADVICE_ID} composer-hint`}
             placeholder={t('composer.placeholder')}
@@ -63,13 +73,7 @@ export function Writer({ id }: { id: string }) {
               {chat !== undefined && hasMessages && <ContextButton chat={chat} />}
             </div>
             {isBusy && (
-              <IconButton
-                label={t('composer.stop')}
-                tone="outlined"
-                onClick={() => {
-                  aui.thread.cancelRun();
-                }}
-              >
+              <IconButton label={t('composer.stop')} tone="outlined" onClick={stop}>
                 <Square className="fill-current" />
               </IconButton>
             )}

@@ -105,6 +105,9 @@ export function UserEditComposer() {
   return (
     <ComposerPrimitive.Root className="my-6">
       <Input
+        // The person has just asked to write here.
+        // eslint-disable-next-line jsx-a11y/no-autofocus
+        autoFocus
         aria-label={t('messages.editLabel')}
         aria-describedby="edit-hint"
         className="field block max-h-80 min-h-24 w-full"

@@ -3,9 +3,10 @@
 
 import { Chat, useChat } from '@ai-sdk/react';
 import { useGivenBack } from 'fermata-chat/react';
-import { useEffect, useMemo } from 'react';
+import { useEffect, useMemo, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { Composer, focusComposer } from '../chat/composer/Composer';
+import { Composer } from '../chat/composer/Composer';
+import { focusComposer } from '../chat/composer/focusComposer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
 import { ContextButton } from '../chat/context/ContextButton';
 import { Greeting } from '../chat/frame/Greeting';
@@ -37,9 +38,14 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
   const last = messages.at(-1);
   const isBusy = status === 'submitted' || status === 'streaming' || isParked(last);
 
+  const [edited, setEdited] = useState<string>();
   // The same object for every rendering, or every message would be rendered again.
   const actions = useMemo<MessageActions>(
     () => ({
+      beginEdit: (messageId) => {
+        setEdited(messageId);
+        if (messageId === undefined) focusComposer();
+      },
       edit: (message, text) => {
         const files = message.parts.filter((part) => part.type === 'file');
         void chat.sendMessage({ text, files, messageId: message.id });
@@ -66,6 +72,7 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
         error={error}
         chat={chat}
         actions={actions}
+        edited={edited}
         onTryAgain={() => {
           tryAgain(chat, last);
         }}
@@ -76,7 +83,16 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
         )}
       </MessageList>
       <RunLine chatId={id} {...{ chat, messages, isBusy }} />
-      <Composer onSend={send} onStop={stop} isBusy={isBusy} advice={ADVICE_ID} givenBack={givenBack}>
+      <Composer
+        onSend={send}
+        onStop={stop}
+        onEditLast={() => {
+          setEdited(messages.findLast(({ role }) => role === 'user')?.id);
+        }}
+        isBusy={isBusy}
+        advice={ADVICE_ID}
+        givenBack={givenBack}
+      >
         <ToolChoiceMenu chatId={id} />
         {messages.length > 0 && <ContextButton chat={chat} />}
       </Composer>

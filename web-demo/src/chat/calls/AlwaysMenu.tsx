@@ -66,6 +66,7 @@ export function AlwaysMenu({ tool, scopes, disabled, onChoose, children }: Alway
               className="w-full justify-start! py-1.5 text-left"
               onKeyDown={(event) => {
                 if (event.key !== 'Escape') return;
+                event.preventDefault();
                 setOpen(false);
                 button.current?.focus();
               }}

@@ -224,6 +224,8 @@ function Answers({ name, scopes, cameFrom, answering, respond, go, isUnseen }: A
           isBusy={approve.isBusy}
           disabled={isUnseen || approve.disabled}
           className={scopes.length > 0 ? 'rounded-r-none' : ''}
+          data-decision="approve"
+          aria-keyshortcuts="A"
           onClick={() => {
             respond('approve', { approved: true });
           }}
@@ -244,6 +246,8 @@ function Answers({ name, scopes, cameFrom, answering, respond, go, isUnseen }: A
         tone="danger"
         {...state('deny')}
         ref={useFocusIf(cameFrom === 'deny')}
+        data-decision="deny"
+        aria-keyshortcuts="D"
         onClick={() => {
           go('deny');
         }}

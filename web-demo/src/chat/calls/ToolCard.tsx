@@ -47,6 +47,7 @@ import { askedCall, useAsked } from './asked';
 import { CallActions } from './CallActions';
 import { CallDetails, isDetails } from './CallDetails';
 import { ToolProgress } from './ToolProgress';
+import { useDecisionKeys } from './useDecisionKeys';
 import { useDuration } from './useDuration';
 
 export type { AnyToolPart, ServerTools } from '../record/toolState';
@@ -110,10 +111,13 @@ function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }
   };
   const details = useId();
   const card = useKeptFocus(state.name);
+  useDecisionKeys(card);
   return (
     <article
       ref={card}
-      tabIndex={-1}
+      // One that waits for a decision takes its keys.
+
+      tabIndex={part.state === 'approval-requested' ? 0 : -1}
       aria-label={t('card.label', { name })}
       data-tool={name}
       data-state={state.name}

@@ -7,14 +7,18 @@ import { textOf, type FilePart, type Message } from '../record/message';
 import { GrowingTextarea } from '../ui/GrowingTextarea';
 import { IconButton } from '../ui/IconButton';
 import type { GivenBack } from 'fermata-chat';
-import { isSend } from '../ui/keys';
+import { isEditLast, isSend } from '../ui/keys';
 import { AttachedFiles } from './AttachedFiles';
+import { COMPOSER_ID } from './focusComposer';
 import { useAttachments } from './useAttachments';
 import { useDrop } from './useDrop';
+import { useStopKey } from './useStopKey';
 
 interface Props {
   onSend: (text: string, files: FilePart[]) => void;
   onStop: () => void;
+  /** Has the person write their last message again. */
+  onEditLast: () => void;
   /** `true` if a run is at work, or waits for somebody. */
   isBusy: boolean;
   /** The id of what says what a message would do now. */
@@ -25,14 +29,7 @@ interface Props {
   children?: ReactNode;
 }
 
-export const COMPOSER_ID = 'composer';
-
-/** Puts the cursor where one writes; not on a phone, where the keyboard would cover half of the page. */
-export function focusComposer() {
-  if (matchMedia('(pointer: fine)').matches) document.getElementById(COMPOSER_ID)?.focus();
-}
-
-export function Composer({ onSend, onStop, isBusy, advice = '', givenBack, children }: Props) {
+export function Composer({ onSend, onStop, onEditLast, isBusy, advice = '', givenBack, children }: Props) {
   const { t } = useTranslation();
   const [text, setText] = useState('');
   const [back, setBack] = useState(givenBack);
@@ -43,6 +40,7 @@ export function Composer({ onSend, onStop, isBusy, advice = '', givenBack, child
   }
   const { files, refusals, add, remove, clear } = useAttachments();
   const isOver = useDrop(add);
+  useStopKey(isBusy, onStop);
   const picker = useRef<HTMLInputElement>(null);
   const isEmpty = text.trim() === '' && files.length === 0;
 
@@ -89,6 +87,10 @@ export function Composer({ onSend, onStop, isBusy, advice = '', givenBack, child
           }}
           onPaste={onPaste}
           onKeyDown={(event) => {
+            if (isEditLast(event) && isEmpty) {
+              event.preventDefault();
+              onEditLast();
+            }
             if (!isSend(event)) return;
             event.preventDefault();
             send();

@@ -6,7 +6,7 @@ import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } fro
 import { useTranslation } from 'react-i18next';
 import type { FermataChat } from 'fermata-chat';
 import { useCell, usePicked } from '../../state/cell';
-import { COMPOSER_ID } from '../composer/Composer';
+import { COMPOSER_ID } from '../composer/focusComposer';
 import { AssistantPicker } from '../context/AssistantPicker';
 import { MemoriesDialog } from '../memories/MemoriesDialog';
 import { ownWaiting } from '../runs/notifications';
@@ -21,6 +21,7 @@ import { ExportMenu } from './ExportMenu';
 import { NewChatButton } from './NewChatButton';
 import { PendingElsewhere } from './PendingElsewhere';
 import { Settings, type PageName } from './Settings';
+import { FinderButton, Shortcuts } from './Shortcuts';
 import { TokenDialog } from './TokenDialog';
 
 interface Props {
@@ -95,6 +96,7 @@ export function Frame({ page, chatId, chat, list, children }: Props) {
         {children}
       </main>
       <MemoriesDialog onShow={closeDrawer} />
+      <Shortcuts />
       <TokenDialog />
     </div>
   );
@@ -137,8 +139,9 @@ function Side({
         <p className="font-serif text-xl">{t('name')}</p>
       </div>
       {/* It keeps its place above a list of any length. */}
-      <div className="px-3 py-3">
+      <div className="flex items-center gap-1 px-3 py-3">
         <NewChatButton onShow={onShow} />
+        <FinderButton onOpen={onShow} />
       </div>
       <div className="min-h-0 flex-1 overflow-y-auto px-3 pb-3">
         <PendingElsewhere chatId={chatId} onShow={onShow} />

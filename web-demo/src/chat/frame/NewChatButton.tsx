@@ -9,7 +9,7 @@ export function NewChatButton({ onShow }: { onShow: () => void }) {
   return (
     <button
       type="button"
-      className="button w-full justify-center"
+      className="button flex-1 justify-center"
       onClick={() => {
         showNewChat();
         onShow();

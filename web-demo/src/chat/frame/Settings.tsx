@@ -12,6 +12,7 @@ import { chatUrl } from '../server/chatId';
 import { Dialog } from '../ui/Dialog';
 import { IconButton } from '../ui/IconButton';
 import { Setting } from '../ui/Setting';
+import { openKeys } from './Shortcuts';
 
 /** The two pages of the demo. */
 export type PageName = 'plain' | 'assistant';
@@ -74,6 +75,19 @@ export function Settings(props: Props) {
             <Themes />
             <Notifications />
             <MemoriesEntry onShow={close} />
+            <Setting label={t('keys.title')}>
+              <button
+                type="button"
+                aria-haspopup="dialog"
+                className="button"
+                onClick={() => {
+                  close();
+                  openKeys();
+                }}
+              >
+                {t('keys.show')}
+              </button>
+            </Setting>
             <Pages {...props} />
           </div>
         </Dialog>

@@ -38,10 +38,10 @@ export function MessageEditor({ text, onDone }: Props) {
           setDraft(event.target.value);
         }}
         onKeyDown={(event) => {
-          if (isLeave(event)) onDone(undefined);
-          if (!isSend(event)) return;
+          if (!isLeave(event) && !isSend(event)) return;
           event.preventDefault();
-          send();
+          if (isLeave(event)) onDone(undefined);
+          else send();
         }}
       />
       <div className="mt-2 flex flex-wrap items-center justify-end gap-2">

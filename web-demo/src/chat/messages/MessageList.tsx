@@ -25,12 +25,15 @@ interface Props {
   error: Error | undefined;
   chat: SummarizedChat;
   actions: MessageActions;
+  /** The message that the person writes again. */
+  edited: string | undefined;
   onTryAgain: () => void;
   /** The placeholder if there is no message yet. */
   children: ReactNode;
 }
 
-export function MessageList({ messages: given, status, error, chat, actions, onTryAgain, children }: Props) {
+export function MessageList(props: Props) {
+  const { messages: given, status, error, chat, actions, edited, onTryAgain, children } = props;
   const { t } = useTranslation();
   // Only the last one can grow; the others must stay the same objects, or every message would be rendered
   // again.
@@ -66,6 +69,7 @@ export function MessageList({ messages: given, status, error, chat, actions, onT
                   actions={actions}
                   isLast={message === last}
                   isGrowing={isGrowing && message === last}
+                  isEdited={message.id === edited}
                 />
                 <SummaryLine chat={chat} after={[message]} />
               </Contained>

@@ -2,7 +2,7 @@
 // has not.
 
 import { Pencil, RotateCcw } from 'lucide-react';
-import { memo, useState } from 'react';
+import { memo } from 'react';
 import { useTranslation } from 'react-i18next';
 import { localeOf } from '../../i18n/language';
 import type { FermataChat } from 'fermata-chat';
@@ -29,6 +29,8 @@ import { MessageEditor } from './MessageEditor';
 import { Reasoning } from './Reasoning';
 
 export interface MessageActions {
+  /** Begins to write a user message again; without an id, ends that. */
+  beginEdit: (messageId: string | undefined) => void;
   /** Sends a user message again with other words; it gets a new answer. */
   edit: (message: Message, text: string) => void;
   /** Has an answer made again. */
@@ -42,6 +44,8 @@ interface Props {
   isLast: boolean;
   /** `true` if it is still being written. */
   isGrowing: boolean;
+  /** `true` if the person writes it again. */
+  isEdited: boolean;
 }
 
 export const MessageView = memo((props: Props) =>
@@ -49,15 +53,14 @@ export const MessageView = memo((props: Props) =>
 );
 MessageView.displayName = 'MessageView';
 
-function FromUser({ message, actions }: Props) {
+function FromUser({ message, actions, isEdited }: Props) {
   const { t } = useTranslation();
-  const [isEdited, setEdited] = useState(false);
   if (isEdited)
     return (
       <MessageEditor
         text={textOf(message)}
         onDone={(text) => {
-          setEdited(false);
+          actions.beginEdit(undefined);
           if (text !== undefined) actions.edit(message, text);
         }}
       />
@@ -85,7 +88,7 @@ function FromUser({ message, actions }: Props) {
         <IconButton
           label={t('messages.edit')}
           onClick={() => {
-            setEdited(true);
+            actions.beginEdit(message.id);
           }}
         >
           <Pencil />

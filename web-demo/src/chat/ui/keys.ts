@@ -17,8 +17,19 @@ export const isComposing = ({ nativeEvent }: KeyboardEvent) =>
 export const isSend = (event: KeyboardEvent) =>
   event.key === 'Enter' && !event.shiftKey && !isComposing(event);
 
+/** In an empty field for a message, the key that leads to the last one. */
+export const isEditLast = (event: KeyboardEvent<HTMLTextAreaElement>) =>
+  event.key === 'ArrowUp' && event.currentTarget.value === '' && !event.shiftKey && !isComposing(event);
+
 /** Escape leaves what is being written, unless it only drops the word that an input method composes. */
 export const isLeave = (event: KeyboardEvent) => event.key === 'Escape' && !isComposing(event);
+
+/** `true` if a key pressed here writes something. */
+export const isWriting = (target: EventTarget | null) =>
+  target instanceof Element && target.closest('input, textarea, select, [contenteditable]') !== null;
+
+/** `true` if a dialog stands in front of the page: the keys of the page are not for it. */
+export const isBehindDialog = () => document.querySelector('dialog[open]') !== null;
 
 /** A click that is meant for this page, and not for a new tab. */
 export const isPlainClick = (event: MouseEvent) =>

@@ -13,6 +13,7 @@ export function useMenuKeys(panel: { current: HTMLElement | null }, isOpen: bool
     const onKey = (event: KeyboardEvent) => {
       if (event.defaultPrevented) return;
       if (event.key === 'Escape') {
+        event.preventDefault();
         latest.current();
         panel.current?.querySelector('button')?.focus();
         return;

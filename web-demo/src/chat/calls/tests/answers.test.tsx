@@ -220,8 +220,8 @@ describe('what is asked about', () => {
     const view = (part: AnyToolPart, data: object, isGrowing: boolean) => {
       const message = messageOf(part);
       message.parts.push({ type: 'data-plan', id: 'run', data });
-      const actions = { edit: () => undefined, regenerate: () => undefined };
-      return <MessageView {...{ message, chat, actions, isGrowing }} isLast />;
+      const actions = { beginEdit: () => undefined, edit: () => undefined, regenerate: () => undefined };
+      return <MessageView {...{ message, chat, actions, isGrowing }} isLast isEdited={false} />;
     };
     const waits = call('a', 'make_plan', 'approval-requested', { input });
     const { rerender } = render(view(waits, data('proposed', 'todo'), true));

@@ -9,7 +9,7 @@ import { MessageList } from '../MessageList';
 
 setUpPage();
 
-const actions = { edit: () => undefined, regenerate: () => undefined };
+const actions = { beginEdit: () => undefined, edit: () => undefined, regenerate: () => undefined };
 
 /** Shows a message, lets it grow behind the page's back, and shows a copy of what has become of it. */
 function grow(message: Message, change: (message: Message) => void) {
@@ -21,6 +21,7 @@ function grow(message: Message, change: (message: Message) => void) {
       error={undefined}
       chat={chat}
       actions={actions}
+      edited={undefined}
       onTryAgain={() => undefined}
     >
       nothing
