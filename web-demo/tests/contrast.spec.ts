@@ -1,4 +1,4 @@
-// That what people press and write in can be seen: every icon button and every field, in each of its states, by day and by night.
+// That what people press, read and write in can be seen: every button, card and field, in each of its states, by day and by night.
 
 import { calls, expect, PAGES, test, type ChatPage, type World } from './world';
 
@@ -6,7 +6,7 @@ import { calls, expect, PAGES, test, type ChatPage, type World } from './world';
 const LEAST = 3;
 const NOTE = { name: 'write_note', input: { title: 'Milk', body: 'Two litres.' } };
 
-/** The contrasts of all icons and of all borders of fields that are shown now, with what they are. */
+/** The contrasts of all icons and of all borders of fields, cards and buttons that are shown now, with what they are. */
 async function contrasts({ page }: ChatPage): Promise<{ what: string; contrast: number }[]> {
   return page.evaluate(() => {
     // A colour on its way to another is none of the page's.
@@ -66,19 +66,29 @@ async function contrasts({ page }: ChatPage): Promise<{ what: string; contrast: 
       const name = button.getAttribute('aria-label') ?? button.textContent;
       return { what: `icon of ${name}`, contrast: contrast(shown, behind) };
     });
+    const borderOf = (element: Element) => {
+      const { shown } = seen(getComputedStyle(element).borderTopColor, element);
+      const { behind } = seen('transparent', element.parentElement ?? element);
+      return contrast(shown, behind);
+    };
+    const hasBorder = (element: Element) => {
+      const { borderTopWidth, borderTopColor } = getComputedStyle(element);
+      return borderTopWidth !== '0px' && read(borderTopColor)[3] > 0;
+    };
     const fields = [...document.querySelectorAll('textarea, input:not([type=checkbox], [hidden]), .field')]
       .filter(isShown)
-      .map((field) => {
-        const bordered =
-          pathTo(field).findLast((one) => getComputedStyle(one).borderTopWidth !== '0px') ?? field;
-        const { shown } = seen(getComputedStyle(bordered).borderTopColor, bordered);
-        const { behind } = seen('transparent', bordered.parentElement ?? bordered);
-        return {
-          what: `border of ${field.getAttribute('aria-label') ?? field.id}`,
-          contrast: contrast(shown, behind),
-        };
-      });
-    return [...icons, ...fields];
+      .map((field) => ({
+        what: `border of ${field.getAttribute('aria-label') ?? field.id}`,
+        contrast: borderOf(pathTo(field).findLast(hasBorder) ?? field),
+      }));
+    // What cannot be pressed now need not be seen as well.
+    const framed = [...document.querySelectorAll('article, [role=group], dialog, button:not(:disabled)')]
+      .filter((one) => isShown(one) && hasBorder(one))
+      .map((one) => ({
+        what: `border of ${one.tagName} ${one.getAttribute('aria-label') ?? one.textContent}`,
+        contrast: borderOf(one),
+      }));
+    return [...icons, ...fields, ...framed];
   });
 }
 
@@ -144,7 +154,7 @@ for (const { name, path } of PAGES)
     test.describe(`${name}, ${theme}`, () => {
       test.use({ path });
 
-      test('every icon and every field can be seen in every state', async ({ world, chat }) => {
+      test('every icon, field, card and button can be seen in every state', async ({ world, chat }) => {
         await chat.set(theme);
         await everyState(world, chat);
       });

@@ -119,7 +119,7 @@ function Attached() {
     <AttachmentPrimitive.Root asChild>
       <li
         className={
-          'inline-flex max-w-full items-center gap-1 rounded-card border border-line py-0.5 pr-1 pl-3 ' +
+          'inline-flex max-w-full items-center gap-1 rounded-card border border-field py-0.5 pr-1 pl-3 ' +
           `text-sm ${refusal ? 'bg-bad-soft text-bad' : 'bg-raised'}`
         }
       >

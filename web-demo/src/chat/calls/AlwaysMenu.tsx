@@ -55,7 +55,7 @@ export function AlwaysMenu({ tool, scopes, disabled, onChoose, children }: Alway
         role="group"
         aria-label={t('always.more')}
         hidden={!isOpen}
-        className="order-last w-full rounded-lg border border-line py-1"
+        className="order-last w-full rounded-lg border border-field py-1"
       >
         {scopes.flatMap((scope) =>
           TERMS.map(({ key, ...terms }) => (

@@ -91,7 +91,7 @@ function Card({ part, chat }: ElicitationCardProps) {
     <article
       aria-label={t('elicitation.label')}
       data-elicitation={asked.state}
-      className="space-y-3 rounded-card border border-line bg-raised px-3 py-3"
+      className="space-y-3 rounded-card border border-field bg-raised px-3 py-3"
     >
       <div className="flex gap-3">
         <span aria-hidden className={`grid size-8 shrink-0 place-items-center rounded-full ${look}`}>

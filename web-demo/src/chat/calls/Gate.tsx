@@ -49,7 +49,7 @@ function OpenGate({ decided, total, waiting, isClosed, chat }: GateCount & Pick<
     <div
       role="group"
       aria-label={t('gate.label')}
-      className="flex flex-wrap items-center gap-x-4 gap-y-2 rounded-card border border-dashed border-line px-3 py-2"
+      className="flex flex-wrap items-center gap-x-4 gap-y-2 rounded-card border border-dashed border-field px-3 py-2"
     >
       <div className="min-w-48 flex-1">
         <div className="flex items-center gap-2">

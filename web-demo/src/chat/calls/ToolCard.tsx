@@ -122,7 +122,7 @@ function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }
       data-tool={name}
       data-state={state.name}
       className={
-        `group/card rounded-card text-ink outline-none ${isQuiet ? '' : 'border border-line bg-raised'} ` +
+        `group/card rounded-card text-ink outline-none ${isQuiet ? '' : 'border border-field bg-raised'} ` +
         'focus-visible:outline-2 focus-visible:outline-accent'
       }
     >

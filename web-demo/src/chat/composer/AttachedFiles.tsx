@@ -29,7 +29,7 @@ export function AttachedFiles({ files, refusals, onRemove }: Props) {
           {files.map((file, place) => (
             <li
               key={place}
-              className="flex items-center gap-2 rounded-card border border-line bg-raised py-1 pr-1 pl-2 text-sm"
+              className="flex items-center gap-2 rounded-card border border-field bg-raised py-1 pr-1 pl-2 text-sm"
             >
               {file.mediaType.startsWith('image/') ? (
                 <img src={file.url} alt="" className="size-8 rounded object-cover" />

@@ -124,7 +124,7 @@ function Choices({ id, chatId, takesFocus, onChosen }: ChoicesProps) {
       aria-label={t('tools.label')}
       className={
         'absolute inset-x-0 bottom-full z-20 mb-2 max-h-[min(28rem,60dvh)] overflow-y-auto ' +
-        'sm:right-auto sm:w-80 rounded-card border border-line bg-raised p-2 text-sm shadow-lg'
+        'sm:right-auto sm:w-80 rounded-card border border-field bg-raised p-2 text-sm shadow-lg'
       }
     >
       <p className="px-2 pt-1 pb-2 text-xs text-muted">{t('tools.next')}</p>

@@ -50,7 +50,7 @@ export function MemoryForm({ memory, onSave, onDone }: Props) {
   return (
     <form
       aria-label={t(memory === undefined ? 'form.add' : 'form.edit')}
-      className="space-y-3 rounded-card border border-line bg-raised p-3"
+      className="space-y-3 rounded-card border border-field bg-raised p-3"
       onSubmit={(event) => {
         event.preventDefault();
         void save();

@@ -41,7 +41,7 @@ export function UsedMemories({ message }: { message: Message }) {
           aria-hidden="true"
         />
       </button>
-      <div id={list} hidden={!isOpen} className="mt-2 rounded-card border border-line bg-raised px-4 py-3">
+      <div id={list} hidden={!isOpen} className="mt-2 rounded-card border border-field bg-raised px-4 py-3">
         <ul aria-label={t('usedLabel')} className="space-y-1.5 text-sm">
           {recalled.map(({ id, kind, text }) => (
             <li key={id} className="flex flex-wrap items-baseline gap-x-2 wrap-anywhere">

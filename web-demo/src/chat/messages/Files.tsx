@@ -45,7 +45,7 @@ function File({ part }: { part: FilePart }) {
       href={safeAddress(part.url)}
       download={name}
       className={
-        'inline-flex items-center gap-2 rounded-card border border-line bg-raised px-3 py-2 text-sm ' +
+        'inline-flex items-center gap-2 rounded-card border border-field bg-raised px-3 py-2 text-sm ' +
         'hover:border-accent pointer-coarse:min-h-11'
       }
     >

@@ -20,7 +20,7 @@ export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolea
   const words = usePlanWords();
   if (!isPlan(data)) return null;
   return (
-    <div className="my-4 rounded-card border border-line bg-raised px-4 py-3">
+    <div className="my-4 rounded-card border border-field bg-raised px-4 py-3">
       <h2 dir="auto" className="text-sm font-medium wrap-anywhere">
         {inOneLine(data.goal)}
       </h2>

@@ -13,9 +13,9 @@ export interface ButtonProps extends ComponentProps<'button'> {
 
 const TONES: Record<ButtonTone, string> = {
   primary: 'bg-accent text-accent-ink hover:opacity-90',
-  plain: 'border border-line bg-raised text-ink hover:bg-sunken',
+  plain: 'border border-field bg-raised text-ink hover:bg-sunken',
   quiet: 'text-muted hover:bg-sunken hover:text-ink',
-  danger: 'border border-line bg-raised text-bad hover:bg-bad-soft',
+  danger: 'border border-field bg-raised text-bad hover:bg-bad-soft',
 };
 
 export function Button({

@@ -48,7 +48,7 @@ export function Dialog({ title, size = 'question', beside, onClose, children }: 
         onClose();
       }}
       className={
-        'flex-col overflow-hidden border-line bg-raised text-ink shadow-xl open:flex ' +
+        'flex-col overflow-hidden border-field bg-raised text-ink shadow-xl open:flex ' +
         `backdrop:bg-black/40 ${look.dialog}`
       }
     >
