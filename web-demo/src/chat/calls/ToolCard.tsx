@@ -4,26 +4,15 @@
 // What is shown follows from the part and its message alone; what the person is just typing is all that lives
 // here. A settled call is drawn once, however many deltas come after it.
 
-import {
-  Ban,
-  Check,
-  CircleDashed,
-  Hourglass,
-  LoaderCircle,
-  TriangleAlert,
-  UserRound,
-  ChevronDown,
-  type LucideIcon,
-} from 'lucide-react';
-import { memo, useEffect, useId, useRef, useState, type ReactNode } from 'react';
+import { memo, useEffect, useId, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { getToolName, type UIMessage } from 'ai';
-import { isReadExactly, planOf, type FermataChat, type NoOutput, type Plan } from 'fermata-chat';
+import { isReadExactly, planOf, type FermataChat, type Plan } from 'fermata-chat';
 import { useCallStatus } from 'fermata-chat/react';
 import { pageRuns, pageTool } from '../../tools';
 import { isRecord } from '../record/isRecord';
 import { planCallOf } from '../record/message';
-import { isToldTheSame, toldOfCall, type ToldOfCall } from '../record/toldOfCall';
+import { isToldTheSame, toldOfCall } from '../record/toldOfCall';
 import {
   callState,
   isSettled,
@@ -33,20 +22,14 @@ import {
   type OwnTools,
   type ServerTools,
 } from '../record/toolState';
-import { isPlan, PlanSteps, usePlanWords } from '../runs/PlanList';
+import { isPlan } from '../runs/PlanList';
 import { inOneLine, invisibleIn, mixedIn } from '../text/visible';
-import { AnswerError } from '../ui/AnswerError';
-import { useAnswer } from '../ui/useAnswer';
-import { useDurationWords } from '../ui/words';
 import { isCut } from '../values/cut';
-import { useSeen, WholeInput } from '../values/seen';
-import { hasMedia, ToolResult } from '../values/ToolResult';
-import { LongText, ValueSection } from '../values/ToolValue';
-import { ApprovalQuestion } from './ApprovalCard';
-import { askedCall, useAsked } from './asked';
-import { CallActions } from './CallActions';
-import { CallDetails, isDetails } from './CallDetails';
-import { ToolProgress } from './ToolProgress';
+import { hasMedia } from '../values/ToolResult';
+import { askedCall } from './asked';
+import { CallBody } from './CallBody';
+import { isDetails } from './CallDetails';
+import { CallHeader } from './CallHeader';
 import { useDecisionKeys } from './useDecisionKeys';
 import { useDuration } from './useDuration';
 
@@ -126,7 +109,7 @@ function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }
         'focus-visible:outline-2 focus-visible:outline-accent'
       }
     >
-      <Header
+      <CallHeader
         {...{ name, state, who, server, told, duration, plan, isOpen, details, isQuiet }}
         title={isForeign ? part.title : title}
         isForeign={isForeign}
@@ -136,7 +119,7 @@ function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }
           setOpen(!isOpen);
         }}
       />
-      <Body
+      <CallBody
         {...{ part, chat, state, who, tools, plan, isGrowing, isOpen, details, open }}
         title={(isForeign ? undefined : title) ?? ''}
         errorType={told.errorType}
@@ -193,153 +176,6 @@ function useKeptFocus(state: CallState['name']) {
   return card;
 }
 
-// === the line at the top ===
-
-const MARKS: Record<CallState['name'], { Icon: LucideIcon; look: string; turns?: boolean }> = {
-  preparing: { Icon: CircleDashed, look: 'bg-sunken text-muted', turns: true },
-  'waits-for-you': { Icon: UserRound, look: 'bg-wait-soft text-wait' },
-  'waits-for-others': { Icon: Hourglass, look: 'bg-sunken text-muted' },
-  'waits-for-resource': { Icon: Hourglass, look: 'bg-sunken text-muted' },
-  'waits-for-capacity': { Icon: Hourglass, look: 'bg-sunken text-muted' },
-  'waits-for-page': { Icon: Hourglass, look: 'bg-wait-soft text-wait' },
-  running: { Icon: LoaderCircle, look: 'bg-accent-soft text-accent', turns: true },
-  done: { Icon: Check, look: 'bg-good-soft text-good' },
-  failed: { Icon: TriangleAlert, look: 'bg-bad-soft text-bad' },
-  denied: { Icon: Ban, look: 'bg-sunken text-muted' },
-  cancelled: { Icon: Ban, look: 'bg-sunken text-muted' },
-};
-
-interface HeaderProps {
-  name: string;
-  title: string | undefined;
-  /** The MCP server that offers the tool. */
-  server: string | undefined;
-  state: CallState;
-  who: ReturnType<typeof runBy>;
-  told: ToldOfCall;
-  duration: number | undefined;
-  plan: Plan | undefined;
-  isForeign: boolean;
-  /** `true` if the call is done, and what it has planned is not. */
-  isUnderWay: boolean;
-  gist: string;
-  isOpen: boolean;
-  details: string;
-  isQuiet: boolean;
-  onToggle: () => void;
-}
-
-function Header({
-  name,
-  title,
-  server,
-  state,
-  who,
-  told,
-  duration,
-  plan,
-  isForeign,
-  isUnderWay,
-  gist,
-  isOpen,
-  details,
-  isQuiet,
-  onToggle,
-}: HeaderProps) {
-  const { t } = useTranslation('cards');
-  const inWords = useDurationWords();
-  const planWords = usePlanWords();
-  const { Icon, look, turns = false } = MARKS[isUnderWay ? 'running' : state.name];
-  const ownTitle = isForeign ? undefined : title;
-  return (
-    <header
-      className={
-        'relative flex items-center gap-3 ' + (isQuiet ? 'min-h-10 pr-1' : 'min-h-14 py-2 pr-1 pl-3')
-      }
-    >
-      <span
-        aria-hidden
-        className={
-          'grid shrink-0 place-items-center rounded-full ' +
-          (isQuiet ? 'size-6 text-muted' : `size-8 ${look}`)
-        }
-      >
-        <Icon
-          className={`size-4 ${turns ? 'motion-safe:animate-spin motion-safe:[animation-duration:1.6s]' : ''}`}
-        />
-      </span>
-      <div className={isQuiet ? 'flex min-w-0 flex-1 flex-wrap items-baseline gap-x-2' : 'min-w-0 flex-1'}>
-        <h2 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
-          {ownTitle !== undefined && <bdi className="font-medium wrap-anywhere">{ownTitle}</bdi>}
-          <span
-            className={`font-mono wrap-anywhere ${ownTitle === undefined ? 'font-medium' : 'text-xs text-muted'}`}
-          >
-            {inOneLine(name)}
-          </span>
-          {server !== undefined ? (
-            <span className="text-xs text-muted wrap-anywhere">
-              {t('who.server_of_mcp', { server: inOneLine(server) })}
-            </span>
-          ) : (
-            who !== 'server' && <span className="text-xs text-muted">{t(`who.${who}`)}</span>
-          )}
-        </h2>
-        {isForeign && title !== undefined && (
-          <p className="text-xs leading-5 text-muted wrap-anywhere">
-            {t('card.foreignTitle', { title: inOneLine(title) })}
-          </p>
-        )}
-        <p className="truncate text-xs leading-5 text-muted">
-          <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
-            {plan !== undefined && state.name === 'done' ? planWords(plan) : stateWords(state, t)}
-            {state.name === 'failed' && told.errorType !== undefined && `: ${t(`trouble.${told.errorType}`)}`}
-          </span>
-          <Followed state={state} told={told} />
-          {told.attempts !== undefined && <span> · {t('trouble.attempts', { count: told.attempts })}</span>}
-          {duration !== undefined && plan === undefined && (
-            <span className="tabular-nums"> · {inWords(duration)}</span>
-          )}
-          {state.name === 'done' && told.errorType !== undefined && (
-            <span> · {t(`trouble.${told.errorType}`)}</span>
-          )}
-          {!isOpen && gist !== '' && <span> · {gist}</span>}
-        </p>
-      </div>
-      <button
-        type="button"
-        aria-expanded={isOpen}
-        aria-controls={details}
-        aria-label={t('card.details', { name })}
-        onClick={onToggle}
-        className={
-          'grid size-10 shrink-0 place-items-center rounded-lg text-muted after:absolute after:inset-0 ' +
-          'hover:text-ink focus-visible:outline-2 focus-visible:outline-accent'
-        }
-      >
-        <ChevronDown
-          aria-hidden
-          className={`size-4 motion-safe:transition-transform ${isOpen ? 'rotate-180' : ''}`}
-        />
-      </button>
-    </header>
-  );
-}
-
-/** The consequence of a call that failed or found nothing, or the call that this one follows. */
-function Followed({ state, told }: { state: CallState; told: ToldOfCall }) {
-  const { t } = useTranslation('runs');
-  const { inPlaceOf, replacedBy, strategy } = told;
-  return (
-    <>
-      {inPlaceOf !== undefined && <span> · {t('inPlaceOf', { tool: inOneLine(inPlaceOf) })}</span>}
-      {replacedBy !== undefined && <span> · {t('replacedBy', { tool: inOneLine(replacedBy) })}</span>}
-      {state.name === 'failed' && replacedBy === undefined && strategy !== undefined && (
-        <span> · {t(`followed.${strategy}`)}</span>
-      )}
-    </>
-  );
-}
-
 /** The MCP server that offers the tool of a call. */
 function serverOf(part: AnyToolPart): string | undefined {
   const server = part.toolMetadata?.['server'];
@@ -364,217 +200,4 @@ function gistOf(input: unknown): string {
     .slice(0, 3)
     .map((value) => inOneLine(String(value).slice(0, 80)))
     .join(', ');
-}
-
-/** The progress of a call, for a person. */
-export function stateWords(state: CallState, t: ReturnType<typeof useTranslation<'cards'>>['t']): string {
-  return state.name === 'waits-for-resource'
-    ? t('state.waits-for-resource', { resource: state.resource })
-    : t(`state.${state.name}`);
-}
-
-// === what is under it ===
-
-interface BodyProps {
-  part: AnyToolPart;
-  chat: FermataChat;
-  state: CallState;
-  who: ReturnType<typeof runBy>;
-  tools: ServerTools | undefined;
-  isOpen: boolean;
-  details: string;
-  errorType: ToldOfCall['errorType'];
-  noOutput: NoOutput | undefined;
-  /** The title of the card, unless it is one that an MCP server gave. */
-  title: string;
-  plan: Plan | undefined;
-  /** `true` if the message is still being written. */
-  isGrowing: boolean;
-  /** `true` if a person edits the input, here or in another tab. */
-  isEdited: boolean;
-  open: () => void;
-}
-
-function Body({
-  part,
-  chat,
-  state,
-  who,
-  tools,
-  isOpen,
-  details,
-  errorType,
-  noOutput,
-  title,
-  plan,
-  isGrowing,
-  isEdited,
-  open,
-}: BodyProps) {
-  const name = getToolName(part);
-  const whole = useSeen(part.approval?.id ?? '');
-  const schema = pageTool(name)?.inputSchema ?? tools?.listed.find((tool) => tool.name === name)?.inputSchema;
-  return (
-    <div className="space-y-3 px-3 *:last:mb-3 sm:pl-14">
-      <Outcome {...{ part, state, noOutput }} />
-      <PageBody part={part} chat={chat} state={state} />
-      {(who === 'server' || who === 'mcp') && errorType !== 'denied' && (
-        <CallActions {...{ chat, name, state }} toolCallId={part.toolCallId} />
-      )}
-      {/* While the input is edited, they would show what it was. */}
-      <div className="empty:hidden group-has-data-editing/card:hidden">
-        {isWorthShowing(part) && <CallDetails data={part.toolMetadata?.['details']} title={title} />}
-        {plan !== undefined && <PlanSteps plan={plan} isGrowing={isGrowing} />}
-      </div>
-      <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
-        {isOpen && (
-          <WholeInput value={part.state === 'approval-requested' ? whole : undefined}>
-            {part.state === 'approval-requested' ? (
-              <AskedDetails chat={chat} part={part} approvalId={part.approval.id} />
-            ) : (
-              <Details part={part} isTranslated={state.name === 'cancelled'} />
-            )}
-          </WholeInput>
-        )}
-      </div>
-      {part.state === 'approval-requested' && (
-        <ApprovalQuestion
-          key={part.approval.id}
-          {...{ chat, name, schema, isEdited }}
-          approvalId={part.approval.id}
-          toolCallId={part.toolCallId}
-          told={askedCall(part)}
-          input={part.input}
-          isPlan={name === tools?.own?.makePlan}
-          reason={part.approval.requestReason}
-          onShowAll={open}
-        />
-      )}
-    </div>
-  );
-}
-
-/** The effect of a call is shown until the call is over. */
-const isWorthShowing = (part: AnyToolPart) =>
-  part.state === 'approval-requested' ||
-  part.state === 'approval-responded' ||
-  part.state === 'input-available';
-
-/** The input of a call that waits for a decision, as it would run. */
-function AskedDetails({ chat, part, approvalId }: Pick<BodyProps, 'chat' | 'part'> & { approvalId: string }) {
-  const told = askedCall(part);
-  const { exactInput } = useAsked(chat, { approvalId, toolCallId: part.toolCallId, reason: undefined, told });
-  return <Details part={part} exactInput={exactInput} />;
-}
-
-/** The input of a call, and its result. */
-function Details({
-  part,
-  exactInput,
-  isTranslated = false,
-}: {
-  part: AnyToolPart;
-  exactInput?: string | undefined;
-  /** `true` if the card says in words of its own why the call has no output. */
-  isTranslated?: boolean;
-}) {
-  const { t } = useTranslation('cards');
-  const input = part.input ?? rawInput(part);
-  const isDone = part.state === 'output-available';
-  return (
-    <>
-      {exactInput !== undefined ? (
-        <div role="group" aria-label={t('card.input')} className="space-y-1">
-          <h3 className="text-xs font-medium text-muted">{t('card.exactInput')}</h3>
-          <LongText text={exactInput} isCode />
-        </div>
-      ) : (
-        input !== undefined && <ValueSection label={t('card.input')} value={input} />
-      )}
-      {isDone && (
-        <ValueSection label={t(part.preliminary === true ? 'card.soFar' : 'card.result')} value={part.output}>
-          <ToolResult output={part.output} />
-        </ValueSection>
-      )}
-      {isTranslated && part.state === 'output-error' && (
-        <ValueSection label={t('card.toldModel')} value={part.errorText} />
-      )}
-    </>
-  );
-}
-
-/** The input that was no JSON, of a call that failed for it. */
-function rawInput(part: AnyToolPart): unknown {
-  const { rawInput } = part as { rawInput?: unknown };
-  return rawInput;
-}
-
-/** Why a call was cancelled: each has words of its own. */
-const CANCELLED = [
-  'expired',
-  'by_person',
-  'stopped',
-  'superseded',
-  'run_ended',
-  'not_first',
-  'not_chosen',
-] as const;
-
-/** The facts to see without unfolding anything: progress, and why a call came to nothing. */
-function Outcome({ part, state, noOutput }: Pick<BodyProps, 'part' | 'state' | 'noOutput'>): ReactNode {
-  const { t } = useTranslation('cards');
-  if (part.state === 'output-available' && part.preliminary === true)
-    return <ToolProgress output={part.output} />;
-  if (state.name === 'denied') {
-    const reason = noOutput?.reason ?? part.approval?.reason;
-    return reason === undefined || reason === '' ? null : <Note>{t('card.deniedBecause', { reason })}</Note>;
-  }
-  if (part.state !== 'output-error') return null;
-  const cancelled = CANCELLED.find((code) => state.name === 'cancelled' && code === noOutput?.code);
-  if (cancelled !== undefined) return <Note>{t(`cancelled.${cancelled}`)}</Note>;
-  return <Note isBad={state.name === 'failed'}>{part.errorText}</Note>;
-}
-
-function Note({ isBad = false, children }: { isBad?: boolean; children: ReactNode }) {
-  const look = isBad ? 'bg-bad-soft text-bad' : 'bg-sunken text-ink';
-  return (
-    <p
-      dir="auto"
-      className={`max-h-64 overflow-y-auto rounded-lg px-3 py-2 text-sm whitespace-pre-wrap wrap-anywhere ${look}`}
-    >
-      {children}
-    </p>
-  );
-}
-
-/** The body that a tool of this page shows. */
-function PageBody({ part, chat, state }: Pick<BodyProps, 'part' | 'chat' | 'state'>) {
-  const { give, isBusy, isOver, error } = useAnswer();
-  const tool = getToolName(part);
-  const ToolBody = pageTool(tool)?.Body;
-  const stage = stageOf(part, state);
-  if (ToolBody === undefined || stage === undefined) return null;
-  const { toolCallId, input } = part;
-  const settle = (outcome: { output: unknown } | { state: 'output-error'; errorText: string }) =>
-    give('output', () => chat.addToolOutput({ tool, toolCallId, ...outcome }));
-  return (
-    <div className="space-y-3">
-      <ToolBody
-        {...{ toolCallId, input, stage }}
-        output={part.state === 'output-available' ? part.output : undefined}
-        isBusy={isBusy || isOver}
-        answer={(output) => settle({ output })}
-        fail={(errorText) => settle({ state: 'output-error', errorText })}
-      />
-      {stage === 'waiting' && <AnswerError error={error} />}
-    </div>
-  );
-}
-
-/** The stage of a call of this page, for its own card; `undefined` before there is anything to show. */
-function stageOf(part: AnyToolPart, state: CallState): 'waiting' | 'working' | 'done' | 'over' | undefined {
-  if (part.state === 'output-available') return part.preliminary === true ? 'working' : 'done';
-  if (part.state === 'output-error' || part.state === 'output-denied') return 'over';
-  if (part.state !== 'input-available' || state.name === 'waits-for-others') return undefined;
-  return state.name === 'running' ? 'working' : 'waiting';
 }

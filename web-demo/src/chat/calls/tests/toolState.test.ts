@@ -8,7 +8,7 @@ import type { AnyToolPart } from '../../record/toolState';
 import { callState, isSettled, runBy } from '../../record/toolState';
 import { call, setUpPage, TOOLS } from '../../tests/page';
 import { countGate } from '../Gate';
-import { stateWords } from '../ToolCard';
+import { stateWords } from '../CallHeader';
 
 setUpPage();
 
