@@ -43,7 +43,7 @@ test('what waits in another chat is shown, and leads there', async ({ world, cha
   await chat.isInState(chat.card('write_note'), 'Waiting for you');
   await expect(chat.elsewhere).toHaveCount(0);
   await chat.page.getByRole('button', { name: 'New chat' }).click();
-  await chat.elsewhere.getByRole('link', { name: /write_note wants your approval/ }).click();
+  await chat.elsewhere.getByRole('link', { name: /Write the note .* Needs your approval/ }).click();
   await chat.press(chat.card('write_note'), 'Approve');
   await chat.hears('Written.');
   await expect(chat.elsewhere).toHaveCount(0);

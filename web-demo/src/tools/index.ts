@@ -10,18 +10,23 @@ import type { PageTool } from './tool';
 
 export type { PageTool, ToolBodyProps } from './tool';
 
-/** For `fermata({ tools })`, and for the cards. */
-export const browserTools: Record<string, PageTool> = {
+const tools = {
   get_location: getLocation,
   ask_question: askQuestion,
   pick_file: pickFile,
   show_chart: showChart,
   create_record: createRecord,
-};
+} satisfies Record<string, PageTool>;
 
-/** The tool of that name; a model may make up any name, such as those that every object has. */
-export const pageTool = (name: string): PageTool | undefined =>
-  Object.hasOwn(browserTools, name) ? browserTools[name] : undefined;
+export type PageToolName = keyof typeof tools;
+
+/** For `fermata({ tools })`, and for the cards. */
+export const browserTools: Record<string, PageTool> = tools;
+
+/** Returns `true` if this page has a tool of that name. A model may make up any name, such as those that every object has. */
+export const isPageTool = (name: string): name is PageToolName => Object.hasOwn(tools, name);
+
+export const pageTool = (name: string): PageTool | undefined => (isPageTool(name) ? tools[name] : undefined);
 
 /** Returns the way that a tool of this page runs; `undefined` if the page lacks it. */
 export const pageRuns: PageRuns = (name) => {

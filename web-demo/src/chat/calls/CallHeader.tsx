@@ -1,11 +1,14 @@
 // The line at the top of a call's card: what the call is, who runs it, and how far it is.
 
 import {
+  AppWindow,
   Ban,
   Check,
   CircleDashed,
   Hourglass,
   LoaderCircle,
+  Plug,
+  Server,
   TriangleAlert,
   UserRound,
   ChevronDown,
@@ -105,7 +108,7 @@ export function CallHeader({
               {t('who.server_of_mcp', { server: inOneLine(server) })}
             </span>
           ) : (
-            who !== 'server' && <span className="text-xs text-muted">{t(`who.${who}`)}</span>
+            <Place who={who} />
           )}
         </h2>
         {isForeign && title !== undefined && (
@@ -146,6 +149,24 @@ export function CallHeader({
         />
       </button>
     </header>
+  );
+}
+
+const PLACES: Record<RunBy, LucideIcon> = {
+  server: Server,
+  mcp: Plug,
+  page: AppWindow,
+  elsewhere: AppWindow,
+};
+
+/** Where a call runs. */
+function Place({ who }: { who: RunBy }) {
+  const { t } = useTranslation('cards');
+  const Icon = PLACES[who];
+  return (
+    <span role="img" aria-label={t(`who.${who}`)} title={t(`who.${who}`)} className="self-center text-muted">
+      <Icon className="size-3.5" aria-hidden="true" />
+    </span>
   );
 }
 

@@ -9,7 +9,7 @@ import { useTranslation } from 'react-i18next';
 import { getToolName, type UIMessage } from 'ai';
 import { isReadExactly, planOf, type FermataChat, type Plan } from 'fermata-chat';
 import { useCallStatus } from 'fermata-chat/react';
-import { pageRuns, pageTool } from '../../tools';
+import { isPageTool, pageRuns, pageTool } from '../../tools';
 import { isRecord } from '../record/isRecord';
 import { planCallOf } from '../record/message';
 import { isToldTheSame, toldOfCall } from '../record/toldOfCall';
@@ -86,7 +86,8 @@ function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }
   const isForeign = server !== undefined || who === 'mcp';
   const sentence = isQuiet ? undefined : plan === undefined ? saidOf(part) : inOneLine(plan.goal);
   const isSaid = !isForeign && sentence !== undefined;
-  const title = sentence ?? (part.title === undefined ? undefined : inOneLine(part.title));
+  const ofPage = who === 'page' && isPageTool(name) ? t(`pageTools.${name}`) : undefined;
+  const title = sentence ?? (part.title === undefined ? ofPage : inOneLine(part.title));
   const [isOpenByHand, setOpen] = useState<boolean>();
   const isOpen = isOpenByHand ?? opensByItself(part, state, plan);
   const open = () => {

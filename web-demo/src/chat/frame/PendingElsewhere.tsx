@@ -3,6 +3,7 @@
 import { Hourglass } from 'lucide-react';
 import { useState } from 'react';
 import { useTranslation } from 'react-i18next';
+import type { Pending } from 'fermata-chat';
 import { useCell } from '../../state/cell';
 import { whyWords } from '../calls/asked';
 import { chatUrl, showChat } from '../server/chatId';
@@ -43,18 +44,7 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
                 onShow();
               }}
             >
-              <span className="block truncate text-sm">
-                <span className="font-mono text-[0.8125rem]">{one.tool}</span>{' '}
-                {one.asks === 'mcp' && one.server !== undefined
-                  ? t('elsewhere.serverAsks', { server: inOneLine(one.server) })
-                  : t(`elsewhere.${one.kind}`)}
-                {one.asks === undefined && one.server !== undefined && ` · ${inOneLine(one.server)}`}
-              </span>
-              {one.description !== undefined && (
-                <span dir="auto" className="block truncate text-xs">
-                  {inOneLine(one.description)}
-                </span>
-              )}
+              <Request one={one} />
               <Reason words={whyWords(one, one.tool, ofCards)} />
               <span className="block truncate text-xs text-muted">
                 <bdi>{chat.title ?? t('chats.untitled')}</bdi> ·{' '}
@@ -76,6 +66,33 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
         </button>
       )}
     </section>
+  );
+}
+
+/** What waits. An MCP server can describe its call as anything, so its words do not stand in place of the tool's name. */
+function Request({ one }: { one: Pending }) {
+  const { t } = useTranslation();
+  const server = one.server === undefined ? undefined : inOneLine(one.server);
+  const said = one.description && inOneLine(one.description);
+  const title = one.title && inOneLine(one.title);
+  const name = <span className="font-mono text-[0.8125rem]">{inOneLine(one.tool)}</span>;
+  return (
+    <>
+      <span dir="auto" className="block truncate text-left text-sm">
+        {server === undefined ? (said ?? title ?? name) : name}
+        {server !== undefined && one.asks !== 'mcp' && ` · ${server}`}
+      </span>
+      <span className="block truncate text-xs">
+        {server !== undefined && one.asks === 'mcp'
+          ? t('elsewhere.serverAsks', { server })
+          : t(`elsewhere.${one.kind}`)}
+      </span>
+      {server !== undefined && said !== undefined && (
+        <span dir="auto" className="block truncate text-left text-xs">
+          {said}
+        </span>
+      )}
+    </>
   );
 }
 

@@ -13,10 +13,18 @@ const cards = {
     foreignTitle: '“{{title}}”',
   },
   who: {
+    server: 'on the server',
     mcp: 'MCP',
     server_of_mcp: 'MCP server {{server}}',
     page: 'in this page',
     elsewhere: 'in another page',
+  },
+  pageTools: {
+    get_location: 'Find out where you are',
+    ask_question: 'Ask you a question',
+    pick_file: 'Ask you for a file',
+    show_chart: 'Draw a chart',
+    create_record: 'Keep a record',
   },
   state: {
     preparing: 'Preparing',

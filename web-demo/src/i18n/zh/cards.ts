@@ -16,10 +16,18 @@ const cards: Translated<typeof english> = {
     foreignTitle: '“{{title}}”',
   },
   who: {
+    server: '在服务器上',
     mcp: 'MCP',
     server_of_mcp: 'MCP 服务器 {{server}}',
     page: '本页面',
     elsewhere: '其他页面',
+  },
+  pageTools: {
+    get_location: '查看你的位置',
+    ask_question: '向你提问',
+    pick_file: '请你选择文件',
+    show_chart: '绘制图表',
+    create_record: '保存记录',
   },
   state: {
     preparing: '准备中',

@@ -33,7 +33,7 @@ const shell: Translated<Areas['shell']> = {
     approval: '需要你批准',
     output: '等待你的浏览器',
     elicitation: '向你提问',
-    serverAsks: '：MCP 服务器“{{server}}”向你提问',
+    serverAsks: 'MCP 服务器“{{server}}”向你提问',
     since: '始于 {{time}}',
     more: '再显示 {{n}} 项',
   },

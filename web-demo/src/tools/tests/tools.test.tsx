@@ -27,6 +27,23 @@ const outputs = (chat: ReturnType<typeof fakeChat>) =>
 const press = async (user: ReturnType<typeof userEvent.setup>, name: string) =>
   user.click(screen.getByRole('button', { name }));
 
+it.each(Object.keys(browserTools))(
+  '%s has a title for people, and an icon that says where it runs',
+  (name) => {
+    ask(name, {});
+    const heading = screen.getAllByRole('heading', { level: 2 })[0];
+    expect(heading?.querySelector('bdi')?.textContent).toMatch(/^[A-Z]/);
+    expect(screen.getByRole('img', { name: 'in this page' })).toBeTruthy();
+  },
+);
+
+it('a tool of an MCP server has no title of this page, whatever its name is', () => {
+  const part = call('call_1', 'show_chart', 'input-available', { toolMetadata: { server: 'charts' } });
+  render(<ToolCard part={part} message={messageOf(part)} chat={fakeChat()} />);
+  const heading = screen.getAllByRole('heading', { level: 2 })[0];
+  expect(heading?.textContent).toBe('show_chartMCP server charts');
+});
+
 describe('create_record', () => {
   const input = { collection: 'contacts', title: 'Ada', data: { born: 1815 } };
 
