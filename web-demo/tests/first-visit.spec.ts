@@ -49,7 +49,7 @@ const LINES: Record<string, (chat: ChatPage) => Promise<void>> = {
   },
   'draw a chart': async (chat) => {
     await chat.isInState(chat.card('show_chart'), 'Done');
-    await expect(chat.card('show_chart').getByRole('img')).toBeVisible();
+    await expect(chat.card('show_chart').getByRole('img', { name: /^Chart/ })).toBeVisible();
   },
   'ask me something': async (chat) => {
     const card = chat.card('ask_question');

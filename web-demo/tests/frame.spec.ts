@@ -91,6 +91,12 @@ for (const { name, path } of PAGES)
         expect(room).toBeLessThan(60);
       });
 
+      test('a small window shows the greeting from its beginning', async ({ chat }) => {
+        await chat.page.setViewportSize({ width: 320, height: 480 });
+        await expect(chat.page.getByRole('group', { name: 'Suggestions' })).toBeAttached();
+        await expect(chat.page.getByRole('heading', { level: 2 })).toBeInViewport({ ratio: 1 });
+      });
+
       test('suggests what the demo model understands', async ({ chat }) => {
         await expect(
           chat.page.getByRole('group', { name: 'Suggestions' }).getByRole('button'),

@@ -38,7 +38,13 @@ export function Conversation({ id }: { id: string }) {
   return (
     <ThreadPrimitive.Root className="flex min-h-0 flex-1 flex-col">
       <div className="relative min-h-0 flex-1">
-        <ThreadPrimitive.Viewport ref={scroller} className="h-full overflow-y-auto overscroll-contain">
+        {/* A greeting is read from its beginning. A thread with messages scrolls to its end as it appears. */}
+        <ThreadPrimitive.Viewport
+          ref={scroller}
+          autoScroll={count > 0}
+          scrollToBottomOnThreadSwitch={false}
+          className="h-full overflow-y-auto overscroll-contain"
+        >
           <div className="column flow-root pb-8">
             {isShown && count === 0 && <Empty id={id} />}
             {earlier.count > 0 && (

@@ -32,7 +32,7 @@ export function SummaryDialog({ chat, onClose }: { chat: SummarizedChat; onClose
   return createPortal(
     <Dialog
       title={t('title')}
-      size="page"
+      size={summary === undefined ? 'question' : 'page'}
       onClose={onClose}
       beside={
         <IconButton label={t('close')} onClick={onClose}>

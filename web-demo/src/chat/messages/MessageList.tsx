@@ -38,7 +38,7 @@ export function MessageList(props: Props) {
   // Only the last one can grow; the others must stay the same objects, or every message would be rendered
   // again.
   const messages = useMemo(() => [...given.slice(0, -1), ...given.slice(-1).map(copyOf)], [given]);
-  const { scroller, content, isAtEnd, toEnd } = useStickToEnd();
+  const { scroller, content, isAtEnd, toEnd } = useStickToEnd(messages.length > 0);
   const { shown, earlier, showEarlier } = useNewest(messages, scroller);
   const isGrowing = status === 'streaming';
   const last = messages.at(-1);
@@ -80,7 +80,7 @@ export function MessageList(props: Props) {
         </div>
       </div>
       <Announcer isUnderWay={isGrowing || isParked(last)} />
-      {!isAtEnd && (
+      {!isAtEnd && messages.length > 0 && (
         <button
           type="button"
           onClick={toEnd}

@@ -16,10 +16,15 @@ interface StickToEnd {
   toEnd: () => void;
 }
 
-export function useStickToEnd(): StickToEnd {
+/** `isOn`: whether there are messages. A greeting is read from its beginning. */
+export function useStickToEnd(isOn: boolean): StickToEnd {
   const scroller = useRef<HTMLDivElement>(null);
   const content = useRef<HTMLDivElement>(null);
   const sticks = useRef(true);
+  const follows = useRef(isOn);
+  useEffect(() => {
+    follows.current = isOn;
+  });
   const [isAtEnd, setAtEnd] = useState(true);
 
   const toEnd = useCallback(() => {
@@ -45,7 +50,7 @@ export function useStickToEnd(): StickToEnd {
       setAtEnd(sticks.current);
     };
     const observer = new ResizeObserver(() => {
-      if (sticks.current) box.scrollTop = box.scrollHeight;
+      if (follows.current && sticks.current) box.scrollTop = box.scrollHeight;
     });
     box.addEventListener('scroll', onScroll, { passive: true });
     observer.observe(inner);
