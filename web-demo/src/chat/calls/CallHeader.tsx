@@ -98,17 +98,18 @@ export function CallHeader({
       <div className={isQuiet ? 'flex min-w-0 flex-1 flex-wrap items-baseline gap-x-2' : 'min-w-0 flex-1'}>
         <h2 className="flex flex-wrap items-baseline gap-x-2 text-sm leading-5">
           {ownTitle !== undefined && <bdi className="font-medium wrap-anywhere">{ownTitle}</bdi>}
-          <span
-            className={`font-mono wrap-anywhere ${ownTitle === undefined ? 'font-medium' : 'text-xs text-muted'}`}
-          >
-            {inOneLine(name)}
+          <span className="inline-flex min-w-0 items-baseline gap-2">
+            <span
+              className={`font-mono wrap-anywhere ${ownTitle === undefined ? 'font-medium' : 'text-xs text-muted'}`}
+            >
+              {inOneLine(name)}
+            </span>
+            {server === undefined && <Place who={who} />}
           </span>
-          {server !== undefined ? (
+          {server !== undefined && (
             <span className="text-xs text-muted wrap-anywhere">
               {t('who.server_of_mcp', { server: inOneLine(server) })}
             </span>
-          ) : (
-            <Place who={who} />
           )}
         </h2>
         {isForeign && title !== undefined && (
@@ -164,7 +165,12 @@ function Place({ who }: { who: RunBy }) {
   const { t } = useTranslation('cards');
   const Icon = PLACES[who];
   return (
-    <span role="img" aria-label={t(`who.${who}`)} title={t(`who.${who}`)} className="self-center text-muted">
+    <span
+      role="img"
+      aria-label={t(`who.${who}`)}
+      title={t(`who.${who}`)}
+      className="shrink-0 self-center text-muted"
+    >
       <Icon className="size-3.5" aria-hidden="true" />
     </span>
   );
