@@ -37,7 +37,7 @@ it.each(Object.keys(browserTools))(
   },
 );
 
-it('a tool of an MCP server has no title of this page, whatever its name is', () => {
+it('a tool of an MCP server has no title of this page, even with the name of one', () => {
   const part = call('call_1', 'show_chart', 'input-available', { toolMetadata: { server: 'charts' } });
   render(<ToolCard part={part} message={messageOf(part)} chat={fakeChat()} />);
   const heading = screen.getAllByRole('heading', { level: 2 })[0];
