@@ -91,6 +91,8 @@ export interface NoOutput {
   code: string;
   /** The reason that the person or the rule gave for a denial. */
   reason?: string;
+  /** The last partial output that the call had reported. */
+  lastOutput?: unknown;
 }
 
 /** Returns why a call of the message has no output; `undefined` if it has one, or may still get one. Every version of the AI SDK has it. */
@@ -98,8 +100,13 @@ export function noOutputOf(message: { metadata?: unknown }, toolCallId: string):
   const { calls } = (message.metadata ?? {}) as { calls?: Record<string, Partial<NoOutput>> };
   const call = calls !== undefined && Object.hasOwn(calls, toolCallId) ? calls[toolCallId] : undefined;
   if (call?.state === undefined || call.code === undefined) return undefined;
-  const { state, code, reason } = call;
-  return { state, code, ...(reason !== undefined && { reason }) };
+  const { state, code, reason, lastOutput } = call;
+  return {
+    state,
+    code,
+    ...(reason !== undefined && { reason }),
+    ...(lastOutput !== undefined && { lastOutput }),
+  };
 }
 
 /** The newest status of each call of a chat. */

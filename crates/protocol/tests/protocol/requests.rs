@@ -109,7 +109,7 @@ fn options_of_fermata_that_nobody_reads_are_refused() {
         ],
         expect![[r#"
             `fermata.clinet` is no known name; the known ones are: client, hold, exists, assistant, model, memory, decides, plan, show.
-            `fermata.plan` is true; it must be "off", "auto" or "ask".
+            `fermata.plan` is true; it must be "off", "auto", "always" or "ask".
             `fermata.show[0]` is "cal"; it must be "run", "call", "context", "plan" or "memory".
             `fermata.show` is "call"; it must be "all" or a list.
             TAKEN

@@ -175,7 +175,10 @@ fn describe_chat(scope: &mut Scope, scenes: &Scenes, tools: &[ModelTool]) {
         .flat_map(|scene| &scene.as_ref().calls)
         .map(|call| call.tool.pick(scope.language))
         .collect();
-    let other = tools.iter().find(|tool| !called.iter().any(|name| is_named(&tool.name, name)));
+    // Without a plan, a call that updates one fails.
+    let is_other =
+        |name: &str| name != plan::UPDATE_PLAN && !called.iter().any(|called| is_named(name, called));
+    let other = tools.iter().find(|tool| is_other(&tool.name));
     if let Some(tool) = other.or_else(|| find("current_time", tools)).or(tools.first()) {
         scope.values.insert("other_tool".into(), tool.name.clone().into());
     }

@@ -22,6 +22,7 @@ async fn the_description_has_every_endpoint_of_the_contract() {
     let contract = [
         "delete /api/chat/{id}",
         "delete /api/chat/{id}/grants/{tool}",
+        "delete /api/chat/{id}/messages/{message}",
         "delete /api/chat/{id}/plan",
         "delete /api/me/data",
         "delete /api/memories",

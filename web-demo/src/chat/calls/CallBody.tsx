@@ -179,8 +179,16 @@ function Outcome({ part, state, noOutput }: Pick<CallBodyProps, 'part' | 'state'
   }
   if (part.state !== 'output-error') return null;
   const cancelled = CANCELLED.find((code) => state.name === 'cancelled' && code === noOutput?.code);
-  if (cancelled !== undefined) return <Note>{t(`cancelled.${cancelled}`)}</Note>;
-  return <Note isBad={state.name === 'failed'}>{part.errorText}</Note>;
+  return (
+    <>
+      <Note isBad={state.name === 'failed'}>
+        {cancelled === undefined ? part.errorText : t(`cancelled.${cancelled}`)}
+      </Note>
+      {noOutput?.lastOutput !== undefined && (
+        <ValueSection label={t('card.lastOutput')} value={noOutput.lastOutput} />
+      )}
+    </>
+  );
 }
 
 function Note({ isBad = false, children }: { isBad?: boolean; children: ReactNode }) {

@@ -9,6 +9,7 @@ const cards = {
     soFar: 'So far',
     deniedBecause: 'Because: {{reason}}',
     toldModel: 'What the model was told',
+    lastOutput: 'Last partial result',
     exactInput: 'Input, exactly as it runs',
     foreignTitle: '“{{title}}”',
   },

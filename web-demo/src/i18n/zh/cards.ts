@@ -12,6 +12,7 @@ const cards: Translated<typeof english> = {
     soFar: '目前的输出',
     deniedBecause: '原因：{{reason}}',
     toldModel: '告知模型的内容',
+    lastOutput: '最后的部分结果',
     exactInput: '输入（实际运行的内容）',
     foreignTitle: '“{{title}}”',
   },

@@ -44,10 +44,16 @@ describe('a call that was cancelled', () => {
   );
 
   it('has the words that the model was told among its details', async () => {
-    showCard({ state: 'cancelled', code: 'stopped' }, `${ENGLISH}\nIt had reported: 3 of 7`);
+    showCard({ state: 'cancelled', code: 'stopped' });
     await userEvent.setup().click(screen.getByRole('button', { name: 'Details of write_note' }));
     expect(screen.getByText('What the model was told')).toBeTruthy();
-    expect(screen.getByText(/It had reported: 3 of 7/)).toBeTruthy();
+    expect(screen.getByText(ENGLISH)).toBeTruthy();
+  });
+
+  it('shows the last partial result apart from the error', () => {
+    showCard({ state: 'error', code: 'timeout', lastOutput: '3 of 7 pages' }, 'It took too long.');
+    expect(screen.getByText('It took too long.')).toBeTruthy();
+    expect(screen.getByRole('group', { name: 'Last partial result' }).textContent).toContain('3 of 7 pages');
   });
 
   it('shows the words of the server if its code is one of a later version', () => {
