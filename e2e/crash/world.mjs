@@ -29,7 +29,10 @@ repeatable = true
 [tools."hand__book"]
 repeatable = true
 [tools."hand__alone"]
+repeatable = false
 resource = "the one"
+[tools."hand__once"]
+repeatable = false
 `;
 
 /** Thrown by every action of a client once all clients have been stopped. */

@@ -9,6 +9,7 @@ import { BROWSER_TOOLS, scenario } from '../harness/scenario.mjs';
 import { until } from '../harness/until.mjs';
 
 /** @typedef {import('../harness/scenario.mjs').World} World */
+/** @typedef {import('../harness/scenario.mjs').Place} Place */
 /** @typedef {import('../harness/scenario.mjs').ScenarioOptions} ScenarioOptions */
 /**
  * @typedef {{ elicitationId: string, toolCallId: string, message: string, requestedSchema: any, server:
@@ -371,7 +372,8 @@ scenario(
   },
 );
 
-scenario('a question ends with its server', { config: byHand }, async (world) => {
+const askedOnce = (/** @type {Place} */ place) => `${byHand(place)}[tools."hand__*"]\nrepeatable = false\n`;
+scenario('a question ends with its server', { config: askedOnce }, async (world) => {
   const { stream, elicitationId } = await askingForColor(world);
   world.model.script(says('A pity.'));
   process.kill(processOf(world), 'SIGKILL');
@@ -381,7 +383,7 @@ scenario('a question ends with its server', { config: byHand }, async (world) =>
   assert.equal((await world.tries({ elicitationId, ...red })).status, 410);
 });
 
-scenario('a question does not survive a restart', { config: byHand }, async (world) => {
+scenario('a question does not survive a restart', { config: askedOnce }, async (world) => {
   const { elicitationId } = await askingForColor(world);
   await world.server.kill();
   // The server resumes the run when it starts.

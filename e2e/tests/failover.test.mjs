@@ -160,6 +160,8 @@ describe('the owner is killed', { concurrency: 4 }, () => {
 
   const repeatable = (/** @type {Cluster} */ cluster) =>
     `${hand(cluster)}[tools."hand__*"]\nrepeatable = true\n`;
+  const notRepeatable = (/** @type {Cluster} */ cluster) =>
+    `${hand(cluster)}[tools."hand__*"]\nrepeatable = false\n`;
   clustered('while a repeatable call runs: it runs again', { config: repeatable }, async (cluster) => {
     for (const place of [1, 2]) await cluster.at(place).offers('hand__work');
     cluster.model.script(calls(work('door')), says('Worked.'));
@@ -175,21 +177,25 @@ describe('the owner is killed', { concurrency: 4 }, () => {
     assert.equal(begun(), 2);
   });
 
-  clustered('while any other call runs: it has failed, and says why', { config: hand }, async (cluster) => {
-    for (const place of [1, 2]) await cluster.at(place).offers('hand__work');
-    cluster.model.script(calls(work('door')), says('It may have worked.'));
-    const begun = () => journal(cluster).filter(({ event }) => event === 'begin').length;
-    await cluster.at(1).post('work');
-    await until(() => begun() === 1, 'the call to run');
-    const reader = await cluster.at(2).follow();
-    await cluster.server(1).kill();
-    await reader.toEnd();
-    assert.ok(reader.done, reader.outline);
-    const failed = reader.chunks.find(({ type }) => type === 'tool-output-error');
-    assert.match(String(failed?.errorText), /may or may not/);
-    assert.equal(textOf(reader), 'It may have worked.');
-    assert.equal(begun(), 1);
-  });
+  clustered(
+    'while any other call runs: it has failed, and says why',
+    { config: notRepeatable },
+    async (cluster) => {
+      for (const place of [1, 2]) await cluster.at(place).offers('hand__work');
+      cluster.model.script(calls(work('door')), says('It may have worked.'));
+      const begun = () => journal(cluster).filter(({ event }) => event === 'begin').length;
+      await cluster.at(1).post('work');
+      await until(() => begun() === 1, 'the call to run');
+      const reader = await cluster.at(2).follow();
+      await cluster.server(1).kill();
+      await reader.toEnd();
+      assert.ok(reader.done, reader.outline);
+      const failed = reader.chunks.find(({ type }) => type === 'tool-output-error');
+      assert.match(String(failed?.errorText), /may or may not/);
+      assert.equal(textOf(reader), 'It may have worked.');
+      assert.equal(begun(), 1);
+    },
+  );
 
   clustered(
     'and two others are asked for its chats at once: one takes up each, the other knows',

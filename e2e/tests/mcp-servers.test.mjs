@@ -11,10 +11,12 @@ import { until } from '../harness/until.mjs';
 /** @typedef {import('../harness/scenario.mjs').Place} Place */
 
 const call = (/** @type {string} */ name, input = {}) => ({ name, input });
+const notRepeatable = (/** @type {Place} */ place) =>
+  `${byHand(place)}[tools."hand__*"]\nrepeatable = false\n`;
 
 scenario(
   'a server that dies in a call fails it, and the next call finds it again',
-  { config: byHand },
+  { config: notRepeatable },
   async (world) => {
     const { model } = world;
     await world.offers('hand__die');
@@ -39,7 +41,7 @@ scenario(
 
 scenario(
   'a server that is killed in a call fails all that it was asked, and nothing else',
-  { versions: [6], config: byHand },
+  { versions: [6], config: notRepeatable },
   async (world) => {
     const { model } = world;
     await world.offers('hand__work');

@@ -203,7 +203,10 @@ for (const kind of /** @type {const} */ (['sqlite', 'postgres'])) {
         says(request.model === 'summary-model' ? JSON.stringify({ goal: 'a garden', memories }) : 'ok');
       await world.says('off', 'My name is Beatrix, and I like roses.', { memory: false });
       await world.says('off', 'And now?', { memory: false });
-      await until(async () => (await fetch(`${world.server.url}/api/chat/off/summary`)).ok, 'a summary');
+      await until(
+        async () => (await fetch(`${world.server.url}/api/chat/off/summary`)).ok,
+        () => `a summary:\n${world.server.log}`,
+      );
       assert.deepEqual(await world.memories(), []);
 
       await world.says('on', 'My name is Beatrix, and I like roses.');

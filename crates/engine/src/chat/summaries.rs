@@ -146,8 +146,7 @@ impl Handle for Box<SaveSummary> {
         }
         // Runs that have ended meanwhile have found the job at work, and left what came after it to the next plan.
         let recent = record.head.messages.saturating_sub(services.settings.keep_recent);
-        let was_summary = matches!(self.written, Some(Written::Summary(_)));
-        if was_summary && recent > job.most && !self.has_failed {
+        if recent > job.most && !self.has_failed {
             due = Some(now);
         }
         changes.extend([record.context.saved(), Change::ScheduleSummary { due }]);
