@@ -62,6 +62,21 @@ test.describe('a call of an MCP server', () => {
     await expect(card).toContainText('green');
   });
 
+  test('is shown as it would be, while it is edited', async ({ world, chat }) => {
+    const note = { title: 'Milk', body: 'one\ntwo' };
+    world.model.script(calls({ name: 'write_note', input: note }), says('Written.'));
+    await chat.say('write');
+    const card = chat.card('write_note');
+    await chat.press(card, 'Edit');
+    const difference = card.getByRole('group').getByRole('figure');
+    await expect(difference).toContainText('two');
+    await card.getByRole('textbox', { name: /body/i }).fill('one\nthree');
+    await expect(difference).toContainText('three');
+    await expect(difference).not.toContainText('two');
+    await chat.press(card, 'Approve with these changes');
+    await chat.hears('Written.');
+  });
+
   test('asks the person, and is told the answer', async ({ world, chat }) => {
     world.model.script(calls({ name: 'hand__ask', input: { key: 'Ann' } }), says('Blue it is.'));
     await chat.say('ask me');

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use fermata_protocol::{Answer, AnswerTarget, ChatId, EventId, GrantedFor, MessageId, Summary, ToolCallId};
+use fermata_protocol::{
+    Answer, AnswerKind, AnswerTarget, ChatId, EventId, GrantedFor, JsonText, MessageId, Summary, ToolCallId,
+};
 use fermata_tools::{
     Capacity, Checker, DecisionChannel, Grant, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
 };
@@ -24,7 +26,7 @@ use crate::{
             Unavailable,
         },
         request::{self, Following, Submission},
-        view::{ChatPages, ChatView, Detail, Pending, SummaryView},
+        view::{ChatPages, ChatView, Detail, InputPreview, Pending, SummaryView},
     },
     assistants::Assistants,
     cluster::Cluster,
@@ -212,6 +214,23 @@ impl Engine {
     ) -> Result<Vec<Receipt>, AnswerError> {
         let edit = request::EditInput { owner: owner.clone(), of, is_edited };
         self.router.call(chat, edit).await
+    }
+
+    /// Returns how a call that waits for a decision would be shown with another input, and what the rules would say of it. Nothing changes.
+    ///
+    /// # Errors
+    /// Returns an error if the user has no such chat or call, if the call waits for no decision, or if the input does not fit it.
+    pub async fn preview_input(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        of: AnswerTarget,
+        input: JsonText,
+    ) -> Result<InputPreview, AnswerError> {
+        let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(input) };
+        let answer = Answer { of, kind };
+        let preview = request::PreviewInput { owner: owner.clone(), answer, checked: Vec::new() };
+        self.router.call(chat, preview).await
     }
 
     /// Follows the open run, from its start or after an event; `None` if no run is open.

@@ -34,7 +34,7 @@ pub use api::{
         Unavailable,
     },
     request::{Following, Submission},
-    view::{ChatPages, ChatView, Pending, SummaryView},
+    view::{ChatPages, ChatView, InputPreview, Pending, SummaryView},
 };
 pub use assistants::{Assistants, call_settings};
 pub use context::summary;

@@ -21,7 +21,7 @@ use crate::{
         file_urls::FileUrls,
         provider_metadata::StepMetadata,
     },
-    run::{LAST_OUTPUT, Run, RunSettings},
+    run::{EDITED_FIELDS, LAST_OUTPUT, Run, RunSettings},
     run_tools::{self, plan},
     services::{PolicySnapshot, Rules},
     settings::Settings,
@@ -265,12 +265,10 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         ToolState::OutputAvailable { output, .. } => {
             let mut content = tool_content(output, limit);
             let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.rules));
-            if let Some(hint) = hint {
+            for line in edited_text(part).into_iter().chain(hint.map(str::to_owned)) {
                 match content.last_mut() {
-                    Some(ModelContent::Text(text)) => *text = format!("{text}\n{hint}"),
-                    Some(ModelContent::File { .. }) | None => {
-                        content.push(ModelContent::Text(hint.to_owned()))
-                    }
+                    Some(ModelContent::Text(text)) => *text = format!("{text}\n{line}"),
+                    Some(ModelContent::File { .. }) | None => content.push(ModelContent::Text(line)),
                 }
             }
             content
@@ -278,8 +276,10 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         ToolState::OutputError { error_text, .. } => {
             let hint = context.run.and_then(|run| run.hint(&part.tool_call_id, context.rules));
             let mut text = error_text.clone();
-            let last_output = part.extra.get("toolMetadata").and_then(|metadata| metadata.get(LAST_OUTPUT));
-            if let Some(last) = last_output {
+            if let Some(edited) = edited_text(part) {
+                text = format!("{text}\n{edited}");
+            }
+            if let Some(last) = metadata_of(part, LAST_OUTPUT) {
                 let shown = last.as_str().map_or_else(|| last.to_string(), str::to_owned);
                 let clipped: String = shown.chars().take(LAST_OUTPUT_CHARACTERS).collect();
                 text = format!("{text}\nIt had reported: {clipped}");
@@ -297,6 +297,21 @@ fn result_of(part: &ToolPart, context: &PromptContext<'_>) -> Vec<ModelContent> 
         | ToolState::ApprovalRequested { .. }
         | ToolState::ApprovalResponded { .. } => tool_result_text(Cancelled::RunEnded.text(), limit),
     }
+}
+
+fn metadata_of<'a>(part: &'a ToolPart, key: &str) -> Option<&'a Value> {
+    part.extra.get("toolMetadata")?.get(key)
+}
+
+/// Returns the line about an input that is not the model's own any more, because a person has changed it.
+fn edited_text(part: &ToolPart) -> Option<String> {
+    let fields = metadata_of(part, EDITED_FIELDS)?.as_array()?;
+    let names: Vec<&str> = fields.iter().filter_map(Value::as_str).collect();
+    Some(if names.is_empty() {
+        "[A person changed the input of this call before it ran.]".to_owned()
+    } else {
+        format!("[A person changed the input of this call before it ran: {}.]", names.join(", "))
+    })
 }
 
 /// Returns the line in place of an output that is no longer sent.

@@ -27,7 +27,7 @@ use crate::{
     api::{
         errors::{RequestError, Unavailable},
         request::{Following, RemoteRequest, TakeOver},
-        view::{ChatView, SummaryView},
+        view::{ChatView, InputPreview, SummaryView},
     },
     chat::{
         ActorMessage, ChatActor, Delivered, End, Handle,
@@ -372,6 +372,7 @@ sent_as_it_is!(
     bool,
     Vec<Receipt>,
     Vec<Grant>,
+    InputPreview,
     ChatView,
     SummaryView,
     Option<SummaryView>,

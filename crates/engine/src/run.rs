@@ -63,7 +63,7 @@ pub(crate) use rejected::Rejected;
 pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
 pub(crate) use validation::{ValidAnswers, Validation};
-pub(crate) use working::LAST_OUTPUT;
+pub(crate) use working::{EDITED_FIELDS, LAST_OUTPUT};
 
 use crate::{
     assistants::{Assistant, ModelChoice},

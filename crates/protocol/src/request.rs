@@ -185,11 +185,11 @@ impl Show {
 pub struct ToolResultBody {
     /// Which chat.
     pub chat_id: ChatId,
-    /// The answers, or the word that an input is being edited.
+    /// The answers, or what is said of an input that is being edited.
     pub result: ToolResult,
 }
 
-/// A client answers calls that wait, or says that an input is being edited.
+/// A client answers calls that wait, or says that the input of one is being edited.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolResult {
     /// One or several answers, to be taken together or not at all.
@@ -200,6 +200,13 @@ pub enum ToolResult {
         of: AnswerTarget,
         /// It is `false` once the person has stopped.
         is_edited: bool,
+    },
+    /// A person thinks of another input for a call that waits for a decision. That is no answer.
+    Preview {
+        /// This is the call that waits for the decision.
+        of: AnswerTarget,
+        /// This is the other input.
+        input: JsonText,
     },
 }
 

@@ -5,7 +5,7 @@ import { askedCall, type CallStatus } from './calls.js';
 import { editedText } from './exact.js';
 import type { ChatFollower } from './follower.js';
 import { findCall, isOpen, lastStepOf } from './parts.js';
-import type { Pending } from './record.js';
+import type { InputPreview, Pending } from './record.js';
 import { isSettledElsewhere, retry } from './server.js';
 
 export interface ToolOutput {
@@ -181,6 +181,12 @@ export class Answers {
     const { server } = this.#follower.transport;
     const body = JSON.stringify({ chatId: this.#follower.id, approvalId, editing: isEditing });
     await server.json(`${server.api}/tool-result`, { method: 'POST', body });
+  }
+
+  previewInput(approvalId: string, inputText: string): Promise<InputPreview> {
+    const { server } = this.#follower.transport;
+    const body = JSON.stringify({ chatId: this.#follower.id, approvalId, preview: { inputText } });
+    return server.json(`${server.api}/tool-result`, { method: 'POST', body });
   }
 
   async retryCall(toolCallId: string): Promise<void> {

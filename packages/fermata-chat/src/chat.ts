@@ -16,7 +16,7 @@ import type { Followed } from './followed.js';
 import { ChatFollower } from './follower.js';
 import type { GivenBack } from './known.js';
 import { findCall, isOpen, lastStepOf } from './parts.js';
-import type { ChatRecord } from './record.js';
+import type { ChatRecord, InputPreview } from './record.js';
 import type { RunStatus } from './runs.js';
 import { retry } from './server.js';
 import { isLeft } from './state.js';
@@ -68,6 +68,11 @@ export interface FermataChat {
    * seconds, so say it again every 30 seconds while the person does. Rejects if the call waits no longer.
    */
   noteEditing: (approvalId: string, isEditing: boolean) => Promise<void>;
+  /**
+   * Asks how a call that waits for a decision would be shown with this input, as JSON text; nothing changes. Rejects if the input does not fit,
+   * or if the call waits no longer.
+   */
+  previewInput: (approvalId: string, inputText: string) => Promise<InputPreview>;
   /** Runs a call that has failed again, in a new answer. Rejects if it has not failed, or if another run is open. */
   retryCall: (toolCallId: string) => Promise<void>;
   /** Replaces the text of the summary. Rejects if the server refuses it. */
@@ -123,6 +128,7 @@ export function followedChat<MESSAGE extends UIMessage, CHAT extends AbstractCha
     runStatus: known.run,
     cancelCall: (toolCallId) => answers.cancelCall(toolCallId),
     noteEditing: (approvalId, isEditing) => answers.noteEditing(approvalId, isEditing),
+    previewInput: (approvalId, inputText) => answers.previewInput(approvalId, inputText),
     retryCall: (toolCallId) => answers.retryCall(toolCallId),
     summary: known.summary,
     chosen: known.chosen,

@@ -132,6 +132,7 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     runStatus: chat.runStatus,
     cancelCall: chat.cancelCall,
     noteEditing: chat.noteEditing,
+    previewInput: chat.previewInput,
     retryCall: chat.retryCall,
     summary: chat.summary,
     chosen: chat.chosen,

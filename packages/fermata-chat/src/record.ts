@@ -27,6 +27,14 @@ export interface CallDetails {
   after?: string;
 }
 
+/** A call as it would be with another input, and what the rules say of it. */
+export interface InputPreview {
+  /** The call in the words of its tool. */
+  description?: string;
+  details?: CallDetails;
+  decision: 'ask' | 'allow' | 'deny';
+}
+
 /** The requests that wait for somebody, as `GET /api/chat/{id}/pending` has it. */
 export interface Pending {
   id: string;

@@ -93,6 +93,22 @@ test('other tabs are told that an input is being edited', async () => {
   await expect(tab.chat.noteEditing(id, true)).rejects.toThrow(FermataError);
 });
 
+test('a call is previewed with another input', async () => {
+  world = await World.create();
+  world.model.script(calls({ name: 'write_note', input: NOTE }), says('Written.'));
+  const tab = world.tab();
+  tab.say('write');
+  const id = await tab.isAsked('write_note');
+  const edited = JSON.stringify({ ...NOTE, title: 'Rye' });
+  const preview = await tab.chat.previewInput(id, edited);
+  expect(preview).toMatchObject({ decision: 'ask', details: { kind: 'edit', text: 'Rye' } });
+  expect(preview.description).toContain('Rye');
+  await expect(tab.chat.previewInput(id, '{"title":7}')).rejects.toMatchObject({ status: 422 });
+  await tab.chat.addToolApprovalResponse({ id, approved: true });
+  await tab.reads('Written.');
+  await expect(tab.chat.previewInput(id, edited)).rejects.toMatchObject({ status: 409 });
+});
+
 test('an approval and a denial go on in the stream that is open', async () => {
   world = await World.create();
   world.model.script(

@@ -47,6 +47,7 @@ const chat: FermataChat = {
   runStatus: { get: () => RUN, subscribe: () => () => undefined },
   cancelCall: answer,
   noteEditing: answer,
+  previewInput: () => Promise.resolve({ decision: 'ask' }),
   retryCall: answer,
   summary: { get: () => undefined, subscribe: () => () => undefined },
   chosen: { get: () => NOTHING_CHOSEN, subscribe: () => () => undefined },

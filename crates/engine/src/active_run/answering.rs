@@ -8,7 +8,8 @@ use super::{ActiveRun, ParkedGauge, performing::context};
 use crate::{
     api::{
         errors::{AnswerError, SubmitError},
-        request::{AnswerRequest, Following, Submission},
+        request::{AnswerRequest, CheckedAnswers, Following, PreviewInput, Submission},
+        view::InputPreview,
     },
     ports::store::{AnswerRoute, AuditEntry, Change},
     run::{
@@ -111,21 +112,20 @@ impl ActiveRun {
             return Err(error);
         }
         // An error besides an input that does not fit is the more important one.
-        if let Some((index, Err(error))) = checked.iter().find(|(_, result)| result.is_err()) {
-            let subject = match answers[*index].of {
-                AnswerTarget::Call(_) | AnswerTarget::Approval(_) => {
-                    "The edited input does not fit the schema"
-                }
-                AnswerTarget::Elicitation(_) => "The content does not fit what was asked for",
-            };
-            let (detail, places) = (format!("{subject}: {error}."), error.places.clone());
-            return Err(AnswerError::DoesNotFit { detail, places });
-        }
+        all_fit(answers, checked)?;
         if !valid.answers.is_empty() {
             let answers = self.hand_over(valid.answers).await;
             self.apply(Event::Answered(answers)).await?;
         }
         Ok(valid.receipts)
+    }
+
+    /// Returns how a call that waits for a decision would be shown with another input.
+    pub fn preview(&mut self, request: &PreviewInput) -> Result<InputPreview, AnswerError> {
+        self.use_newest_tools();
+        let preview = self.run.preview(&request.answer, &self.context())?;
+        all_fit(std::slice::from_ref(&request.answer), &request.checked)?;
+        Ok(preview)
     }
 
     /// Returns a reader as the reply to a request.
@@ -202,4 +202,15 @@ impl ActiveRun {
         }
         Err(rejected.into())
     }
+}
+
+/// Returns an error if one of the inputs and contents that were checked does not fit its schema.
+fn all_fit(answers: &[Answer], checked: &CheckedAnswers) -> Result<(), AnswerError> {
+    let Some((index, Err(error))) = checked.iter().find(|(_, result)| result.is_err()) else { return Ok(()) };
+    let subject = match answers[*index].of {
+        AnswerTarget::Call(_) | AnswerTarget::Approval(_) => "The edited input does not fit the schema",
+        AnswerTarget::Elicitation(_) => "The content does not fit what was asked for",
+    };
+    let (detail, places) = (format!("{subject}: {error}."), error.places.clone());
+    Err(AnswerError::DoesNotFit { detail, places })
 }

@@ -19,7 +19,7 @@ use crate::{
             AnswerError, CallError, DeleteMessageError, PlanError, ReadError, RequestError, SubmitError,
             SummaryError,
         },
-        view::{ChatView, Detail, SummaryView},
+        view::{ChatView, Detail, InputPreview, SummaryView},
     },
     context::summary::{ChatJob, Written},
     ports::store::ChatOwner,
@@ -80,6 +80,7 @@ pub(crate) enum Request {
     Stop(Stop),
     CancelCall(CancelCall),
     EditInput(EditInput),
+    PreviewInput(PreviewInput),
     EndHold(EndHold),
     TakeOver(TakeOver),
     View(View),
@@ -189,6 +190,17 @@ pub(crate) struct EditInput {
     pub owner: Owner,
     pub of: AnswerTarget,
     pub is_edited: bool,
+}
+
+/// Asks how a call that waits for a decision would be shown with another input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct PreviewInput {
+    pub owner: Owner,
+    /// The approval of the call with that input.
+    pub answer: Answer,
+    /// The result of the check of the input against the tool's schema.
+    #[serde(skip)]
+    pub checked: CheckedAnswers,
 }
 
 /// Ends the hold of the open run before its time, because its readers have to make room for others.
@@ -361,6 +373,7 @@ chat_request!(Delete -> (), ReadError, if denied Err(ReadError::NotFound); {
         self.created_at = Some(chat.created_at);
     }
 });
+chat_request!(PreviewInput -> InputPreview, AnswerError, if denied Err(AnswerError::no_such_chat()));
 chat_request!(EditInput -> Vec<Receipt>, AnswerError, if denied Err(AnswerError::no_such_chat()));
 chat_request!(Grants -> Vec<Grant>, ReadError, if denied Err(ReadError::NotFound); {
     const READS: bool = true;

@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use fermata_protocol::{
     ChatId, ContextUsage, ElicitationId, MessageId, Profile, RunStatus, Show, Summary, UiMessage, UiPart,
 };
-use fermata_tools::{AskedFailure, Asks, Call, Elicitation};
+use fermata_tools::{AskedFailure, Asks, Call, CallDetails, Decision, Elicitation};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,17 @@ pub enum Pending {
         /// The time when the run ends as expired.
         expires: Timestamp,
     },
+}
+
+/// How a call that waits for a decision would be shown with another input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputPreview {
+    /// The call in words.
+    pub description: Option<String>,
+    /// The effect that the call would have.
+    pub details: Option<CallDetails>,
+    /// What the rules say of a call with that input.
+    pub decision: Decision,
 }
 
 /// A chat's summary as its user may see it.

@@ -8,8 +8,10 @@ use crate::{
     api::{
         errors::{AnswerError, CallError, ReadError},
         request::{
-            AnswerRequest, CancelCall, CheckedAnswers, Delete, EditInput, EndGrant, EndHold, Stop, TakeOver,
+            AnswerRequest, CancelCall, CheckedAnswers, Delete, EditInput, EndGrant, EndHold, PreviewInput,
+            Stop, TakeOver,
         },
+        view::InputPreview,
     },
     ports::store::{AuditEntry, Change, Files},
     run::{Ending, Event, Rejected, asker_in},
@@ -122,6 +124,41 @@ impl Handle for EditInput {
         let receipt = Receipt::without_effect(call);
         active.apply(Event::InputEdited { index, is_edited: self.is_edited }).await?;
         Ok(vec![receipt])
+    }
+}
+
+impl Handle for PreviewInput {
+    async fn checks(&self, actor: &mut ChatActor) -> Result<Checks, AnswerError> {
+        actor.activate().await?;
+        match &mut actor.state {
+            ChatState::Active(active) if self.checked.is_empty() => {
+                Ok(active.checks_of(std::slice::from_ref(&self.answer)))
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    fn note_checked(&mut self, results: CheckedAnswers) {
+        self.checked.extend(results);
+    }
+
+    async fn handle(&self, actor: &mut ChatActor) -> Result<InputPreview, AnswerError> {
+        actor.activate().await?;
+        match &mut actor.state {
+            ChatState::Active(active)
+                if may_decide(&self.owner, &active.record.head.owner)
+                    && active.run.find_call(&self.answer.of).is_some() =>
+            {
+                active.preview(self)
+            }
+            _ => {
+                let known = actor.services.store.call(&actor.mailbox.chat, &self.answer.of).await?;
+                Err(match known {
+                    Some(call) => Rejected::of(Refusal::WrongAnswer, &call).into(),
+                    None => Rejected::Unknown(self.answer.of.clone()).into(),
+                })
+            }
+        }
     }
 }
 

@@ -38,6 +38,7 @@ impl Router {
             Request::Stop(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::CancelCall(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::EditInput(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::PreviewInput(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::EndHold(request) => self.serve_here(&chat, request, &mut reply).await,
             // The run would be cut off once more.
             Request::TakeOver(_) if self.services.shutdown.leaving.is_reached() => None,

@@ -35,7 +35,7 @@ impl Run {
     /// Returns the decision about a call: first the policy and the tool itself count, then what the run's tools have returned, then what a person has allowed
     /// for always. Nothing overrides a denial. A grant does not answer a question because of `chain`, nor one that a rule asks, unless the
     /// rule says otherwise.
-    fn policy_decision(
+    pub(super) fn policy_decision(
         &self,
         call: &Call,
         input: &Value,

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, ElicitAction, ToolPart, ToolState, UiPart, measure,
+    Answer, AnswerKind, AnswerTarget, ElicitAction, JsonText, ToolPart, ToolState, UiPart, measure,
 };
 use fermata_tools::{
-    AuditEvent, Call, Check, Decider, Decision, Grant, Receipt, Refusal, Scope, StateName, Toolbox,
-    ValidAnswer, may_decide,
+    AuditEvent, Call, Check, Decider, Decision, Grant, PolicyDecision, Presentation, Receipt, Refusal, Scope,
+    StateName, Toolbox, ValidAnswer, may_decide,
 };
 use serde_json::{Map, Value};
 
@@ -16,6 +16,7 @@ use super::{
     elicit::{ElicitState, Elicited, ValidReply},
     rejected::Rejected,
 };
+use crate::api::view::InputPreview;
 
 /// The result of validating a batch of answers.
 #[derive(Debug)]
@@ -189,33 +190,72 @@ impl Run {
             AnswerKind::Output { output } => within(context.limits.output_bytes, output.to_string().len()),
             AnswerKind::Failure { error_text } => within(context.limits.output_bytes, error_text.len()),
             AnswerKind::Decision { approved: true, input: Some(input), .. } => {
-                let json = input.as_str();
-                let (limits, nodes) = (context.limits, measure(json.as_bytes()).nodes);
-                for (count, unit, limit, setting) in [
-                    (json.len(), "bytes as JSON", limits.argument_bytes, "max_arguments"),
-                    (nodes, "JSON values", limits.argument_nodes, "max_argument_nodes"),
-                ] {
-                    if count > limit {
-                        return Err(Rejected::TooLarge(format!(
-                            "The edited input has {count} {unit}; the limit is {limit} ({setting}). The call waits on."
-                        )));
-                    }
-                }
-                let Some(found) = context.toolbox.find(&call.tool) else { return Ok(()) };
-                let value = input.value();
-                self.check_own_tool(call, &value, context.toolbox).map_err(Rejected::BadInput)?;
-                // A person has read their own text, so the edit is the approval: only a denial counts.
-                let own = found.decide(&*context.rules.policy, context.owner, &value);
-                let denial = match (own.decision, self.overruled(call, &value, context)) {
-                    (Decision::Deny, _) => own,
-                    (Decision::Ask | Decision::Allow, Some(Overruled::Denied(denial))) => denial,
-                    (Decision::Ask | Decision::Allow, Some(Overruled::ToolChanged) | None) => return Ok(()),
-                };
+                let Some(denial) = self.check_edit(call, input, context)? else { return Ok(()) };
                 let event = AuditEvent::by_policy(call, input, &denial);
                 Err(Rejected::Denied(Box::new(event.decided_by(by))))
             }
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
         }
+    }
+
+    /// Checks an edited input, except for its schema, and returns the decision if it is denied.
+    fn check_edit(
+        &self,
+        call: &Call,
+        input: &JsonText,
+        context: &Context<'_>,
+    ) -> Result<Option<PolicyDecision>, Rejected> {
+        let json = input.as_str();
+        let (limits, nodes) = (context.limits, measure(json.as_bytes()).nodes);
+        for (count, unit, limit, setting) in [
+            (json.len(), "bytes as JSON", limits.argument_bytes, "max_arguments"),
+            (nodes, "JSON values", limits.argument_nodes, "max_argument_nodes"),
+        ] {
+            if count > limit {
+                return Err(Rejected::TooLarge(format!(
+                    "The edited input has {count} {unit}; the limit is {limit} ({setting}). The call waits on."
+                )));
+            }
+        }
+        let Some(found) = context.toolbox.find(&call.tool) else { return Ok(None) };
+        let value = input.value();
+        self.check_own_tool(call, &value, context.toolbox).map_err(Rejected::BadInput)?;
+        // A person has read their own text, so the edit is the approval: only a denial counts.
+        let own = found.decide(&*context.rules.policy, context.owner, &value);
+        Ok(match (own.decision, self.overruled(call, &value, context)) {
+            (Decision::Deny, _) => Some(own),
+            (Decision::Ask | Decision::Allow, Some(Overruled::Denied(denial))) => Some(denial),
+            (Decision::Ask | Decision::Allow, Some(Overruled::ToolChanged) | None) => None,
+        })
+    }
+
+    /// Returns how a call that waits for a decision would be shown with the input of this answer, if a person edited it so.
+    ///
+    /// # Errors
+    /// If the call waits for no decision, or the input cannot be used. Whether it fits its schema is not checked.
+    pub fn preview(&self, answer: &Answer, context: &Context<'_>) -> Result<InputPreview, Rejected> {
+        let index = self.find_call(&answer.of).ok_or_else(|| Rejected::Unknown(answer.of.clone()))?;
+        let call = self.call(index);
+        let AnswerKind::Decision { input: Some(input), .. } = &answer.kind else {
+            return Err(Rejected::of(Refusal::WrongAnswer, call));
+        };
+        if call.is_outdated(answer) {
+            return Err(Rejected::Outdated { call: call.id.clone(), tool: call.tool.clone() });
+        }
+        if !call.awaits_approval() {
+            return Err(Rejected::of(Refusal::WrongAnswer, call));
+        }
+        let denial = self.check_edit(call, input, context)?;
+        let value = input.value();
+        let found = context.toolbox.find(&call.tool);
+        let Presentation { description, details, .. } =
+            found.map_or_else(|| call.presentation.clone(), |found| found.presentation(&value));
+        let decision = match (denial, found) {
+            (Some(denial), _) => denial.decision,
+            (None, Some(found)) => self.policy_decision(call, &value, found, context).decision,
+            (None, None) => Decision::Ask,
+        };
+        Ok(InputPreview { description, details, decision })
     }
 
     /// Checks that these answers do not make the chat too large. A page's error text is always accepted, because a call whose output was

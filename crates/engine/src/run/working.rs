@@ -3,12 +3,12 @@
 //! A call that uses a resource stays `scheduled` until it has the lock, and the active run keeps the lock while the call runs. Invariant:
 //! a call is begun once, unless it may be repeated and the process ended while it ran.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use fermata_protocol::{ToolCallId, UiChunk};
 use fermata_tools::{
-    AuditEvent, CallState, Cancelled, ErrorStrategy, ErrorType, Presentation, RunBy, ToolError, ToolRef,
-    Wait, Work, is_empty_output,
+    AuditEvent, Call, CallState, Cancelled, ErrorStrategy, ErrorType, Presentation, RunBy, ToolError,
+    ToolRef, Wait, Work, is_empty_output,
 };
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,9 @@ use crate::{
     services::Rules,
 };
 
-/// The key of the last preliminary output in the `toolMetadata` of a call that has ended without an output.
+/// The keys in the `toolMetadata` of a call: the fields of its input that a person has changed, and the last preliminary output of a call that
+/// has ended without an output.
+pub const EDITED_FIELDS: &str = "editedFields";
 pub const LAST_OUTPUT: &str = "lastOutput";
 
 impl Run {
@@ -362,17 +364,7 @@ impl Deciding<'_> {
 
     pub(super) fn show_input(&mut self, index: usize) {
         let call = self.run.call(index);
-        let Presentation { title, server, description, details, scopes: _ } = &call.presentation;
-        let mut metadata = Map::new();
-        if let Some(server) = server {
-            metadata.insert("server".into(), json!(server));
-        }
-        if let Some(description) = description {
-            metadata.insert("description".into(), json!(description));
-        }
-        if let Some(details) = details {
-            metadata.insert("details".into(), json!(details));
-        }
+        let metadata = metadata(call);
         let chunk = UiChunk::ToolInputAvailable {
             tool_call_id: call.id.clone(),
             tool_name: call.tool.clone(),
@@ -381,7 +373,7 @@ impl Deciding<'_> {
             provider_metadata: None,
             tool_metadata: if metadata.is_empty() { None } else { Some(Value::Object(metadata)) },
             dynamic: dynamic(call),
-            title: title.clone(),
+            title: call.presentation.title.clone(),
         };
         self.publish(chunk);
     }
@@ -424,17 +416,50 @@ impl Deciding<'_> {
 
     pub(super) fn show_error(&mut self, index: usize, error_text: String) {
         self.show_why(index);
-        let last_output = self.run.call(index).last_report.as_ref();
+        let call = self.run.call(index);
+        // It replaces that of the input.
+        let tool_metadata = call.last_report.as_ref().map(|output| {
+            let mut metadata = metadata(call);
+            metadata.insert(LAST_OUTPUT.into(), output.clone());
+            Value::Object(metadata)
+        });
         let chunk = UiChunk::ToolOutputError {
-            tool_call_id: self.run.call(index).id.clone(),
+            tool_call_id: call.id.clone(),
             error_text,
             provider_executed: None,
             provider_metadata: None,
-            tool_metadata: last_output.map(|output| json!({ LAST_OUTPUT: output })),
-            dynamic: dynamic(self.run.call(index)),
+            tool_metadata,
+            dynamic: dynamic(call),
         };
         self.publish(chunk);
     }
+}
+
+/// Returns what a page is told of a call beside its input.
+fn metadata(call: &Call) -> Map<String, Value> {
+    let Presentation { title: _, server, description, details, scopes: _ } = &call.presentation;
+    let mut metadata = Map::new();
+    if let Some(server) = server {
+        metadata.insert("server".into(), json!(server));
+    }
+    if let Some(description) = description {
+        metadata.insert("description".into(), json!(description));
+    }
+    if let Some(details) = details {
+        metadata.insert("details".into(), json!(details));
+    }
+    if let Some(edited) = &call.edited {
+        metadata.insert("edited".into(), json!(true));
+        metadata.insert(EDITED_FIELDS.into(), changed_fields(&call.input.value(), &edited.value()).into());
+    }
+    metadata
+}
+
+/// Returns the names of the fields that differ in two inputs; none if one of them is no object.
+fn changed_fields(before: &Value, after: &Value) -> Vec<String> {
+    let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else { return Vec::new() };
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    names.into_iter().filter(|name| before.get(*name) != after.get(*name)).cloned().collect()
 }
 
 /// Returns the time since which a call waits for its tool; `None` if it does not.

@@ -1,16 +1,11 @@
 //! Answers to one call that come at the same time.
 
 use fermata_engine::AnswerError;
-use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
+use fermata_protocol::{AnswerTarget, ToolCallId};
 use fermata_tools::{AuditAction, Owner};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::world::{StreamReader, World, calls, decision, output, text};
-
-fn edited(call: &str, input: Value) -> Answer {
-    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(input.into()) };
-    Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
-}
+use crate::world::{StreamReader, World, calls, decision, edited, output, text};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_input_that_does_not_fit_is_refused_whatever_else_is_answered_meanwhile() {

@@ -4,7 +4,7 @@ use fermata_engine::model::{ModelContent, ModelMessage};
 use fermata_protocol::{ToolState, UiPart};
 use serde_json::{Value, json};
 
-use crate::world::{World, calls, output, text};
+use crate::world::{World, calls, decision, edited, output, text};
 
 const PNG: &str = "iVBORw0KGgo=";
 
@@ -96,6 +96,39 @@ async fn an_output_of_any_shape_reaches_the_page_whole_and_the_model_as_content(
     world.script([text("As I said.")]);
     world.post_text("are you sure?").await.read_to_end().await;
     assert_eq!(tool_results(&world), contents, "the contents from the record are the same");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_is_told_which_fields_of_an_input_a_person_has_changed() {
+    let world = World::new();
+    world.script([
+        calls(&[("note", json!({"as": "a", "text": "one"})), ("note", json!({"as": "b"}))]),
+        text("Noted."),
+    ]);
+    let body = json!({"id": "c", "message": {"role": "user", "content": "go"}, "fermata": {"client": 7}});
+    let mut stream = world.post(body).await;
+    stream.read_until("tool-approval-request").await;
+    let waiting = world.pending().await;
+    let [first, second] = [0, 1].map(|index| waiting[index].split(' ').next().unwrap().to_owned());
+    world.answer(edited(&first, json!({"as": "c", "text": "one"}))).await.unwrap();
+    world.answer(decision(&second, true)).await.unwrap();
+    stream.read_to_end().await;
+    let shown = stream
+        .chunks
+        .iter()
+        .rfind(|chunk| chunk["type"] == "tool-input-available" && chunk["toolCallId"] == json!(first));
+    let metadata = &shown.expect("the edited input is shown")["toolMetadata"];
+    assert_eq!((&metadata["edited"], &metadata["editedFields"]), (&json!(true), &json!(["as"])));
+
+    let told = |world: &World| -> Vec<bool> {
+        let results = tool_results(world);
+        results.iter().map(|content| format!("{content:?}").contains("before it ran: as.]")).collect()
+    };
+    assert_eq!(told(&world), [true, false]);
+    let world = world.restarted();
+    world.script([text("As I said.")]);
+    world.post_text("are you sure?").await.read_to_end().await;
+    assert_eq!(told(&world), [true, false], "the record has it too");
 }
 
 #[tokio::test(start_paused = true)]

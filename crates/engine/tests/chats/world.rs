@@ -626,6 +626,12 @@ pub fn output(call: &str, output: Value) -> Answer {
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind: AnswerKind::Output { output } }
 }
 
+/// Returns an approval with an edited input.
+pub fn edited(call: &str, input: Value) -> Answer {
+    let kind = AnswerKind::Decision { approved: true, reason: None, always: None, input: Some(input.into()) };
+    Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }
+}
+
 pub fn decision(call: &str, approved: bool) -> Answer {
     let kind = AnswerKind::Decision { approved, reason: None, always: None, input: None };
     Answer { of: AnswerTarget::Call(ToolCallId::new(call)), kind }

@@ -23,9 +23,8 @@ use jiff::{Span, SpanRelativeTo};
 
 /// The kinds of an answer, one of them.
 const KINDS: &str = "`output`, `errorText`, `approved` or `action`";
-/// This is said, without the stop, if `editing` comes with something else.
-const EDITING: &str =
-    "`editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call";
+/// This is said, without the stop, if `editing` or `preview` comes with something else.
+const NO_ANSWER: &str = "`editing` and `preview` are no answers: post each by itself, with the `toolCallId` or the `approvalId` of one call";
 /// The name of a whole body in an error that concerns no field.
 const WHOLE: &str = "The answer";
 /// The longest duration of a permission with an end.
@@ -103,6 +102,20 @@ pub struct AnswerRequest {
     /// No answer: whether a person is editing the input of a call that waits for a decision, which other pages then show. It counts
     /// for 90 seconds.
     editing: Option<bool>,
+    /// No answer: an input that a person thinks of for a call that waits for a decision. The response says how the call would be shown
+    /// with it.
+    preview: Option<PreviewRequest>,
+}
+
+/// An input for a call that waits for a decision.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreviewRequest {
+    /// The input.
+    input: Option<Value>,
+    /// The input as JSON text, in place of `input`.
+    #[serde(default, deserialize_with = "words")]
+    input_text: Option<String>,
 }
 
 /// The meaning of "always", if it is not the first of the call's scopes for this chat.
@@ -143,11 +156,9 @@ impl ToolResultBody {
             .ok_or_else(|| RequestError("`chatId` is missing; it must be the chat's id.".to_owned()))?;
         let answers: Vec<PostedAnswer> = match (answers, one) {
             (Some(answers), _) => answers,
-            (None, Some(one)) if !one["editing"].is_null() => {
+            (None, Some(one)) if !one["editing"].is_null() || !one["preview"].is_null() => {
                 let one: AnswerRequest = read(one, WHOLE)?;
-                let is_edited = one.editing.unwrap_or_default();
-                let of = one.edited_call().map_err(RequestError)?;
-                return Ok(Self { chat_id, result: ToolResult::Editing { of, is_edited } });
+                return Ok(Self { chat_id, result: one.edit().map_err(RequestError)? });
             }
             (None, Some(one)) => vec![read(one, WHOLE)?],
             (None, None) => Vec::new(),
@@ -181,7 +192,7 @@ impl ToolResultBody {
 
 impl Posted for ToolResultBody {
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
-        let known = [names::<AnswersRequest>(), names::<AnswerRequest>()];
+        let known = [names::<AnswersRequest>(), names::<AnswerRequest>(), names::<PreviewRequest>()];
         Ok(Self::parse(known_fields(json, &known)?)?)
     }
 }
@@ -196,6 +207,19 @@ fn always<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Always>, D::Error
             Ok(Some(Always { scope, granted_for: granted_for.unwrap_or_default(), until }))
         }
         other => Err(D::Error::custom(wrong(&other, "true, false or an object"))),
+    }
+}
+
+/// Reads an edited input, which is JSON or its text.
+fn edited_input(input: Option<Value>, text: Option<String>) -> Result<Option<JsonText>, String> {
+    match (input, text) {
+        (Some(_), Some(_)) => Err(" has the edited input twice; send `input` or `inputText`.".to_owned()),
+        (None, Some(text)) => serde_json::from_str(&text).map(Some).map_err(|error| {
+            format!(
+                " has an `inputText` that is no JSON ({error}); it must be the edited input as JSON text."
+            )
+        }),
+        (input, None) => Ok(input.map(JsonText::from)),
     }
 }
 
@@ -224,6 +248,7 @@ impl ToSchema for ToolResultRequest {
     fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
         schemas.push((AnswerRequest::name().into(), AnswerRequest::schema()));
         schemas.push((AlwaysRequest::name().into(), AlwaysRequest::schema()));
+        schemas.push((PreviewRequest::name().into(), PreviewRequest::schema()));
         AnswersRequest::schemas(schemas);
         AnswerRequest::schemas(schemas);
     }
@@ -232,8 +257,8 @@ impl ToSchema for ToolResultRequest {
 // === impl AnswerRequest ===
 
 impl AnswerRequest {
-    /// Returns the call whose input is being edited.
-    fn edited_call(self) -> Result<AnswerTarget, String> {
+    /// Reads what a client says of the input of a call that waits for a decision.
+    fn edit(self) -> Result<ToolResult, String> {
         let Self { output, result, error_text, approved, action, elicitation_id, .. } = &self;
         let says_more = output.is_some()
             || result.is_some()
@@ -241,13 +266,20 @@ impl AnswerRequest {
             || approved.is_some()
             || action.is_some()
             || elicitation_id.is_some();
-        if says_more {
-            return Err(format!("{EDITING}."));
-        }
-        match (self.approval_id, self.tool_call_id.or(self.snake_tool_call_id)) {
-            (Some(approval), _) => Ok(AnswerTarget::Approval(ApprovalId::new(approval))),
-            (None, Some(call)) => Ok(AnswerTarget::Call(ToolCallId::new(call))),
-            (None, None) => Err(format!("{EDITING}.")),
+        let of = match (self.approval_id, self.tool_call_id.or(self.snake_tool_call_id)) {
+            (Some(approval), _) => AnswerTarget::Approval(ApprovalId::new(approval)),
+            (None, Some(call)) => AnswerTarget::Call(ToolCallId::new(call)),
+            (None, None) => return Err(format!("{NO_ANSWER}.")),
+        };
+        match (says_more, self.editing, self.preview) {
+            (false, Some(is_edited), None) => Ok(ToolResult::Editing { of, is_edited }),
+            (false, None, Some(PreviewRequest { input, input_text })) => {
+                let input = edited_input(input, input_text).map_err(|error| format!("`preview`{error}"))?;
+                let input =
+                    input.ok_or("`preview` has no `input`; it must be the call's input as edited.")?;
+                Ok(ToolResult::Preview { of, input })
+            }
+            (_, _, _) => Err(format!("{NO_ANSWER}.")),
         }
     }
 }
@@ -258,8 +290,8 @@ impl TryFrom<AnswerRequest> for PostedAnswer {
     type Error = String;
 
     fn try_from(posted: AnswerRequest) -> Result<Self, String> {
-        if posted.editing.is_some() {
-            return Err(format!(" cannot be taken: {EDITING}."));
+        if posted.editing.is_some() || posted.preview.is_some() {
+            return Err(format!(" cannot be taken: {NO_ANSWER}."));
         }
         let output = posted.output.or(posted.result);
         let kind = match (output, posted.error_text, posted.approved, posted.action) {
@@ -270,15 +302,7 @@ impl TryFrom<AnswerRequest> for PostedAnswer {
             (Some(output), None, None, _) => AnswerKind::Output { output },
             (None, Some(error_text), None, _) => AnswerKind::Failure { error_text },
             (None, None, Some(approved), _) => {
-                let input = match (posted.input, posted.input_text) {
-                    (Some(_), Some(_)) => {
-                        return Err(" has the edited input twice; send `input` or `inputText`.".to_owned());
-                    }
-                    (None, Some(text)) => Some(serde_json::from_str::<JsonText>(&text).map_err(|error| {
-                        format!(".inputText is no JSON ({error}); it must be the edited input as JSON text.")
-                    })?),
-                    (input, None) => input.map(JsonText::from),
-                };
+                let input = edited_input(posted.input, posted.input_text)?;
                 AnswerKind::Decision { approved, reason: posted.reason, always: posted.always, input }
             }
             (None, None, None, Some(action)) => AnswerKind::Elicited { action, content: posted.content },

@@ -28,7 +28,7 @@ fn answer(fields: Value) -> Result<ToolResultBody, String> {
 fn answers(body: ToolResultBody) -> Vec<Answer> {
     match body.result {
         ToolResult::Answers(answers) => answers,
-        ToolResult::Editing { .. } => panic!("no answer"),
+        ToolResult::Editing { .. } | ToolResult::Preview { .. } => panic!("no answer"),
     }
 }
 
@@ -540,7 +540,7 @@ fn an_answer_that_cannot_be_taken_says_why() {
             `always.until` is "soon"; it must be a duration of at most ten years, such as "30m", "24h" or "7d".
             `always.until` is "-1h"; it must be a duration of at most ten years, such as "30m", "24h" or "7d".
             The answer has the edited input twice; send `input` or `inputText`.
-            `inputText` is no JSON (EOF while parsing an object at line 1 column 1); it must be the edited input as JSON text.
+            The answer has an `inputText` that is no JSON (EOF while parsing an object at line 1 column 1); it must be the edited input as JSON text.
             The answer says nothing; it must have `output`, `errorText`, `approved` or `action`.
             `is_error` is "yes"; it must be true or false.
             `action` is "maybe"; it must be "accept", "decline" or "cancel".
@@ -561,6 +561,8 @@ fn that_an_input_is_edited_is_told_by_itself() {
     let edited = answer(json!({"approvalId": "a", "toolCallId": "c", "editing": true})).unwrap();
     let of = AnswerTarget::Approval(fermata_protocol::ApprovalId::new("a"));
     assert_eq!(edited.result, ToolResult::Editing { of, is_edited: true });
+    let preview = answer(json!({"approvalId": "a", "preview": {"inputText": "{\"n\":1.0}"}})).unwrap();
+    assert!(matches!(preview.result, ToolResult::Preview { input, .. } if input.as_str() == r#"{"n":1.0}"#));
     let edited = answer(json!({"tool_call_id": "c", "editing": false})).unwrap();
     let of = AnswerTarget::Call(fermata_protocol::ToolCallId::new("c"));
     assert_eq!(edited.result, ToolResult::Editing { of, is_edited: false });
@@ -570,12 +572,26 @@ fn that_an_input_is_edited_is_told_by_itself() {
             answer(json!({"toolCallId": "c", "editing": true, "approved": true})),
             answer(json!({"toolCallId": "c", "editing": "yes"})),
             answer(json!({"answers": [{"toolCallId": "c", "editing": true}]})),
+            answer(json!({"preview": {"input": 1}})),
+            answer(json!({"toolCallId": "c", "preview": {"input": 1}, "editing": true})),
+            answer(json!({"toolCallId": "c", "preview": {"input": 1}, "output": 1})),
+            answer(json!({"toolCallId": "c", "preview": {}})),
+            answer(json!({"toolCallId": "c", "preview": {"input": 1, "inputText": "1"}})),
+            answer(json!({"toolCallId": "c", "preview": {"inputText": "{"}})),
+            answer(json!({"toolCallId": "c", "preview": true})),
         ],
         expect![[r#"
-            `editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call.
-            `editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call.
+            `editing` and `preview` are no answers: post each by itself, with the `toolCallId` or the `approvalId` of one call.
+            `editing` and `preview` are no answers: post each by itself, with the `toolCallId` or the `approvalId` of one call.
             `editing` is "yes"; it must be true or false.
-            `answers[0]` cannot be taken: `editing` is no answer: post it by itself, with the `toolCallId` or the `approvalId` of one call.
+            `answers[0]` cannot be taken: `editing` and `preview` are no answers: post each by itself, with the `toolCallId` or the `approvalId` of one call.
+            `editing` and `preview` are no answers: post each by itself, with the `toolCallId` or the `approvalId` of one call.
+            `editing` and `preview` are no answers: post each by itself, with the `toolCallId` or the `approvalId` of one call.
+            `editing` and `preview` are no answers: post each by itself, with the `toolCallId` or the `approvalId` of one call.
+            `preview` has no `input`; it must be the call's input as edited.
+            `preview` has the edited input twice; send `input` or `inputText`.
+            `preview` has an `inputText` that is no JSON (EOF while parsing an object at line 1 column 1); it must be the edited input as JSON text.
+            `preview` is true; it must be an object.
         "#]],
     );
 }

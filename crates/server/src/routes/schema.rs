@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use fermata_engine::InputPreview;
 use fermata_protocol::{DataChunk, UiChunk};
-use fermata_tools::Receipt;
+use fermata_tools::{CallDetails, Decision, Receipt};
 use serde::Serialize;
 use serde_json::{Value, json};
 use utoipa::{
@@ -21,6 +22,35 @@ pub struct Answered {
     /// The result for each call.
     #[schema(value_type = Vec<AnsweredCall>)]
     pub calls: Vec<Receipt>,
+}
+
+/// The response to what a client posts of calls.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Replied {
+    Answered(Answered),
+    Preview(CallPreview),
+}
+
+/// A call as it would be with another input.
+#[derive(Serialize, ToSchema)]
+pub struct CallPreview {
+    /// The call in the words of its tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    /// The effect that the call would have: `kind` (edit, run, send or info), `text`, and for an edit the text `before` and `after`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    details: Option<CallDetails>,
+    /// What the rules say of the call: `ask`, `allow` or `deny`.
+    #[schema(value_type = String, example = "ask")]
+    decision: Decision,
+}
+
+impl From<InputPreview> for CallPreview {
+    fn from(InputPreview { description, details, decision }: InputPreview) -> Self {
+        Self { description, details, decision }
+    }
 }
 
 /// The result of one answer.

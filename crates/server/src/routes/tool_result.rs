@@ -11,7 +11,7 @@ use fermata_protocol::{ToolResult, ToolResultBody, ToolResultRequest};
 use fermata_tools::DecisionChannel;
 use utoipa::IntoResponses;
 
-use super::schema::{Answered, refusals};
+use super::schema::{Answered, Replied, refusals};
 use crate::{
     App,
     auth::Identity,
@@ -28,9 +28,9 @@ pub struct Sender(DecisionChannel);
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "it is read by the description only")]
 enum Responses {
-    /// The answers are accepted, or were accepted before
+    /// The answers are accepted, or were accepted before; or the call as `preview` asks for it
     #[response(status = 200)]
-    Accepted(#[to_schema] Answered),
+    Accepted(#[to_schema] Replied),
     /// `not_found`: there is no such chat or call, or it belongs to another owner
     #[response(status = 404, content_type = "application/problem+json")]
     NotFound(#[to_schema] Problem),
@@ -46,7 +46,8 @@ enum Responses {
 /// Answers pending calls and questions: a call with a browser's output or a person's decision, a question of a tool with a person's reply.
 ///
 /// The response has the state of each call. The outcome appears in the chat's stream. `editing` is no answer: it tells the chat's other pages that
-/// a person is editing the input of a call that waits for a decision.
+/// a person is editing the input of a call that waits for a decision. `preview` is none either: the response says how such a call would be shown
+/// with another input.
 #[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = ToolResultRequest, responses(Responses, refusals::Body))]
 pub async fn post(
     State(app): State<App>,
@@ -54,7 +55,7 @@ pub async fn post(
     client: Client,
     Sender(how): Sender,
     ApiJson { body, reservation: _reservation }: ApiJson<ToolResultBody>,
-) -> Result<Json<Answered>, ApiError> {
+) -> Result<Json<Replied>, ApiError> {
     let ToolResultBody { chat_id: chat, result } = body;
     let calls = match result {
         ToolResult::Answers(answers) => {
@@ -63,8 +64,12 @@ pub async fn post(
         ToolResult::Editing { of, is_edited } => {
             app.engine().edit_input(&owner, &chat, of, is_edited).await?
         }
+        ToolResult::Preview { of, input } => {
+            let preview = app.engine().preview_input(&owner, &chat, of, input).await?;
+            return Ok(Json(Replied::Preview(preview.into())));
+        }
     };
-    Ok(Json(Answered { calls }))
+    Ok(Json(Replied::Answered(Answered { calls })))
 }
 
 /// Answers pending calls and questions like `POST /chat/tool-result`, for clients that use one path prefix for all requests.
@@ -75,7 +80,7 @@ pub async fn post_under_api(
     client: Client,
     sender: Sender,
     body: ApiJson<ToolResultBody>,
-) -> Result<Json<Answered>, ApiError> {
+) -> Result<Json<Replied>, ApiError> {
     post(app, owner, client, sender, body).await
 }
 

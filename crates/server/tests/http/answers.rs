@@ -1,6 +1,6 @@
 //! `POST /chat/tool-result`: parked calls and their answers.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     TestApp,
@@ -8,7 +8,7 @@ use crate::{
     scripted::{self, calls},
 };
 
-fn note() -> serde_json::Value {
+fn note() -> Value {
     json!({"title": "Milk", "body": "Two litres."})
 }
 
@@ -122,6 +122,46 @@ async fn an_answer_to_what_is_not_there_is_not_found() {
     app.post("/chat/tool-result", json!({"chatId": "c", "toolCallId": call, "output": 1}))
         .await
         .problem(410, "gone");
+}
+
+#[tokio::test]
+async fn a_call_is_previewed_with_another_input() {
+    let app = TestApp::new([calls(&[("write_note", note())]), scripted::says("Written.")]).await;
+    let mut stream = app.open(says("c", "note")).await;
+    let question = stream.until("tool-approval-request").await;
+    let preview = |input: Value| json!({"chatId": "c", "toolCallId": question["toolCallId"], "preview": {"input": input}});
+    let edited = json!({"title": "milk", "body": "two litres"});
+    let shown = app.post("/chat/tool-result", preview(edited.clone())).await;
+    assert_eq!(shown.status, 200, "{}", shown.text);
+    assert_eq!(shown.json()["decision"], "ask");
+    assert!(shown.json()["description"].as_str().unwrap().contains("milk"), "{}", shown.text);
+    assert!(shown.json()["details"]["after"].as_str().unwrap().contains("two litres"), "{}", shown.text);
+    let by_text = json!({"chatId": "c", "approvalId": question["approvalId"], "preview": {"inputText": edited.to_string()}});
+    assert_eq!(app.post("/api/chat/tool-result", by_text).await.json(), shown.json());
+    let pending = app.pending("c").await;
+    assert_eq!((pending.len(), &pending[0]["input"]), (1, &note()), "nothing has changed");
+
+    let misfit = app.post("/chat/tool-result", preview(json!({"title": 7}))).await;
+    misfit.problem(422, "invalid_request");
+    assert!(misfit.text.contains("title"), "{}", misfit.text);
+    for wrong in [
+        json!({"chatId": "c", "toolCallId": question["toolCallId"], "preview": {}}),
+        json!({"chatId": "c", "toolCallId": question["toolCallId"], "preview": {"inputText": "{"}}),
+        json!({"chatId": "c", "toolCallId": question["toolCallId"], "preview": {"input": edited}, "approved": true}),
+        json!({"chatId": "c", "toolCallId": question["toolCallId"], "preview": {"input": edited}, "editing": true}),
+        json!({"chatId": "c", "preview": {"input": edited}}),
+    ] {
+        let refused = app.post("/chat/tool-result", wrong.clone()).await;
+        assert_eq!(refused.status, 422, "{wrong} {}", refused.text);
+        assert!(refused.text.contains("preview"), "{}", refused.text);
+    }
+    let unknown = json!({"chatId": "c", "toolCallId": "other", "preview": {"input": edited}});
+    app.post("/chat/tool-result", unknown).await.problem(404, "not_found");
+
+    let answer = json!({"chatId": "c", "approvalId": question["approvalId"], "approved": true});
+    assert_eq!(app.post("/chat/tool-result", answer).await.status, 200);
+    stream.end().await;
+    app.post("/chat/tool-result", preview(edited)).await.problem(409, "wrong_answer");
 }
 
 #[tokio::test]

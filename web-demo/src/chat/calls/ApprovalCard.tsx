@@ -15,6 +15,7 @@ import { Name } from '../values/ToolValue';
 import { ValueEditor } from '../values/ValueEditor';
 import { AlwaysMenu } from './AlwaysMenu';
 import { useAsked, whyWords } from './asked';
+import { EditPreview } from './EditPreview';
 
 export interface ApprovalQuestionProps {
   chat: FermataChat;
@@ -156,6 +157,7 @@ export function ApprovalQuestion({
             onSubmit={(_, inputText) => {
               respond('edit', { approved: true, inputText });
             }}
+            preview={(inputText) => <EditPreview {...{ chat, approvalId, inputText }} />}
             takesFocus
           >
             {back}

@@ -59,6 +59,7 @@ export function fakeChat() {
     runStatus: fixed<RunStatus | undefined>(undefined),
     cancelCall: vi.fn<FermataChat['cancelCall']>(() => Promise.resolve()),
     noteEditing: vi.fn<FermataChat['noteEditing']>(() => Promise.resolve()),
+    previewInput: vi.fn<FermataChat['previewInput']>(() => Promise.resolve({ decision: 'ask' })),
     retryCall: vi.fn<FermataChat['retryCall']>(() => Promise.resolve()),
     summary: fixed<ChatSummary | undefined>(undefined),
     chosen: fixed<Chosen>({}),

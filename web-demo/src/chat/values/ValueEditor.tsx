@@ -27,6 +27,8 @@ export interface ValueEditorProps {
   error: unknown;
   /** Gives the value away, and its JSON as it was edited. */
   onSubmit: (value: unknown, text: string) => void;
+  /** What is shown above the buttons, for the value as JSON; `undefined` while something that was typed is no value yet. */
+  preview?: (text: string | undefined) => ReactNode;
   /** More buttons, beside the first. */
   children?: ReactNode;
   /** `true` to focus the first field at once. */
@@ -43,6 +45,7 @@ export function ValueEditor({
   isOver,
   error,
   onSubmit,
+  preview,
   children,
   takesFocus = false,
 }: ValueEditorProps) {
@@ -67,7 +70,7 @@ export function ValueEditor({
       return;
     }
     setSent(draft.value);
-    onSubmit(draft.value, draft.isForm ? JSON.stringify(draft.value) : draft.text);
+    onSubmit(draft.value, jsonOf(draft));
   };
   return (
     <form
@@ -102,6 +105,7 @@ export function ValueEditor({
           />
         )}
       </div>
+      {preview?.(draft.isBroken ? undefined : jsonOf(draft))}
       {wasTried && (local.length > 0 || draft.isBroken) && (
         <Summary {...{ local, isBroken: draft.isBroken, isForm: draft.isForm, t }} />
       )}
@@ -135,6 +139,8 @@ interface Draft {
   noteBroken: (pointer: string, isBroken: boolean) => void;
   show: (view: 'form' | 'json') => void;
 }
+
+const jsonOf = ({ isForm, value, text }: Draft) => (isForm ? JSON.stringify(value) : text);
 
 const isFormFor = (schema: Schema | undefined, value: unknown) =>
   schema !== undefined && fieldOf(schema, value, schema).control.kind !== 'json';

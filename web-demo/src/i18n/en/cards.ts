@@ -92,6 +92,7 @@ const cards = {
     deny: 'Deny',
     edit: 'Edit',
     approveEdited: 'Approve with these changes',
+    denied: 'A rule denies the call with this input.',
     reason: 'Why not? (optional)',
     reasonHint: 'The model is told',
     back: 'Back',

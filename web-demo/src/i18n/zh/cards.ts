@@ -95,6 +95,7 @@ const cards: Translated<typeof english> = {
     deny: '拒绝',
     edit: '编辑',
     approveEdited: '按修改后的内容批准',
+    denied: '有规则拒绝以此输入进行的调用。',
     reason: '拒绝的原因（可不填）',
     reasonHint: '会告知模型',
     back: '返回',

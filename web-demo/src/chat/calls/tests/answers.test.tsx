@@ -399,6 +399,34 @@ describe('an edited input', () => {
     ]);
   });
 
+  it('is shown as the call would be with it, and as denied if a rule denies it', async () => {
+    const chat = fakeChat();
+    chat.previewInput.mockImplementation((_, inputText) => {
+      const { title, body } = JSON.parse(inputText) as typeof NOTE;
+      if (title === '') return Promise.reject(new Error('it does not fit'));
+      const details = { kind: 'edit', text: title, before: '', after: body } as const;
+      return Promise.resolve({ details, decision: title === 'Secret' ? 'deny' : 'ask' });
+    });
+    const { user } = showQuestion(chat);
+    await press(user, 'Edit');
+    const body = screen.getByLabelText('body');
+    await user.clear(body);
+    await user.type(body, 'Three litres');
+    const difference = await screen.findByRole('figure');
+    await waitFor(() => {
+      expect(difference.textContent).toContain('Three litres');
+    });
+    expect(screen.queryByText('A rule denies the call with this input.')).toBeNull();
+    const title = screen.getByLabelText('title');
+    await user.clear(title);
+    await waitFor(() => {
+      expect(screen.queryByRole('figure')).toBeNull();
+    });
+    await user.type(title, 'Secret');
+    expect(await screen.findByText('A rule denies the call with this input.')).toBeTruthy();
+    expect(chat.addToolApprovalResponse).not.toHaveBeenCalled();
+  });
+
   it('is the same after every field was touched and put back, and in both views', async () => {
     const input = { body: 'one\ntwo', stars: 3, title: 'Milk' };
     const { chat, user } = show(call('a', 'write_note', 'approval-requested', { input }));

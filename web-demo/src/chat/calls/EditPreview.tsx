@@ -1,0 +1,50 @@
+// What a call would do with the input that a person edits.
+
+import { useEffect, useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import type { FermataChat, InputPreview } from 'fermata-chat';
+import { CallDetails } from './CallDetails';
+
+/** The pause in typing after which the server is asked, in milliseconds. */
+const PAUSE = 150;
+
+export interface EditPreviewProps {
+  chat: FermataChat;
+  approvalId: string;
+  /** The input as JSON; `undefined` while something that was typed is no value yet. */
+  inputText: string | undefined;
+}
+
+/** The effect of the call, or that a rule denies it. Of an input that does not fit, nothing is shown. */
+export function EditPreview(props: EditPreviewProps) {
+  const { t } = useTranslation('cards');
+  const preview = usePreview(props);
+  if (preview === undefined) return null;
+  return (
+    <div className="space-y-2 empty:hidden">
+      {preview.decision === 'deny' && <p className="text-sm text-bad">{t('approval.denied')}</p>}
+      <CallDetails data={preview.details} title="" />
+    </div>
+  );
+}
+
+function usePreview({ chat, approvalId, inputText }: EditPreviewProps) {
+  const [preview, setPreview] = useState<InputPreview>();
+  useEffect(() => {
+    if (inputText === undefined) return undefined;
+    let isCurrent = true;
+    const show = (next: InputPreview | undefined) => {
+      if (isCurrent) setPreview(next);
+    };
+    const timer = setTimeout(() => {
+      chat.previewInput(approvalId, inputText).then(show, () => {
+        show(undefined);
+      });
+    }, PAUSE);
+    return () => {
+      isCurrent = false;
+      clearTimeout(timer);
+    };
+  }, [chat, approvalId, inputText]);
+  return preview;
+}
