@@ -183,10 +183,10 @@ export class Answers {
     await server.json(`${server.api}/tool-result`, { method: 'POST', body });
   }
 
-  previewInput(approvalId: string, inputText: string): Promise<InputPreview> {
+  previewInput(approvalId: string, inputText: string, signal?: AbortSignal): Promise<InputPreview> {
     const { server } = this.#follower.transport;
     const body = JSON.stringify({ chatId: this.#follower.id, approvalId, preview: { inputText } });
-    return server.json(`${server.api}/tool-result`, { method: 'POST', body });
+    return server.json(`${server.api}/tool-result`, { method: 'POST', body, ...(signal && { signal }) });
   }
 
   async retryCall(toolCallId: string): Promise<void> {

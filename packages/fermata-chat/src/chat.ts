@@ -72,7 +72,7 @@ export interface FermataChat {
    * Asks how a call that waits for a decision would be shown with this input, as JSON text; nothing changes. Rejects if the input does not fit,
    * or if the call waits no longer.
    */
-  previewInput: (approvalId: string, inputText: string) => Promise<InputPreview>;
+  previewInput: (approvalId: string, inputText: string, signal?: AbortSignal) => Promise<InputPreview>;
   /** Runs a call that has failed again, in a new answer. Rejects if it has not failed, or if another run is open. */
   retryCall: (toolCallId: string) => Promise<void>;
   /** Replaces the text of the summary. Rejects if the server refuses it. */
@@ -128,7 +128,7 @@ export function followedChat<MESSAGE extends UIMessage, CHAT extends AbstractCha
     runStatus: known.run,
     cancelCall: (toolCallId) => answers.cancelCall(toolCallId),
     noteEditing: (approvalId, isEditing) => answers.noteEditing(approvalId, isEditing),
-    previewInput: (approvalId, inputText) => answers.previewInput(approvalId, inputText),
+    previewInput: (approvalId, inputText, signal) => answers.previewInput(approvalId, inputText, signal),
     retryCall: (toolCallId) => answers.retryCall(toolCallId),
     summary: known.summary,
     chosen: known.chosen,

@@ -161,7 +161,7 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       if (this.known.has(chatId)) {
         response = await send(messages.slice(-1), true);
         if (response.status === 404) {
-          // It was forgotten, or deleted elsewhere: what this page has of it is what there is.
+          // The server has lost it: what this page has of it is what there is.
           this.known.delete(chatId);
           response = await send(messages, false);
         }

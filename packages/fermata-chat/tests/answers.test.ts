@@ -104,6 +104,7 @@ test('a call is previewed with another input', async () => {
   expect(preview).toMatchObject({ decision: 'ask', details: { kind: 'edit', text: 'Rye' } });
   expect(preview.description).toContain('Rye');
   await expect(tab.chat.previewInput(id, '{"title":7}')).rejects.toMatchObject({ status: 422 });
+  await expect(tab.chat.previewInput(id, edited, AbortSignal.abort())).rejects.toThrow(/abort/i);
   await tab.chat.addToolApprovalResponse({ id, approved: true });
   await tab.reads('Written.');
   await expect(tab.chat.previewInput(id, edited)).rejects.toMatchObject({ status: 409 });

@@ -1,5 +1,7 @@
 // Reading: one stream for the page, over however many connections, tabs and servers; and its end.
 
+import { readdirSync, rmSync } from 'node:fs';
+import path from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { calls, client, gate, refuses, says, until, version, World } from './world';
 
@@ -751,19 +753,36 @@ test('an answer that comes too late behind words that were not sent shows what b
   );
 });
 
-test('a chat that was forgotten elsewhere goes on with what the page has of it', async () => {
+test('a chat that the server has lost goes on with what the page has of it', async () => {
   world = await World.create();
   world.model.script(says('Hello Ann.'), says('Still Ann.'));
   const tab = world.tab();
   tab.say('I am Ann.');
   await tab.reads('Hello Ann.');
   await tab.rests();
-  expect((await fetch(`${world.server.url}/api/chat/${tab.id}`, { method: 'DELETE' })).status).toBe(204);
+  await world.server.kill();
+  for (const file of readdirSync(world.server.folder).filter((name) => name.startsWith('chats.db')))
+    rmSync(path.join(world.server.folder, file));
+  await world.server.start();
   tab.say('who am I?');
   await tab.reads('Still Ann.');
   await world.agrees(tab);
   expect(tab.posted).toEqual([1, 1, 3]);
-  expect(tab.errors).toEqual([]);
+});
+
+test('a chat that was deleted elsewhere stays deleted, and the page is told', async () => {
+  world = await World.create();
+  world.model.script(says('Hello Ann.'));
+  const tab = world.tab();
+  tab.say('I am Ann.');
+  await tab.reads('Hello Ann.');
+  await tab.rests();
+  const url = `${world.server.url}/api/chat/${tab.id}`;
+  expect((await fetch(url, { method: 'DELETE' })).status).toBe(204);
+  tab.say('who am I?');
+  await until(() => tab.errors.length > 0, 'the page to be told');
+  expect(tab.errors[0]).toMatchObject({ status: 410, code: 'deleted' });
+  expect((await fetch(url)).status).toBe(404);
 });
 
 test('what the AI SDK cannot read is told, and not asked for without end', async () => {

@@ -157,7 +157,9 @@ export function ApprovalQuestion({
             onSubmit={(_, inputText) => {
               respond('edit', { approved: true, inputText });
             }}
-            preview={(inputText) => <EditPreview {...{ chat, approvalId, inputText }} />}
+            preview={(inputText) => (
+              <EditPreview {...{ chat, approvalId, inputText }} isAnswered={isBusy || isOver} />
+            )}
             takesFocus
           >
             {back}

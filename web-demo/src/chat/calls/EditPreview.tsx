@@ -11,8 +11,10 @@ const PAUSE = 150;
 export interface EditPreviewProps {
   chat: FermataChat;
   approvalId: string;
-  /** The input as JSON; `undefined` while something that was typed is no value yet. */
-  inputText: string | undefined;
+  /** The input as JSON. */
+  inputText: string;
+  /** `true` once the call is answered, so that it waits no longer: then the last preview stays. */
+  isAnswered: boolean;
 }
 
 /** The effect of the call, or that a rule denies it. Of an input that does not fit, nothing is shown. */
@@ -28,23 +30,23 @@ export function EditPreview(props: EditPreviewProps) {
   );
 }
 
-function usePreview({ chat, approvalId, inputText }: EditPreviewProps) {
+function usePreview({ chat, approvalId, inputText, isAnswered }: EditPreviewProps) {
   const [preview, setPreview] = useState<InputPreview>();
   useEffect(() => {
-    if (inputText === undefined) return undefined;
-    let isCurrent = true;
+    if (isAnswered) return undefined;
+    const asking = new AbortController();
     const show = (next: InputPreview | undefined) => {
-      if (isCurrent) setPreview(next);
+      if (!asking.signal.aborted) setPreview(next);
     };
     const timer = setTimeout(() => {
-      chat.previewInput(approvalId, inputText).then(show, () => {
+      chat.previewInput(approvalId, inputText, asking.signal).then(show, () => {
         show(undefined);
       });
     }, PAUSE);
     return () => {
-      isCurrent = false;
       clearTimeout(timer);
+      asking.abort();
     };
-  }, [chat, approvalId, inputText]);
+  }, [chat, approvalId, inputText, isAnswered]);
   return preview;
 }

@@ -4,15 +4,16 @@ import { useCallback } from 'react';
 import { useTranslation } from 'react-i18next';
 import { FermataError } from 'fermata-chat';
 
+/** The codes that have words of their own. */
+const KNOWN = ['already_answered', 'gone', 'tool_changed', 'deleted'] as const;
+
 export function useErrorWords(): (error: unknown) => string {
   const { t } = useTranslation('cards');
   return useCallback(
     (error) => {
       if (error instanceof FermataError) {
-        if (error.code === 'already_answered') return t('errors.already_answered');
-        if (error.code === 'gone') return t('errors.gone');
-        if (error.code === 'tool_changed') return t('errors.tool_changed');
-        return error.message;
+        const code = KNOWN.find((known) => known === error.code);
+        return code === undefined ? error.message : t(`errors.${code}`);
       }
       // What `fetch` throws if nobody answers.
       if (error instanceof TypeError) return t('errors.network');

@@ -27,8 +27,8 @@ export interface ValueEditorProps {
   error: unknown;
   /** Gives the value away, and its JSON as it was edited. */
   onSubmit: (value: unknown, text: string) => void;
-  /** What is shown above the buttons, for the value as JSON; `undefined` while something that was typed is no value yet. */
-  preview?: (text: string | undefined) => ReactNode;
+  /** What is shown above the buttons for the value as JSON, while that fits. */
+  preview?: (text: string) => ReactNode;
   /** More buttons, beside the first. */
   children?: ReactNode;
   /** `true` to focus the first field at once. */
@@ -59,12 +59,12 @@ export function ValueEditor({
     error instanceof FermataError && error.status === 422 && isSame(sent, draft.value)
       ? error.errors.map(issueOfServer)
       : [];
-  const local = wasTried && schema !== undefined && !draft.isBroken ? issuesOf(schema, draft.value) : [];
+  const faults = schema !== undefined && !draft.isBroken ? issuesOf(schema, draft.value) : [];
+  const local = wasTried ? faults : [];
   const issues = [...local, ...refusals];
   const send = () => {
     setTried(true);
     if (draft.isBroken) return;
-    const faults = schema === undefined ? [] : issuesOf(schema, draft.value);
     if (faults.length > 0) {
       focusOn(id, faults[0]);
       return;
@@ -105,7 +105,7 @@ export function ValueEditor({
           />
         )}
       </div>
-      {preview?.(draft.isBroken ? undefined : jsonOf(draft))}
+      {!draft.isBroken && faults.length === 0 && preview?.(jsonOf(draft))}
       {wasTried && (local.length > 0 || draft.isBroken) && (
         <Summary {...{ local, isBroken: draft.isBroken, isForm: draft.isForm, t }} />
       )}

@@ -202,6 +202,7 @@ const cards = {
   errors: {
     already_answered: 'This was already answered elsewhere. The chat shows the result.',
     tool_changed: 'The tool has changed since this was shown. Look at the call again.',
+    deleted: 'This chat was deleted. Start a new one.',
     gone: 'This question has expired, or the run was stopped.',
     network: 'The server could not be reached. Nothing is lost: try again.',
   },

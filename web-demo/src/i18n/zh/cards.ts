@@ -200,6 +200,7 @@ const cards: Translated<typeof english> = {
   errors: {
     already_answered: '这个问题已在别处回答，对话会显示结果。',
     tool_changed: '此工具在显示之后已更改，请重新查看该调用。',
+    deleted: '此对话已被删除，请新建对话。',
     gone: '这个问题已经结束：时间已到，或运行已停止。',
     network: '无法连接服务器。内容没有丢失，请重试。',
   },
