@@ -247,10 +247,10 @@ pub fn head() -> utoipa::openapi::OpenApi {
     // No body has these as such: they are a stream's, and those of responses that two paths share.
     let mut schemas = vec![
         (UiChunk::name().into_owned(), UiChunk::schema()),
-        (Answered::name().into_owned(), Answered::schema()),
+        (Replied::name().into_owned(), Replied::schema()),
     ];
     UiChunk::schemas(&mut schemas);
-    Answered::schemas(&mut schemas);
+    Replied::schemas(&mut schemas);
     components.schemas.extend(schemas);
     // utoipa does not know that one variant has no tag of its own.
     if let Some(RefOr::T(Schema::OneOf(chunks))) = components.schemas.get_mut(UiChunk::name().as_ref()) {
