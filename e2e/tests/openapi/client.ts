@@ -38,9 +38,12 @@ export async function use(message: Message): Promise<string[]> {
   await post('/api/chat/tool-result', { chatId: 'c', answers: [{ approvalId: 'p', approved: true }] });
   // @ts-expect-error a decision is true or false
   await post('/chat/tool-result', { chatId: 'c', approvalId: 'p', approved: 'yes' });
+  await post('/chat/tool-result', { chatId: 'c', toolCallId: 'a', preview: { input: { title: 'Milk' } } });
   // @ts-expect-error it is the answer to a call of a chat
   const response = await post('/chat/tool-result', { toolCallId: 'a', output: 1 });
   const answered: Answered = await response.json();
+  // The response to a preview is about one call.
+  if ('decision' in answered) return [answered.decision, answered.description ?? ''];
   return answered.calls.flatMap((call) => [call.toolCallId, call.state, ...call.waitingFor]);
 }
 
