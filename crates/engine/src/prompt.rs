@@ -41,7 +41,7 @@ pub(crate) struct PromptContext<'a> {
     pub tool_choice: Option<ToolChoice>,
     /// The plan of the run, if there is one.
     pub plan: Option<Plan>,
-    /// `true` if the model is told that a plan would be good.
+    /// `true` if the prompt suggests a plan.
     pub suggests_plan: bool,
     /// The instructions for this step alone.
     pub step_instructions: Option<String>,

@@ -62,7 +62,7 @@ pub(crate) enum Started {
     Asks(Elicitation),
 }
 
-/// What a run has when a call is checked.
+/// The facts about a run that the check of a call needs.
 pub(crate) struct Earlier<'a> {
     /// The calls of the run before this one.
     pub calls: Vec<&'a Call>,

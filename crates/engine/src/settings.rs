@@ -40,7 +40,7 @@ pub struct Settings {
     pub keep_recent: usize,
     /// A summary is written once there are this many earlier messages without one.
     pub summary_every: usize,
-    /// How long a chat is quiet before facts about the user are looked for in its new messages.
+    /// The time that a chat is quiet before a model looks for facts about the user in its new messages.
     pub memory_after: Duration,
     /// The limits of the engine.
     pub limits: Limits,

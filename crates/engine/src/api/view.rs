@@ -77,14 +77,14 @@ pub enum Pending {
     },
 }
 
-/// How a call that waits for a decision would be shown with another input.
+/// A call that waits for a decision, as a person would see it with another input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputPreview {
     /// The call in words.
     pub description: Option<String>,
     /// The effect that the call would have.
     pub details: Option<CallDetails>,
-    /// What the rules say of a call with that input.
+    /// The decision of the rules about a call with that input.
     pub decision: Decision,
 }
 

@@ -70,7 +70,7 @@ impl MemoryService {
     }
 
     /// Returns a run's knowledge of its user: the memories that are in every prompt, and those that have to do with one of the texts, the
-    /// newest of which comes first. If the store fails, that is nothing, because a run does not end for it. The run holds a slot for its
+    /// newest of which comes first. If the store fails, nothing is recalled, and the run goes on. The run holds a slot for its
     /// requests to models, which this uses.
     pub(crate) async fn recollect(&self, owner: &Owner, chat: &ChatId, texts: &[String]) -> Recollection {
         let notes = |memories: Vec<Memory>| memories.iter().map(MemoryNote::from).collect();

@@ -30,7 +30,7 @@ impl Run {
         plan::of_calls(self.settings.open_plan.clone(), calls)
     }
 
-    /// Returns whether the model is told that a plan would be good. It is told until the run ends, so that its requests begin alike.
+    /// Returns whether the prompt suggests a plan. It does so until the run ends, so that all of its requests begin alike.
     pub fn suggests_plan(&self) -> bool {
         self.is_free_to_plan() && (self.settings.wants_plan || self.settings.plan == PlanMode::Always)
     }

@@ -435,7 +435,7 @@ impl Deciding<'_> {
     }
 }
 
-/// Returns what a page is told of a call beside its input.
+/// Returns the facts about a call that a page gets beside its input.
 fn metadata(call: &Call) -> Map<String, Value> {
     let Presentation { title: _, server, description, details, scopes: _ } = &call.presentation;
     let mut metadata = Map::new();

@@ -163,7 +163,7 @@ pub struct MemorySettings {
     /// The least similarity of the vectors of a message and a memory, from 0 to 1. Memories with less are not recalled.
     #[schemars(range(min = 0, max = 1), extend("default" = "0.25", "x-file-only" = true))]
     pub memory_threshold: Share,
-    /// How long a chat is quiet before a model looks for facts about the user in its new messages.
+    /// The time that a chat is quiet before a model looks for facts about the user in its new messages.
     #[schemars(extend("default" = "60s", "x-over" = "facts are noted as memories in the background"))]
     pub memory_after: Duration,
     /// The number of memories that one owner may have.

@@ -25,7 +25,7 @@ const ACTIONS: usize = 3;
 /// The number of items that make a list.
 const ITEMS: usize = 2;
 
-/// What a user quotes or pastes: code, quoted lines, quotations, and what stands behind "translate this:".
+/// The text that a user quotes or pastes: code, quoted lines, quotations, and the text after "translate this:".
 static QUOTED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r#"(?msx)
@@ -52,12 +52,12 @@ static REQUEST: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?x)\b(now|next|please|(can|could|will|would)\s+you)\b | 请|现在|接下来|帮我")
 });
 
-/// What is over or not wanted.
+/// The words for something that is over or not wanted.
 static NOTHING: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?x)\b(nothing|nobody|never|not|don't|do\s+not|already)\b | 已经|已|不要|不用|别")
 });
 
-/// A word that says in which order.
+/// A word that gives an order.
 static ORDER: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)\bfirst(ly)?\b.*\b(then|next|after\s+that|afterwards|finally)\b | \bthen\b.*\b(finally|at\s+last|in\s+the\s+end)\b
