@@ -125,7 +125,7 @@ demo-where-npm-is:
 	@$(MAKE) --no-print-directory demo || echo 'The web demo could not be built, for the reason above: the server starts without it.'
 
 DEMO := $(shell find packages/fermata-chat/src web-demo/src web-demo/public web-demo/*.html web-demo/vite.config.ts -type f -not -path '*/tests/*' -not -path '*-tests/*')
-NPM_CI := npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
+NPM_CI := npm ci --prefer-offline --fetch-retries=5 --no-audit --no-fund --ignore-scripts --loglevel=error
 
 web-demo/dist/index.html: package-lock.json $(DEMO)
 	{ [ node_modules/.package-lock.json -nt package-lock.json ] || $(NPM_CI) --omit=dev; } && npm run --silent build -w fermata-web-demo
