@@ -169,7 +169,6 @@ impl Engine {
         let body = &submission.body;
         let system_bytes = body.system.as_ref().map_or(0, String::len);
         for (what, count, limit) in [
-            ("messages", body.messages.len(), limits.messages),
             ("tools", body.tools.len(), limits.tools),
             ("bytes of `system`", system_bytes, limits.system_bytes),
         ] {

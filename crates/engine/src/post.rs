@@ -50,6 +50,8 @@ pub(crate) enum Keep {
 pub(crate) struct KnownMessages {
     /// Those that the post names, with their positions.
     pub named: Vec<(usize, UiMessage)>,
+    /// The message before the post's last one, if the chat has that and it is not the first.
+    pub before_last_posted: Option<MessageId>,
     /// The last message of the chat, and its position.
     pub last: Option<(usize, MessageId)>,
     /// The last user message of the chat, and the last one before the message that the post wants to have written again; only for a
@@ -131,10 +133,12 @@ pub(crate) fn plan(
 ) -> Result<Plan, SubmitError> {
     match body.trigger {
         Trigger::Regenerate => match lost_message(body, known) {
-            Some(lost) => match plan_user_message(lost.clone(), None, known, ids)? {
-                NewMessage::Planned(plan) => Ok(plan),
-                NewMessage::Said(said) => Ok(Plan::Run { keep: Keep::All, add: vec![said] }),
-            },
+            Some(lost) => {
+                match plan_user_message(lost.clone(), None, posted_before_last(body), known, ids)? {
+                    NewMessage::Planned(plan) => Ok(plan),
+                    NewMessage::Said(said) => Ok(Plan::Run { keep: Keep::All, add: vec![said] }),
+                }
+            }
             None => plan_regeneration(body, known),
         },
         Trigger::Submit => {
@@ -144,13 +148,16 @@ pub(crate) fn plan(
             match last.role {
                 Role::System => Err(last_is_instructions()),
                 Role::Assistant => Ok(Plan::Continue(last.clone())),
-                Role::User => match plan_user_message(last.clone(), body.message_id.as_ref(), known, ids)? {
-                    NewMessage::Planned(plan) => Ok(plan),
-                    NewMessage::Said(said) => Ok(match reply_in(&said, body, &known.waiting, consent)? {
-                        Some(reply) => Plan::Reply { reply, said },
-                        None => Plan::Run { keep: Keep::All, add: vec![said] },
-                    }),
-                },
+                Role::User => {
+                    let (edited, before) = (body.message_id.as_ref(), posted_before_last(body));
+                    match plan_user_message(last.clone(), edited, before, known, ids)? {
+                        NewMessage::Planned(plan) => Ok(plan),
+                        NewMessage::Said(said) => Ok(match reply_in(&said, body, &known.waiting, consent)? {
+                            Some(reply) => Plan::Reply { reply, said },
+                            None => Plan::Run { keep: Keep::All, add: vec![said] },
+                        }),
+                    }
+                }
             }
         }
     }
@@ -175,6 +182,12 @@ fn lost_message<'a>(body: &'a ChatBody, known: &KnownMessages) -> Option<&'a Pos
     if is_lost { Some(last) } else { None }
 }
 
+/// Returns the message before the last one of a post.
+fn posted_before_last(body: &ChatBody) -> Option<&MessageId> {
+    let mut posted = body.messages.iter().rev().skip(1);
+    posted.find(|message| message.role != Role::System)?.id.as_ref()
+}
+
 fn plan_regeneration(body: &ChatBody, known: &KnownMessages) -> Result<Plan, SubmitError> {
     let named = body.message_id.as_ref();
     let user = match named.and_then(|id| known.find(id)) {
@@ -195,20 +208,35 @@ fn plan_regeneration(body: &ChatBody, known: &KnownMessages) -> Result<Plan, Sub
     }
 }
 
+/// Plans the last message of a post, a user's, that follows another one in the post.
+///
+/// Some clients count their messages from one after a reload, so a known id alone is no reason to drop anything. A known message with
+/// other content is an edit if the post names it, or shows it at the same place. Otherwise it is a new message.
 fn plan_user_message(
-    posted: PostedMessage,
+    mut posted: PostedMessage,
     edited: Option<&MessageId>,
+    before: Option<&MessageId>,
     known: &KnownMessages,
     ids: &dyn Ids,
 ) -> Result<NewMessage, SubmitError> {
     check_content(Some(&posted))?;
-    let same = posted.id.as_ref().and_then(|id| known.user_message(id));
-    let changed = same.filter(|(_, message)| message.parts != posted.parts);
-    if let Some((position, _)) = edited.and_then(|id| known.user_message(id)).or(changed) {
+    if let Some((position, _)) = edited.and_then(|id| known.user_message(id)) {
         let add = vec![user_message(posted, edited.cloned(), ids)];
         return Ok(NewMessage::Planned(Plan::Run { keep: Keep::First(position), add }));
     }
-    if let Some((position, message)) = same {
+    let same = posted.id.as_ref().and_then(|id| known.user_message(id));
+    if let Some((position, message)) = same
+        && (before.is_none() || before == known.before_last_posted.as_ref())
+    {
+        if message.parts != posted.parts {
+            // A post of one message shows nothing of its place.
+            if before.is_none() {
+                posted.id = None;
+                return Ok(NewMessage::Said(user_message(posted, None, ids)));
+            }
+            let add = vec![user_message(posted, None, ids)];
+            return Ok(NewMessage::Planned(Plan::Run { keep: Keep::First(position), add }));
+        }
         // The message of an open run may follow; it does not count as an answer, because the run is about to be superseded.
         let is_last = known
             .last
@@ -223,9 +251,7 @@ fn plan_user_message(
         return Ok(NewMessage::Planned(Plan::Run { keep, add: Vec::new() }));
     }
     if posted.id.as_ref().is_some_and(|id| known.has(id)) {
-        return Err(SubmitError::Invalid(
-            "The id of the posted user message belongs to another message of this chat.".into(),
-        ));
+        posted.id = None;
     }
     Ok(NewMessage::Said(user_message(posted, None, ids)))
 }

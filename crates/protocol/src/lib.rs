@@ -30,7 +30,7 @@ pub use profile::{PROVIDER_METADATA, Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
     Always, AlwaysRequest, Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings,
-    ChatBody, ChatRequest, ClientOptions, CompactRequest, ElicitAction, GrantedFor, Measure,
+    ChatBody, ChatRequest, ClientOptions, CompactRequest, ElicitAction, GrantedFor, HistorySkipper, Measure,
     MemoryEditRequest, MemoryRequest, NODE_BYTES, Posted, PostedMessage, PostedTool, RequestError, RetryBody,
     RetryRequest, Show, ShownApproval, SummaryRequest, ToolChoice, ToolResult, ToolResultBody,
     ToolResultRequest, Trigger, measure,

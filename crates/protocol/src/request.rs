@@ -8,6 +8,7 @@
 
 mod answers;
 mod chat;
+mod history;
 mod json;
 mod memories;
 mod openai;
@@ -24,6 +25,7 @@ pub use summaries::{CompactRequest, SummaryRequest};
 pub use self::{
     answers::{AlwaysRequest, AnswerRequest, ToolResultRequest},
     chat::ChatRequest,
+    history::HistorySkipper,
     json::{BodyError, Measure, NODE_BYTES, Posted, measure},
     settings::CallSettings,
 };
@@ -70,6 +72,8 @@ pub struct ChatBody {
     pub fermata: ClientOptions,
     /// `true` if the post has a `trigger` and no `fermata` object, as the AI SDK's own transports send it. curl lines have no trigger.
     pub is_stock: bool,
+    /// `true` if the beginning of the history was skipped. It is needed for a chat that does not exist.
+    pub lacks_history: bool,
 }
 
 /// A message as posted: curl leaves out the id and may write `content` instead of `parts`.

@@ -311,7 +311,11 @@ impl AppBuilder<'_> {
             database,
             auth,
             operators: Arc::new(Operators::build(&config.access, &config.server)),
-            body_limits: BodyLimits::of(&config.request_limits, config.connections.body_timeout.0),
+            body_limits: BodyLimits::of(
+                &config.request_limits,
+                config.chat_limits.max_chat.0,
+                config.connections.body_timeout.0,
+            ),
             readers: Readers::new(config.owner_limits.readers_per_owner),
             posts: Posts::new(config.owner_limits.posts_per_owner),
             cors_origins: config.access.cors_origins.to_vec(),

@@ -8,7 +8,7 @@ use axum::{
     extract::{FromRef, FromRequest, FromRequestParts, Path, Query, Request},
     http::{header, request::Parts},
 };
-use fermata_protocol::{BodyError, ChatId, InvalidId, Measure, NODE_BYTES, Posted, measure};
+use fermata_protocol::{BodyError, ChatId, HistorySkipper, InvalidId, Measure, NODE_BYTES, Posted, measure};
 use futures::StreamExt;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
@@ -40,8 +40,10 @@ pub struct ChatPath(pub Result<ChatId, InvalidId>);
 /// The limits on request bodies.
 #[derive(Clone, Debug)]
 pub struct BodyLimits {
-    /// The limit on the length of a body, in bytes.
+    /// The limit on the length of a body, in bytes. The known history in it does not count.
     pub bytes: usize,
+    /// The limit on the length of a body with its known history.
+    pub bytes_with_history: usize,
     /// The limit on its JSON values.
     pub nodes: usize,
     /// The limit on its nesting.
@@ -67,6 +69,8 @@ pub struct Reservation(OwnedSemaphorePermit);
 struct Received {
     bytes: Vec<u8>,
     reservation: Reservation,
+    /// `true` if the known history in it was skipped.
+    has_skipped: bool,
 }
 
 /// The length of a body, in bytes, over which it is worked on by another thread. Everything else that a thread serves waits meanwhile, and a
@@ -82,9 +86,11 @@ const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl BodyLimits {
     /// Returns the limits in the settings.
-    pub fn of(limits: &RequestLimits, timeout: Duration) -> Self {
+    pub fn of(limits: &RequestLimits, max_chat: usize, timeout: Duration) -> Self {
         Self {
             bytes: limits.max_body.0,
+            // A client may write the chat in a longer form than the server.
+            bytes_with_history: max_chat.saturating_mul(2).saturating_add(limits.max_body.0),
             nodes: limits.max_json_nodes.get(),
             depth: limits.max_json_depth.0.get(),
             timeout,
@@ -93,8 +99,7 @@ impl BodyLimits {
     }
 
     /// Checks a body before it is parsed, so that these limits apply and not the parser's.
-    fn check(&self, json: &[u8]) -> Result<Measure, ApiError> {
-        let measure = measure(json);
+    fn check(&self, measure: Measure) -> Result<(), ApiError> {
         if measure.depth > self.depth {
             let detail = format!(
                 "The body is nested more than {} levels deep (max_json_depth); make it flatter.",
@@ -109,7 +114,7 @@ impl BodyLimits {
             );
             return Err(ApiError::new(Code::TooLarge, detail));
         }
-        Ok(measure)
+        Ok(())
     }
 }
 
@@ -163,13 +168,29 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
         let limits = BodyLimits::from_ref(state);
-        let received = read_body(request, &limits).await?;
-        let memory = limits.memory.clone();
-        let (measure, mut received) = received.work(move |json| limits.check(json)).await?;
-        memory.reserve(&mut received.reservation, measure.nodes.saturating_mul(NODE_BYTES)).await?;
-        let (body, received) = received.work(parse).await?;
+        let received = read_body(request, &limits, T::HAS_HISTORY).await?;
+        let (mut size, mut received) = received.work(|json| Ok(measure(json))).await?;
+        if T::HAS_HISTORY && !received.has_skipped && size.nodes > limits.nodes {
+            let shortened;
+            (shortened, received) = received.work(|json| Ok(without_history(json))).await?;
+            (received.bytes, received.has_skipped) = shortened;
+            (size, received) = received.work(|json| Ok(measure(json))).await?;
+        }
+        limits.check(size)?;
+        let bytes = size.nodes.saturating_mul(NODE_BYTES);
+        limits.memory.reserve(&mut received.reservation, bytes).await?;
+        let (mut body, received) = received.work(parse::<T>).await?;
+        if received.has_skipped {
+            body.note_skipped_history();
+        }
         Ok(Self { body, reservation: received.reservation })
     }
+}
+
+fn without_history(json: &[u8]) -> (Vec<u8>, bool) {
+    let mut skipper = HistorySkipper::default();
+    skipper.push(json);
+    skipper.finish()
 }
 
 fn parse<T: Posted>(json: &[u8]) -> Result<T, ApiError> {
@@ -213,32 +234,66 @@ impl Received {
     }
 }
 
-async fn read_body(request: Request, limits: &BodyLimits) -> Result<Received, ApiError> {
+async fn read_body(request: Request, limits: &BodyLimits, has_history: bool) -> Result<Received, ApiError> {
     let (parts, body) = request.into_parts();
     let announced = parts.headers.get(header::CONTENT_LENGTH);
     let announced = announced.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > limits.bytes) {
-        return Err(too_large(limits.bytes));
+    let longest = if has_history { limits.bytes_with_history } else { limits.bytes };
+    if announced.is_some_and(|length| length > longest) {
+        return Err(too_large(longest));
     }
     let until = Instant::now() + limits.timeout;
     let mut stream = body.into_data_stream();
     let mut bytes = Vec::with_capacity(announced.unwrap_or_default().min(64 << 10));
+    // The history in a body of an ordinary length costs less than looking for it.
+    let mut skipper: Option<HistorySkipper> = None;
     let mut reservation = limits.memory.empty()?;
-    let mut received_in_turn = 0;
+    let (mut received, mut received_in_turn) = (0, 0);
     loop {
         match timeout_at(until, stream.next()).await {
-            Ok(Some(Ok(more))) if bytes.len() + more.len() <= limits.bytes => {
+            Ok(Some(Ok(more))) => {
+                received += more.len();
+                if received > longest {
+                    return Err(too_large(longest));
+                }
+                if received > limits.bytes && skipper.is_none() {
+                    let mut new = HistorySkipper::default();
+                    for piece in bytes.chunks(BYTES_IN_TURN) {
+                        new.push(piece);
+                        yield_now().await;
+                    }
+                    bytes.clear();
+                    skipper = Some(new);
+                }
+                let kept = match &mut skipper {
+                    Some(skipper) => {
+                        skipper.push(&more);
+                        if skipper.new_bytes() > limits.bytes {
+                            return Err(too_large(limits.bytes));
+                        }
+                        skipper.kept()
+                    }
+                    None => {
+                        bytes.extend_from_slice(&more);
+                        bytes.len()
+                    }
+                };
                 // Memory is reserved for bytes that have arrived, because announcing a length costs a client nothing.
-                limits.memory.reserve(&mut reservation, more.len()).await?;
-                bytes.extend_from_slice(&more);
+                let growth = kept.saturating_sub(reservation.0.num_permits());
+                limits.memory.reserve(&mut reservation, growth).await?;
                 received_in_turn += more.len();
                 if received_in_turn > BYTES_IN_TURN {
                     received_in_turn = 0;
                     yield_now().await;
                 }
             }
-            Ok(Some(Ok(_))) => return Err(too_large(limits.bytes)),
-            Ok(None) => return Ok(Received { bytes, reservation }),
+            Ok(None) => {
+                let (bytes, has_skipped) = match skipper {
+                    Some(skipper) => skipper.finish(),
+                    None => (bytes, false),
+                };
+                return Ok(Received { bytes, reservation, has_skipped });
+            }
             Ok(Some(Err(_))) => {
                 let detail = "The body ended before all of it was received.";
                 return Err(ApiError::new(Code::InvalidJson, detail));
@@ -318,7 +373,7 @@ mod tests {
     fn received(length: usize) -> (Received, BodyMemory) {
         let memory = BodyMemory::new(1);
         let reservation = Reservation(memory.free.clone().try_acquire_owned().expect("memory"));
-        (Received { bytes: vec![b' '; length], reservation }, memory)
+        (Received { bytes: vec![b' '; length], reservation, has_skipped: false }, memory)
     }
 
     #[tokio::test]
@@ -355,6 +410,7 @@ mod tests {
     async fn others_have_a_turn_while_a_large_body_is_received() {
         let limits = BodyLimits {
             bytes: 10 * BYTES_IN_TURN,
+            bytes_with_history: 10 * BYTES_IN_TURN,
             nodes: 1,
             depth: 1,
             timeout: Duration::from_secs(60),
@@ -364,7 +420,7 @@ mod tests {
             let piece = vec![b' '; BYTES_IN_TURN / 2];
             let pieces = std::iter::repeat_n(Ok::<_, std::convert::Infallible>(piece), pieces);
             let request = Request::new(Body::from_stream(futures::stream::iter(pieces)));
-            read_body(request, &limits).await.expect("a body within the limits").bytes.len()
+            read_body(request, &limits, false).await.expect("a body within the limits").bytes.len()
         };
         assert_eq!(receive(2).now_or_never(), Some(BYTES_IN_TURN));
         let mut large = std::pin::pin!(receive(12));

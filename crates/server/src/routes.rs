@@ -31,7 +31,7 @@ use axum::{
 use tower::{ServiceBuilder, ServiceExt};
 use tower_http::{
     catch_panic::CatchPanicLayer,
-    cors::{AllowOrigin, Any, CorsLayer},
+    cors::{AllowHeaders, AllowOrigin, Any, CorsLayer},
     set_header::SetResponseHeaderLayer,
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -211,12 +211,7 @@ fn cors(origins: &[Origin]) -> CorsLayer {
     CorsLayer::new()
         .allow_origin(AllowOrigin::list(origins))
         .allow_methods(Any)
-        // `*` does not cover `authorization`, so the headers that clients send are listed.
-        .allow_headers([
-            header::AUTHORIZATION,
-            header::CONTENT_TYPE,
-            header::USER_AGENT,
-            HeaderName::from_static("last-event-id"),
-        ])
+        // Tracing tools add headers of their own, and `*` does not cover `authorization`.
+        .allow_headers(AllowHeaders::mirror_request())
         .expose_headers([sse::CHAT_ID, sse::STREAM_ID, REQUEST_ID])
 }

@@ -21,7 +21,7 @@ use tokio::sync::Semaphore;
 use crate::{
     OutputSchema,
     registered_tool::RegisteredTool,
-    schema::{self, Meter, Metered, MeteredJson, Misfit, Prices, SchemaCost, SchemaFault},
+    schema::{self, Meter, Metered, MeteredJson, Misfit, Prices, SchemaCost},
 };
 
 /// The limit on the steps of checks that are made at once; they take about a millisecond.
@@ -189,15 +189,7 @@ impl Checker {
     ) -> Option<Result<(), InputError>> {
         let cost = match check.schema.cost() {
             Ok(cost) => cost,
-            // The schema has patterns that are not matched here. If a program and not a page runs the tool, the program checks the
-            // tool's inputs itself.
-            Err(SchemaFault::Dialect(_)) if matches!(&check.schema, Schema::Tool(tool) if tool.tool.is_some()) =>
-            {
-                return Some(Ok(()));
-            }
-            Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
-                return Some(Err(InputError::new(format!("the schema cannot be used: {reason}"))));
-            }
+            Err(reason) => return Some(Err(InputError::new(format!("the schema cannot be used: {reason}")))),
         };
         let value = check.value.value();
         let levels = cost.depth.saturating_mul(depth(&value) + 1);
@@ -258,6 +250,10 @@ fn build(schema: &Schema, cost: &SchemaCost) -> Result<Arc<Built>, InputError> {
         Schema::Tool(tool) => (options, &*tool.spec.input_schema),
         Schema::Output(schema) => (options, schema.value()),
         Schema::Elicitation(schema) => (options.should_validate_formats(true), &**schema),
+    };
+    let schema = match &cost.relaxed {
+        Some(relaxed) => &relaxed.schema,
+        None => schema,
     };
     let built = catch_unwind(AssertUnwindSafe(|| options.build(schema)));
     let Ok(built) = built else {
@@ -367,7 +363,7 @@ impl Check {
 // === impl Schema ===
 
 impl Schema {
-    fn cost(&self) -> Result<SchemaCost, SchemaFault> {
+    fn cost(&self) -> Result<SchemaCost, String> {
         match self {
             Self::Tool(tool) => tool.cost().clone(),
             Self::Output(schema) => Ok(schema.cost().clone()),

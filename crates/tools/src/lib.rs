@@ -42,7 +42,9 @@ pub use call::{
 pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
 pub use checker::{Check, CheckResults, Checker, Checking, InputError};
 pub use confirmation::{Confirmation, Grant, GrantEnd, GrantTerms, Grants};
-pub use context::{Asks, CallContext, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting};
+pub use context::{
+    Asks, CallContext, CallOrigin, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting,
+};
 pub use decision::{
     Decider, Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision, may_decide,
 };
@@ -50,6 +52,7 @@ pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{
     ErrorMatch, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output,
 };
+pub use hash::sha256;
 pub use hosts::HostName;
 pub use input_schema::InputSchema;
 pub use lock_queue::{Guard, LockQueue, Waiter};

@@ -6,7 +6,7 @@ use fermata_protocol::PostedTool;
 
 use crate::{
     Decision, InputSchema, RunBy, Tool, ToolSpec,
-    schema::{self, SchemaCost, SchemaFault},
+    schema::{self, SchemaCost},
 };
 
 /// A tool with the cached properties of its schema.
@@ -16,7 +16,7 @@ pub(crate) struct RegisteredTool {
     pub tool: Option<Arc<dyn Tool>>,
     /// The key of the tool's validator in the cache of [`crate::Checker`].
     pub key: OnceLock<[u8; 32]>,
-    cost: OnceLock<Result<SchemaCost, SchemaFault>>,
+    cost: OnceLock<Result<SchemaCost, String>>,
     fingerprint: OnceLock<String>,
 }
 
@@ -50,7 +50,7 @@ impl RegisteredTool {
     }
 
     /// Returns the cost of the schema, which is determined once.
-    pub fn cost(&self) -> &Result<SchemaCost, SchemaFault> {
+    pub fn cost(&self) -> &Result<SchemaCost, String> {
         self.cost.get_or_init(|| schema::cost(&self.spec.input_schema))
     }
 }

@@ -6,15 +6,17 @@
 
 mod meter;
 mod pattern;
+mod relaxed;
 mod unfold;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub(crate) use meter::{Meter, Metered, MeteredJson, Prices};
 use pattern::PatternCost;
+use relaxed::Relaxation;
 
 /// The limit on the length of a schema as JSON, in bytes.
 pub(crate) const LONGEST: usize = 256 * 1024;
@@ -52,15 +54,16 @@ pub(crate) struct SchemaCost {
     pub depth: usize,
     /// The prices for reading an input that is checked against the schema.
     pub prices: Prices,
+    /// The schema that inputs are checked against, if it is another one.
+    pub relaxed: Option<Arc<RelaxedSchema>>,
 }
 
-/// The reason why a schema cannot be used, as a text for its author.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SchemaFault {
-    /// The schema has a pattern with a construct that cannot be matched in linear time.
-    Dialect(String),
-    /// The schema is invalid or too expensive.
-    Unusable(String),
+/// A schema without the patterns that cannot be checked.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RelaxedSchema {
+    pub schema: Value,
+    /// The reasons why the patterns are left out.
+    pub reasons: String,
 }
 
 /// The patterns and references of a schema, and the values that it names.
@@ -77,21 +80,26 @@ struct Survey<'a> {
     names: u64,
     /// The nodes of the largest list or object that an input may be compared with.
     comparison: u64,
+    /// The patterns that cannot be checked.
+    unchecked: Vec<&'a str>,
+    /// The reason for each of them.
+    reasons: Vec<String>,
 }
 
 /// Determines the cost of a schema.
 ///
 /// # Errors
-/// Returns the reason if the schema cannot be used.
-pub(crate) fn cost(schema: &Value) -> Result<SchemaCost, SchemaFault> {
+/// Returns the reason if the schema cannot be used, as a text for its author.
+pub(crate) fn cost(schema: &Value) -> Result<SchemaCost, String> {
     let bytes = schema.to_string().len();
     if bytes > LONGEST {
-        return Err(SchemaFault::Unusable(format!("it has {bytes} bytes; the limit is {LONGEST}")));
+        return Err(format!("it has {bytes} bytes; the limit is {LONGEST}"));
     }
     let mut survey = Survey { includes_data: has_odd_reference(schema), ..Survey::default() };
     survey.visit(schema)?;
-    let unfolded = unfold::unfold(schema, &survey.references).map_err(SchemaFault::Unusable)?;
-    check_validity(schema, bytes).map_err(SchemaFault::Unusable)?;
+    let unfolded = unfold::unfold(schema, &survey.references)?;
+    let relaxed = survey.relaxed(schema);
+    check_validity(relaxed.as_ref().map_or(schema, |relaxed| &relaxed.schema), bytes)?;
     let prices = Prices {
         node: unfolded.subschemas / SUBSCHEMAS_PER_STEP,
         string_byte: survey.largest / STATES_PER_STEP,
@@ -108,6 +116,7 @@ pub(crate) fn cost(schema: &Value) -> Result<SchemaCost, SchemaFault> {
         subschemas: unfolded.subschemas,
         depth: unfolded.depth,
         prices,
+        relaxed: relaxed.map(Arc::new),
     })
 }
 
@@ -173,7 +182,17 @@ fn has_odd_reference(schema: &Value) -> bool {
 // === impl Survey ===
 
 impl<'a> Survey<'a> {
-    fn visit(&mut self, schema: &'a Value) -> Result<(), SchemaFault> {
+    /// Returns the schema without the patterns that cannot be checked, if it has any.
+    fn relaxed(&self, schema: &Value) -> Option<RelaxedSchema> {
+        if self.unchecked.is_empty() {
+            return None;
+        }
+        let patterns = self.unchecked.iter().copied().collect();
+        let relaxation = Relaxation { patterns, includes_data: self.includes_data };
+        Some(RelaxedSchema { schema: relaxation.relax(schema), reasons: self.reasons.join("; ") })
+    }
+
+    fn visit(&mut self, schema: &'a Value) -> Result<(), String> {
         let keywords = match schema {
             Value::Object(keywords) => keywords,
             Value::Array(items) => return items.iter().try_for_each(|item| self.visit(item)),
@@ -217,17 +236,22 @@ impl<'a> Survey<'a> {
         }
     }
 
-    fn count(&mut self, pattern: &str) -> Result<PatternCost, SchemaFault> {
-        let cost = pattern::cost(pattern)?;
+    fn count(&mut self, pattern: &'a str) -> Result<PatternCost, String> {
         self.patterns += 1;
-        self.building += cost.building;
         if self.patterns > MAX_PATTERNS {
-            return Err(SchemaFault::Unusable(format!("it has more than {MAX_PATTERNS} patterns")));
+            return Err(format!("it has more than {MAX_PATTERNS} patterns"));
         }
+        let cost = match pattern::cost(pattern) {
+            Ok(cost) => cost,
+            Err(reason) => {
+                self.unchecked.push(pattern);
+                self.reasons.push(reason);
+                return Ok(PatternCost::default());
+            }
+        };
+        self.building += cost.building;
         if self.building > LARGEST_PATTERNS {
-            return Err(SchemaFault::Unusable(format!(
-                "its patterns stand for more than {LARGEST_PATTERNS} states in all"
-            )));
+            return Err(format!("its patterns stand for more than {LARGEST_PATTERNS} states in all"));
         }
         Ok(cost)
     }

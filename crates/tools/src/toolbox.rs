@@ -12,11 +12,8 @@ use serde_json::Value;
 use crate::{
     ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Owner, Policy,
     PolicyDecision, Presentation, RunBy, Scope, Tool, ToolError, ToolSpec,
-    absent_fields::without_absent_fields,
-    checker::Schema,
-    presentation,
-    registered_tool::RegisteredTool,
-    schema::{self, SchemaFault},
+    absent_fields::without_absent_fields, checker::Schema, presentation, registered_tool::RegisteredTool,
+    schema,
 };
 
 /// The limit on the description of a browser's tool, in bytes.
@@ -326,13 +323,10 @@ impl<'a> ToolRef<'a> {
         Check { schema: Schema::Tool(self.0.clone()), value: input.into() }
     }
 
-    /// Returns the reason if inputs of this tool are not checked: its schema has a pattern that might take exponential time. The program
-    /// behind the tool checks its inputs itself.
-    pub fn unchecked(self) -> Option<&'a str> {
-        match self.0.cost() {
-            Err(SchemaFault::Dialect(reason)) if self.0.tool.is_some() => Some(reason),
-            Ok(_) | Err(_) => None,
-        }
+    /// Returns the reasons why some patterns of this tool's schema are not checked.
+    pub fn unchecked_patterns(self) -> Option<&'a str> {
+        let relaxed = self.0.cost().as_ref().ok()?.relaxed.as_ref()?;
+        Some(&relaxed.reasons)
     }
 }
 
@@ -349,10 +343,7 @@ fn check(tool: &RegisteredTool) -> Result<(), ToolboxError> {
     }
     match tool.cost() {
         Ok(_) => Ok(()),
-        Err(SchemaFault::Dialect(_)) if tool.tool.is_some() => Ok(()),
-        Err(SchemaFault::Dialect(reason) | SchemaFault::Unusable(reason)) => {
-            Err(ToolboxError::BadSchema { name: spec.name.clone(), reason: reason.clone() })
-        }
+        Err(reason) => Err(ToolboxError::BadSchema { name: spec.name.clone(), reason: reason.clone() }),
     }
 }
 

@@ -42,12 +42,16 @@ impl Handle for Box<Submission> {
             return Err(SubmitError::NotFound);
         }
         let services = actor.services.clone();
+        if !is_known {
+            check_history(&self.body, services.settings.limits.messages)?;
+        }
         if !is_known && services.store.was_deleted(&self.owner, &actor.mailbox.chat).await? {
             return Err(SubmitError::Deleted);
         }
         let policies = services.policies.current();
         let mut settings = run_settings(self, actor.record(), &policies, services.clock.now())?;
         let toolbox = check_tools(self, &settings.server_tools(&policies), &services.settings.limits)?;
+        services.policies.warn_of_tools_of_page(&toolbox, &self.body.tools);
         actor.activate().await?;
         if let Some(call) = &self.retries {
             if actor.record().is_none_or(|record| !may_decide(&self.owner, &record.head.owner)) {
@@ -117,6 +121,23 @@ impl Handle for Box<Submission> {
     }
 }
 
+/// Checks the history that a new chat begins with. The server reads the history of a chat that it knows from its record.
+fn check_history(body: &ChatBody, limit: usize) -> Result<(), SubmitError> {
+    if body.lacks_history {
+        return Err(SubmitError::TooLarge(
+            "The body is too large for a chat that this server does not know (max_body, max_json_nodes)."
+                .to_owned(),
+        ));
+    }
+    let count = body.messages.len();
+    if count > limit {
+        let text =
+            format!("The post has {count} messages; the limit for a new chat is {limit} (max_messages).");
+        return Err(SubmitError::TooLarge(text));
+    }
+    Ok(())
+}
+
 /// A post that starts a run.
 struct NewPost {
     toolbox: Toolbox,
@@ -166,6 +187,10 @@ impl ChatActor {
             known.named.extend(store.message(chat, id).await?);
         }
         known.last = store.last_message(chat, usize::MAX, None).await?;
+        let last_posted = body.messages.last().and_then(|message| known.find(message.id.as_ref()?));
+        if let Some((position @ 1.., _)) = last_posted {
+            known.before_last_posted = store.last_message(chat, position, None).await?.map(|(_, id)| id);
+        }
         if body.trigger == Trigger::Regenerate {
             let user_before = async |before: usize| {
                 let last = store.last_message(chat, before, Some(Role::User)).await?;

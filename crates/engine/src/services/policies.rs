@@ -2,12 +2,15 @@
 //!
 //! Invariant: a step uses the rules of one [`PolicySnapshot`] from its beginning to its end. Of each tool it uses the newest definition.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use fermata_protocol::{PlanMode, PostedTool};
 use fermata_tools::{
     ChainMode, DefaultPolicy, ErrorPolicy, Fallback, GateMode, MAX_RETRIES, MemoryWrites, Pattern, Policy,
-    Tool, ToolSettings, ToolSpec, Toolbox, ToolboxError,
+    Tool, ToolRef, ToolSettings, ToolSpec, Toolbox, ToolboxError,
 };
 use tokio::sync::watch;
 
@@ -43,7 +46,12 @@ pub struct Rules {
 /// The policy snapshot in force. It is replaced as a whole; a step that has begun keeps the one it began with.
 pub(crate) struct Policies {
     current: watch::Sender<Arc<PolicySnapshot>>,
+    /// The unchecked patterns of pages' tools that were logged. The mutex is never held across an await.
+    warned_of: Mutex<HashSet<String>>,
 }
+
+/// The number of tools of pages whose unchecked patterns are logged.
+const MAX_WARNINGS: usize = 1_000;
 
 /// The rules, the assistants and the tools that a step uses.
 pub(crate) struct PolicySnapshot {
@@ -128,7 +136,7 @@ impl Default for Rules {
 
 impl Policies {
     pub fn new(snapshot: PolicySnapshot) -> Self {
-        Self { current: watch::Sender::new(Arc::new(snapshot)) }
+        Self { current: watch::Sender::new(Arc::new(snapshot)), warned_of: Mutex::default() }
     }
 
     /// Returns the snapshot for steps that begin now.
@@ -159,6 +167,19 @@ impl Policies {
         errors
     }
 
+    /// Logs which patterns in the schemas of a page's tools are not checked: once for each, although a page posts its tools with each message.
+    pub fn warn_of_tools_of_page(&self, toolbox: &Toolbox, posted: &[PostedTool]) {
+        let mut warned_of = self.warned_of.lock().unwrap_or_else(PoisonError::into_inner);
+        for found in posted.iter().filter_map(|tool| toolbox.find(&tool.name)) {
+            if let Some(reason) = found.unchecked_patterns()
+                && warned_of.len() < MAX_WARNINGS
+                && warned_of.insert(reason.to_owned())
+            {
+                warn_of_unchecked(found, reason);
+            }
+        }
+    }
+
     /// Replaces the snapshot by one whose parts are changed. Returns the errors of tools that cannot be used.
     fn change(&self, change: impl FnOnce(&mut Parts)) -> Vec<ToolboxError> {
         let mut errors = Vec::new();
@@ -176,6 +197,11 @@ impl Policies {
         });
         errors
     }
+}
+
+fn warn_of_unchecked(found: ToolRef<'_>, reason: &str) {
+    let tool = &found.spec().name;
+    tracing::warn!(tool, reason, "some patterns of the tool's schema are not checked");
 }
 
 // === impl PolicySnapshot ===
@@ -214,9 +240,8 @@ impl PolicySnapshot {
 
     fn warn_of_unchecked_tools(&self) {
         for found in self.toolbox.specs().filter_map(|spec| self.toolbox.find(&spec.name)) {
-            if let Some(reason) = found.unchecked() {
-                let tool = &found.spec().name;
-                tracing::warn!(tool, reason, "only the tool itself checks its inputs");
+            if let Some(reason) = found.unchecked_patterns() {
+                warn_of_unchecked(found, reason);
             }
         }
     }

@@ -15,7 +15,7 @@ use utoipa::{
 use super::{
     Always, Answer, AnswerKind, AnswerTarget, BodyError, ElicitAction, GrantedFor, MAX_ANSWERS, Posted,
     RequestError, ToolResult, ToolResultBody,
-    json::known_fields,
+    json::{known_fields, without_lone_surrogates},
     read::{any_value, chat_id, names, read, read_field, words, wrong},
 };
 use crate::{ApprovalId, ChatId, ElicitationId, JsonText, ToolCallId};
@@ -214,11 +214,14 @@ fn always<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Always>, D::Error
 fn edited_input(input: Option<Value>, text: Option<String>) -> Result<Option<JsonText>, String> {
     match (input, text) {
         (Some(_), Some(_)) => Err(" has the edited input twice; send `input` or `inputText`.".to_owned()),
-        (None, Some(text)) => serde_json::from_str(&text).map(Some).map_err(|error| {
-            format!(
-                " has an `inputText` that is no JSON ({error}); it must be the edited input as JSON text."
-            )
-        }),
+        (None, Some(text)) => {
+            let text = without_lone_surrogates(&text).unwrap_or(text);
+            serde_json::from_str(&text).map(Some).map_err(|error| {
+                format!(
+                    " has an `inputText` that is no JSON ({error}); it must be the edited input as JSON text."
+                )
+            })
+        }
         (input, None) => Ok(input.map(JsonText::from)),
     }
 }

@@ -325,6 +325,7 @@ impl ChatBody {
                 show: fermata.show.unwrap_or_default(),
             },
             is_stock,
+            lacks_history: false,
         })
     }
 }
@@ -332,6 +333,12 @@ impl ChatBody {
 impl Posted for ChatBody {
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
         Ok(Self::parse(known_fields(json, &[names::<ChatRequest>()])?)?)
+    }
+
+    const HAS_HISTORY: bool = true;
+
+    fn note_skipped_history(&mut self) {
+        self.lacks_history = true;
     }
 }
 

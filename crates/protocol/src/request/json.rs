@@ -14,6 +14,12 @@ pub trait Posted: Sized {
     /// # Errors
     /// Returns the reason why it cannot be taken.
     fn from_json(json: &[u8]) -> Result<Self, BodyError>;
+
+    /// `true` if a [`HistorySkipper`](super::HistorySkipper) may shorten it.
+    const HAS_HISTORY: bool = false;
+
+    /// Notes that the history was shortened.
+    fn note_skipped_history(&mut self) {}
 }
 
 /// The reason why a body cannot be taken.
@@ -83,12 +89,64 @@ pub(super) fn known_fields(
     json: &[u8],
     known: &[&'static [&'static str]],
 ) -> Result<Value, serde_json::Error> {
+    read_text(json, |json| {
+        let mut json = serde_json::Deserializer::from_str(json);
+        let body = Known(known).deserialize(&mut json)?;
+        json.end()?;
+        Ok(body)
+    })
+}
+
+/// Reads a JSON value. Lone surrogates in its texts become U+FFFD.
+pub(super) fn read_value(json: &[u8]) -> Result<Value, serde_json::Error> {
+    read_text(json, |json| serde_json::from_str(json))
+}
+
+fn read_text(
+    json: &[u8],
+    read: impl Fn(&str) -> Result<Value, serde_json::Error>,
+) -> Result<Value, serde_json::Error> {
     // The parser would not look at the parts that it skips.
     let json = std::str::from_utf8(json).map_err(serde_json::Error::custom)?;
-    let mut json = serde_json::Deserializer::from_str(json);
-    let body = Known(known).deserialize(&mut json)?;
-    json.end()?;
-    Ok(body)
+    read(json).or_else(|error| match without_lone_surrogates(json) {
+        Some(json) => read(&json),
+        None => Err(error),
+    })
+}
+
+/// Replaces the escapes of lone surrogates by that of U+FFFD; `None` if there are none. JavaScript writes them for a string that was cut in the
+/// middle of a character, and no Rust string can hold them.
+pub(super) fn without_lone_surrogates(json: &str) -> Option<String> {
+    let mut written = String::new();
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let escape = &rest[at..];
+        let (length, is_lone) = match (utf16_unit(escape), escape.get(6..).and_then(utf16_unit)) {
+            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => (12, false),
+            (Some(0xd800..=0xdfff), _) => (6, true),
+            (Some(_), _) => (6, false),
+            (None, _) => (escape.chars().take(2).map(char::len_utf8).sum(), false),
+        };
+        if is_lone {
+            written.push_str(&rest[..at]);
+            written.push_str("\\ufffd");
+        } else {
+            written.push_str(&rest[..at + length]);
+        }
+        rest = &escape[length..];
+    }
+    written.push_str(rest);
+    if written == json { None } else { Some(written) }
+}
+
+/// Returns the UTF-16 unit of the escape that a text begins with, such as `\ud83d`.
+fn utf16_unit(text: &str) -> Option<u16> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        u16::from_str_radix(digits, 16).ok()
+    } else {
+        None
+    }
 }
 
 impl<'de> DeserializeSeed<'de> for Known<'_> {
@@ -203,6 +261,23 @@ mod tests {
     fn a_skipped_field_must_be_json_and_nothing_may_follow() {
         for json in [r#"{"zzz": [}"#, r#"{"zzz": 01}"#, r#"{"zzz": 1"#, r#"{"zzz": 1} 2"#, "[1,]", "", "nul"]
         {
+            assert!(known_fields(json.as_bytes(), &[&["a"]]).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn lone_surrogates_are_replaced() {
+        for (json, read) in [
+            (r#"{"a": "x\ud83d"}"#, "x\u{fffd}"),
+            (r#"{"a": "\ude00x"}"#, "\u{fffd}x"),
+            (r#"{"a": "\uD83D\uD83D\uDE00"}"#, "\u{fffd}😀"),
+            (r#"{"a": "\\ud83d \\\ud83d"}"#, "\\ud83d \\\u{fffd}"),
+            (r#"{"a": "😀\ud83dä"}"#, "😀\u{fffd}ä"),
+            (r#"{"\ud83d": 1, "a": "\u00e4\ude00"}"#, "ä\u{fffd}"),
+        ] {
+            assert_eq!(known_fields(json.as_bytes(), &[&["a"]]).expect("JSON")["a"], read, "{json}");
+        }
+        for json in [r#"{"a": "\ud83"}"#, r#"{"a": "\ud83"#, r#"{"a": \ud83d}"#, "\\ä"] {
             assert!(known_fields(json.as_bytes(), &[&["a"]]).is_err(), "{json}");
         }
     }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
-use super::{BodyError, Posted, read::read};
+use super::{BodyError, Posted, json::read_value, read::read};
 use crate::MemoryKind;
 
 /// A memory to be saved.
@@ -46,13 +46,13 @@ pub struct MemoryEditRequest {
 
 impl Posted for MemoryRequest {
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
-        Ok(read(serde_json::from_slice(json)?, "The body")?)
+        Ok(read(read_value(json)?, "The body")?)
     }
 }
 
 impl Posted for MemoryEditRequest {
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
-        Ok(read(serde_json::from_slice(json)?, "The body")?)
+        Ok(read(read_value(json)?, "The body")?)
     }
 }
 

@@ -154,16 +154,16 @@ pub(super) fn words<'de, D: Deserializer<'de>>(json: D) -> Result<Option<String>
     }
 }
 
-/// Reads the id of a chat.
+/// Reads the id of a chat. An empty one counts as absent.
 pub(super) fn chat_id<'de, D: Deserializer<'de>>(json: D) -> Result<Option<ChatId>, D::Error> {
-    let Some(id) = Option::<String>::deserialize(json)? else { return Ok(None) };
+    let Some(id) = Option::<String>::deserialize(json)?.filter(|id| !id.is_empty()) else { return Ok(None) };
     let id = ChatId::parse(&id).map_err(|error| de::Error::custom(format!(" is no chat id: {error}.")))?;
     Ok(Some(id))
 }
 
-/// Reads the id of a message.
+/// Reads the id of a message. An empty one counts as absent, because imported histories have empty ids.
 pub(super) fn message_id<'de, D: Deserializer<'de>>(json: D) -> Result<Option<MessageId>, D::Error> {
-    match words(json)? {
+    match Option::<String>::deserialize(json)?.filter(|id| !id.is_empty()) {
         Some(id) if id.chars().count() > MAX_ID => {
             let should = format!("a string of at most {MAX_ID} characters");
             Err(de::Error::custom(wrong(&id.into(), &should)))

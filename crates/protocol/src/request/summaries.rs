@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{BodyError, Posted, RequestError, read::read};
+use super::{BodyError, Posted, RequestError, json::read_value, read::read};
 use crate::Summary;
 
 /// The limit on the instructions for a summary, in bytes.
@@ -30,14 +30,14 @@ pub struct CompactRequest {
 
 impl Posted for SummaryRequest {
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
-        Ok(read(serde_json::from_slice(json)?, "The body")?)
+        Ok(read(read_value(json)?, "The body")?)
     }
 }
 
 impl Posted for CompactRequest {
     /// Reads the body, which may be left out.
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
-        let body = if json.is_empty() { Value::Object(Map::new()) } else { serde_json::from_slice(json)? };
+        let body = if json.is_empty() { Value::Object(Map::new()) } else { read_value(json)? };
         let request: Self = read(body, "The body")?;
         if let Some(bytes) =
             request.instructions.as_ref().map(String::len).filter(|bytes| *bytes > INSTRUCTIONS_BYTES)

@@ -386,7 +386,7 @@ pub struct ChatLimits {
 /// The limits of each request.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct RequestLimits {
-    /// The size of a request body.
+    /// The size of a request body. The part of a history that the server has in its record does not count.
     #[schemars(extend("default" = "10MB", "x-over" = "413 `too_large`"))]
     pub max_body: Size,
     /// The number of JSON values in a request body, or in an output of a tool of the server or of an MCP server: objects, lists,
@@ -402,7 +402,7 @@ pub struct RequestLimits {
     #[schemars(extend("default" = "256MB"))]
     #[schemars(extend("x-over" = "the body waits for five seconds; then 503 `unavailable` with `retry-after`"))]
     pub max_body_memory: Size,
-    /// The number of messages in a request.
+    /// The number of messages that a new chat may begin with.
     #[schemars(extend("default" = "2000", "x-over" = "413 `too_large`"))]
     pub max_messages: NonZeroUsize,
     /// The size of system, the instructions in a request.

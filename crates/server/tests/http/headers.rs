@@ -74,6 +74,25 @@ async fn pages_that_the_operator_named_may_read_what_they_ask_for() {
 }
 
 #[tokio::test]
+async fn pages_that_the_operator_named_may_send_headers_of_their_tracing_tools() {
+    let app = TestApp::with(&["--cors-origins", "https://app.example"], []).await;
+    for (origin, is_named) in [("https://app.example", true), ("https://other.example", false)] {
+        let asked =
+            "authorization, content-type, last-event-id, sentry-trace, baggage, traceparent, x-anything";
+        let headers = [
+            ("origin", origin),
+            ("access-control-request-method", "POST"),
+            ("access-control-request-headers", asked),
+        ];
+        let answer = app.ask(Method::OPTIONS, "/api/chat", &headers, Body::empty()).await;
+        assert_eq!(answer.headers.contains_key("access-control-allow-origin"), is_named, "{origin}");
+        if is_named {
+            assert_eq!(answer.headers["access-control-allow-headers"], asked);
+        }
+    }
+}
+
+#[tokio::test]
 async fn each_request_has_an_id_which_a_proxy_may_have_given_it() {
     let app = TestApp::new([]).await;
     let id_of = |answer: &Answer| answer.headers["x-request-id"].to_str().expect("text").to_owned();

@@ -97,6 +97,72 @@ async fn a_post_that_would_make_a_chat_too_large_is_refused() {
     assert_eq!(app.get("/api/chat/c").await.json()["messages"].as_array().map(Vec::len), Some(4));
 }
 
+/// Returns a message with this number of letters.
+fn message(id: &str, role: &str, letters: usize) -> Value {
+    json!({"id": id, "role": role, "parts": [{"type": "text", "text": id.repeat(letters / id.len())}]})
+}
+
+#[tokio::test]
+async fn a_history_that_the_server_knows_does_not_count_as_body() {
+    let app =
+        TestApp::with(&["--max-body", "2kB", "--max-messages", "4"], (0..9).map(|_| scripted::says("Yes.")))
+            .await;
+    let mut history = Vec::new();
+    for turn in 0..8 {
+        history.push(message(&format!("u{turn}"), "user", 1500));
+        answered(&app, json!({"id": "c", "messages": history, "trigger": "submit-message"})).await;
+        let chat = app.get("/api/chat/c").await.json();
+        let messages = chat["messages"].as_array().expect("messages");
+        assert_eq!(messages.len(), 2 * turn + 2);
+        assert_eq!(messages[2 * turn]["parts"], history[2 * turn]["parts"]);
+        history.push(messages[2 * turn + 1].clone());
+    }
+    // A new message that is too large is still refused, and does not hinder a smaller one.
+    history.push(message("u8", "user", 3000));
+    let body = json!({"id": "c", "messages": history});
+    let detail = app.post("/api/chat", body.clone()).await.problem(413, "too_large");
+    assert!(detail.contains("max_body"), "{detail}");
+    // So is the history of a chat that the server does not know.
+    history[16] = message("u8", "user", 100);
+    let detail =
+        app.post("/api/chat", json!({"id": "other", "messages": history})).await.problem(413, "too_large");
+    assert!(detail.contains("does not know") && detail.contains("max_body"), "{detail}");
+    answered(&app, json!({"id": "c", "messages": history})).await;
+}
+
+#[tokio::test]
+async fn a_call_in_a_long_message_is_answered_by_posting_it_again() {
+    let steps = (0..3).map(|_| calls(&[("get_location", json!({}))])).chain([scripted::says("There.")]);
+    let app = TestApp::with(&["--max-body", "4kB"], steps).await;
+    let mut body = says_with_location("c", "where?");
+    body["fermata"] = json!({"hold": "0s"});
+    app.open(body.clone()).await.end().await;
+    for _ in 0..3 {
+        let chat = app.get("/api/chat/c").await.json();
+        let mut last =
+            chat["messages"].as_array().and_then(|messages| messages.last()).cloned().expect("a message");
+        let call = last["parts"].as_array_mut().and_then(|parts| parts.last_mut()).expect("a call");
+        call["state"] = json!("output-available");
+        call["output"] = json!("x".repeat(3000));
+        body["messages"] = json!([chat["messages"][0], last]);
+        body["messageId"] = last["id"].clone();
+        answered(&app, body.clone()).await;
+    }
+    let chat = app.get("/api/chat/c").await.json();
+    assert!(chat["messages"][1].to_string().contains("There."), "{chat}");
+}
+
+#[tokio::test]
+async fn a_history_with_more_values_than_a_body_may_have_is_skipped() {
+    let app = TestApp::with(&[], (0..2).map(|_| scripted::says("Yes."))).await;
+    answered(&app, post("c", "u1", 10)).await;
+    let chat = app.get("/api/chat/c").await.json();
+    let mut history = chat["messages"].as_array().cloned().expect("messages");
+    history[0]["metadata"] = json!(vec![1; 210_000]);
+    history.push(message("u2", "user", 10));
+    answered(&app, json!({"id": "c", "messages": history})).await;
+}
+
 #[tokio::test]
 async fn a_run_that_makes_its_chat_too_large_ends_after_the_step() {
     let turns = [calls(&[note("long", &"y".repeat(3000))]), scripted::says("Edited.")];

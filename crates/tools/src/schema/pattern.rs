@@ -8,8 +8,6 @@ use regex_syntax::ast::{
     parse::Parser,
 };
 
-use super::SchemaFault;
-
 /// The limit on the length of a pattern, in bytes.
 pub(crate) const LONGEST: usize = 2_000;
 /// The limit on the states of a pattern.
@@ -34,9 +32,8 @@ pub(crate) struct PatternCost {
 ///
 /// # Errors
 /// Returns the reason if the pattern cannot be used.
-pub(crate) fn cost(pattern: &str) -> Result<PatternCost, SchemaFault> {
-    let unusable =
-        |reason: String| Err(SchemaFault::Unusable(format!("the pattern {} {reason}", quoted(pattern))));
+pub(crate) fn cost(pattern: &str) -> Result<PatternCost, String> {
+    let unusable = |reason: String| Err(format!("the pattern {} {reason}", quoted(pattern)));
     if pattern.len() > LONGEST {
         return unusable(format!("has {} bytes; the limit is {LONGEST}", pattern.len()));
     }
@@ -59,15 +56,11 @@ pub(crate) fn cost(pattern: &str) -> Result<PatternCost, SchemaFault> {
     let syntax = match Parser::new().parse(&translated) {
         Ok(syntax) => syntax,
         Err(error) => {
-            let construct = match error.kind() {
-                ErrorKind::UnsupportedLookAround => "look-around",
-                ErrorKind::UnsupportedBackreference => "a back-reference",
-                kind => return unusable(format!("is not a regular expression: {kind}")),
-            };
-            return Err(SchemaFault::Dialect(format!(
-                "the pattern {} uses {construct}, which this server does not support, because matching it may take exponential time",
-                quoted(pattern)
-            )));
+            return unusable(match error.kind() {
+                ErrorKind::UnsupportedLookAround => "uses look-around".into(),
+                ErrorKind::UnsupportedBackreference => "uses a back-reference".into(),
+                kind => format!("is not a regular expression: {kind}"),
+            });
         }
     };
     let states = states(&syntax, ignores_case(&syntax));
