@@ -1,26 +1,22 @@
 //! A whole conversation with a tool of one's own: `cargo run -p fermata-examples --bin conversation`.
 //!
 //! With `OPENAI_API_KEY` (or `OPENAI_BASE_URL`) and `FERMATA_MODEL` set, that model answers, otherwise the
-//! built-in demo. The program fails unless the model was told what the tool said.
+//! built-in demo. Each part shows other methods of the runner, and fails if they do not work.
 
 #![expect(clippy::print_stdout, reason = "a conversation is there to be read")]
 
-use std::{
-    io::Write,
-    num::NonZeroU32,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{io::Write, num::NonZeroU32, sync::Arc};
 
 use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use fermata_engine::{
-    Model, Runner,
-    model::{ModelCall, ModelContent, ModelError, ModelEvent, ModelMessage, ModelRequest},
-    runner::{Approval, Hooks, Params, Step, StopReason},
+    Runner,
+    model::{ModelCall, ModelContent, ModelEvent, ModelMessage},
+    runner::{Approval, Hooks, Params, Step, StopReason, ToolChoice},
 };
 use fermata_providers::Provider;
 use fermata_tools::{CallContext, Decision, ErrorType, ToolError, ToolSpec, TypedTool, typed};
-use futures::stream::BoxStream;
+use futures::TryStreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -70,7 +66,7 @@ impl Hooks for Shown {
     fn event(&self, event: &ModelEvent) {
         if let ModelEvent::Text(words) = event {
             print!("{words}");
-            // Whoever reads a pipe sees the words later; nothing else is lost.
+            // A pipe shows the words later; nothing else is lost.
             let _ = std::io::stdout().flush();
         }
     }
@@ -92,44 +88,12 @@ impl Hooks for Shown {
     }
 }
 
-/// A model that keeps in mind what it was asked with; anything that implements [`Model`] can answer.
-struct Witness {
-    model: Arc<dyn Model>,
-    heard: Mutex<Vec<ModelMessage>>,
-}
-
-#[async_trait]
-impl Model for Witness {
-    fn name(&self) -> &str {
-        self.model.name()
-    }
-
-    async fn stream(
-        &self,
-        request: ModelRequest,
-    ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&request.messages);
-        self.model.stream(request).await
-    }
-}
-
-impl Witness {
-    /// Whether the last question had a result of the tool with these words in it.
-    fn was_told(&self, tool_name: &str, wanted: &str) -> bool {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.iter().any(|message| match message {
-            ModelMessage::Tool { tool, content, .. } if tool == tool_name => {
-                content.iter().any(|piece| match piece {
-                    ModelContent::Text(text) => text.contains(wanted),
-                    ModelContent::File { .. } => false,
-                })
-            }
-            ModelMessage::Tool { .. }
-            | ModelMessage::System(_)
-            | ModelMessage::User(_)
-            | ModelMessage::Assistant { .. } => false,
-        })
-    }
+/// Returns what the tool said last in a conversation.
+fn last_result(messages: &[ModelMessage]) -> Option<&[ModelContent]> {
+    messages.iter().rev().find_map(|message| match message {
+        ModelMessage::Tool { content, .. } => Some(content.as_slice()),
+        ModelMessage::System(_) | ModelMessage::User(_) | ModelMessage::Assistant { .. } => None,
+    })
 }
 
 #[tokio::main]
@@ -140,30 +104,50 @@ async fn main() -> anyhow::Result<()> {
         variable("OPENAI_API_KEY").map(Into::into),
         variable("FERMATA_MODEL"),
     )?;
-    // The demo is a script that understands orders only.
-    let (first, second) = match provider {
+    // The demo model is a script that understands orders only.
+    let (question, further) = match provider {
         Provider::Demo(_) => ("use stock_level", "think about lamps"),
         Provider::OpenAi(_) => ("How many lamps are left?", "Is that a lot? One sentence."),
     };
-    let model = Arc::new(Witness { model: fermata_providers::build(provider)?, heard: Mutex::default() });
-    let params = Params::new(model.clone())
+    let params = Params::new(fermata_providers::build(provider)?)
         .system("You work in a shop. Look up the stock before you speak of it.")
         .tools([typed(StockLevel)])?
         .max_iterations(NonZeroU32::new(10).context("ten is not zero")?);
+    let runner = |params: Params| Runner::new(params).with_hooks(Arc::new(Shown));
 
-    println!("> {first}");
-    let answered = Runner::new(params.clone().user(first)).with_hooks(Arc::new(Shown)).await?;
-    println!("> {second}");
-    let conversation = params.messages(answered.messages).user(second);
-    let answered = Runner::new(conversation).with_hooks(Arc::new(Shown)).await?;
+    println!("== to the end");
+    let outcome = runner(params.clone().user(question)).await?;
+    ensure!(outcome.stop_reason == StopReason::Answered, "the model never came to an end");
+    ensure!(last_result(&outcome.messages).is_some(), "the model never called the tool");
 
-    ensure!(answered.stop_reason == StopReason::Answered, "the model never came to an end");
-    ensure!(model.was_told("stock_level", "4711"), "the model was never told what the tool said");
-    println!(
-        "({}: {} messages, {} tokens)",
-        model.name(),
-        answered.messages.len(),
-        answered.usage.total_tokens
-    );
+    println!("== goes on with the conversation");
+    let mut conversation = runner(params.clone().messages(outcome.messages).user(further));
+    conversation.run().await?;
+    println!("({} tokens)", conversation.usage().total_tokens);
+
+    println!("== step by step, with a result of the program's own");
+    let mut steps = runner(params.clone().user(question));
+    let first = steps.next_step().await?.context("the loop has no step")?;
+    if !first.calls.is_empty() {
+        println!("  the tool says {:?}", steps.tool_response().await);
+        let call = &first.calls[0];
+        steps.push_messages([ModelMessage::Tool {
+            call_id: call.id.clone(),
+            tool: call.tool.clone(),
+            content: vec![ModelContent::Text("None are left: the shop has burned down.".to_owned())],
+        }]);
+    }
+    // From now on, the model can call nothing.
+    steps.update_params(|params| params.tool_choice = Some(ToolChoice::None));
+    steps.run().await?;
+    let told = format!("{:?}", last_result(steps.messages()));
+    ensure!(told.contains("burned down"), "the model got {told}");
+
+    println!("== as a stream, while another task waits for the outcome");
+    let mut streamed = runner(params.user(question));
+    let elsewhere = tokio::spawn(streamed.done());
+    streamed.steps().try_for_each(async |step| Ok(println!("  step {}", step.iteration))).await?;
+    let outcome = elsewhere.await?.context("the loop has no outcome")?;
+    println!("({} messages, {:?})", outcome.messages.len(), outcome.stop_reason);
     Ok(())
 }

@@ -44,8 +44,9 @@ mod step_request;
 
 use std::{num::NonZeroU32, sync::Arc};
 
-use fermata_protocol::ToolChoice;
+pub use fermata_protocol::ToolChoice;
 use futures::{FutureExt, Stream, future::BoxFuture, stream};
+use tokio::sync::watch;
 
 pub use self::{
     hooks::{Approval, Hooks, NoHooks},
@@ -77,6 +78,8 @@ pub struct Runner {
     response: Option<ToolResponse>,
     usage: Usage,
     stop_reason: Option<StopReason>,
+    /// The outcome of the loop, for those who wait for it elsewhere.
+    done: watch::Sender<Option<Outcome>>,
 }
 
 /// The reason why a loop stopped without an error.
@@ -135,6 +138,7 @@ impl Runner {
             response: None,
             usage: Usage::default(),
             stop_reason: None,
+            done: watch::Sender::new(None),
         }
     }
 
@@ -173,20 +177,51 @@ impl Runner {
             Some(_) | None => None,
         };
         if self.stop_reason.is_some() {
+            self.done.send_replace(self.outcome());
             return Ok(None);
         }
         self.add_step().await.map(Some)
     }
 
-    /// Returns the steps as a stream, which ends after an error.
-    pub fn steps(self) -> impl Stream<Item = Result<Step, RunnerError>> + Send {
+    /// Returns the steps as a stream, which ends after an error. The runner can be used again after it: for its outcome, or to ask again.
+    pub fn steps(&mut self) -> impl Stream<Item = Result<Step, RunnerError>> + Send {
         stream::unfold(Some(self), |runner| async {
-            let mut runner = runner?;
+            let runner = runner?;
             match runner.next_step().await.transpose()? {
                 Ok(step) => Some((Ok(step), Some(runner))),
                 Err(error) => Some((Err(error), None)),
             }
         })
+    }
+
+    /// Runs the loop to its end. Awaiting the runner does the same, but after an error the conversation is lost with the runner.
+    ///
+    /// # Errors
+    /// Returns an error if the model failed. Calling this method again asks the model again.
+    pub async fn run(&mut self) -> Result<Outcome, RunnerError> {
+        while self.next_step().await?.is_some() {}
+        self.outcome().ok_or(RunnerError::NoStep(self.iterations))
+    }
+
+    /// Waits for the outcome of the loop while another part of the program runs it. Returns `None` if the runner is dropped before.
+    pub fn done(&self) -> impl Future<Output = Option<Outcome>> + Send + use<> {
+        let mut done = self.done.subscribe();
+        async move { done.wait_for(Option::is_some).await.ok()?.clone() }
+    }
+
+    /// Returns the outcome of the loop once it has stopped; `None` before, and if the model never answered.
+    pub fn outcome(&self) -> Option<Outcome> {
+        Some(Outcome {
+            stop_reason: self.stop_reason?,
+            step: self.last_step.clone()?,
+            messages: self.params.messages.clone(),
+            usage: self.usage,
+        })
+    }
+
+    /// Returns the tokens of all steps so far, if the provider counted them.
+    pub fn usage(&self) -> Usage {
+        self.usage
     }
 
     /// Returns the results of the calls that the conversation ends with, in the order of the calls, or nothing if it does not end with
@@ -282,13 +317,7 @@ impl IntoFuture for Runner {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(mut self) -> Self::IntoFuture {
-        async move {
-            while self.next_step().await?.is_some() {}
-            let step = self.last_step.ok_or(RunnerError::NoStep(self.iterations))?;
-            let stop_reason = self.stop_reason.unwrap_or(StopReason::Answered);
-            Ok(Outcome { step, messages: self.params.messages, usage: self.usage, stop_reason })
-        }
-        .boxed()
+        async move { self.run().await }.boxed()
     }
 }
 

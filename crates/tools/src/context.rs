@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use fermata_protocol::{ChatId, ToolCallId};
+use fermata_protocol::{ChatId, MessageId, RunId, ToolCallId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +25,8 @@ pub struct CallContext {
     pub chat: ChatId,
     /// The call's id.
     pub call: ToolCallId,
+    /// The run and the message that the call belongs to; `None` if a program runs the loop itself.
+    pub origin: Option<CallOrigin>,
     /// The way the call was let through.
     pub permission: Permission,
     /// The outside sources that the model had read in the turn before the call, in the words of [`Tool::reads_from`](crate::Tool::reads_from).
@@ -38,6 +40,15 @@ pub struct CallContext {
     waits_for: WaitsFor,
     /// The slot of the call, if their number is limited.
     slot: Option<Arc<Slot>>,
+}
+
+/// The run and the message of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallOrigin {
+    /// The run.
+    pub run: RunId,
+    /// The message of the assistant.
+    pub message: MessageId,
 }
 
 /// The reason why a call waits for something else than its own work. The mutex is held for an instant, never across an await.
@@ -129,6 +140,7 @@ impl CallContext {
             owner,
             chat,
             call,
+            origin: None,
             permission: Permission::default(),
             read_from: Vec::new(),
             cancelled,
@@ -150,6 +162,12 @@ impl CallContext {
     #[must_use]
     pub fn with_idempotency_key(self, key: &str) -> Self {
         Self { idempotency_key: key.into(), ..self }
+    }
+
+    /// Sets the run and the message of the call.
+    #[must_use]
+    pub fn of(self, origin: CallOrigin) -> Self {
+        Self { origin: Some(origin), ..self }
     }
 
     /// Sets how the call was let through.
@@ -252,6 +270,7 @@ impl fmt::Debug for CallContext {
             owner,
             chat,
             call,
+            origin: _,
             permission,
             read_from: _,
             cancelled,

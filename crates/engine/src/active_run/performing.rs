@@ -1,7 +1,9 @@
 //! Performing the effects of a run's decisions.
 
 use fermata_protocol::ToolCallId;
-use fermata_tools::{CallContext, Checking, ElicitationReply, ResourceKey, SlotRequest, Toolbox, Wait};
+use fermata_tools::{
+    CallContext, CallOrigin, Checking, ElicitationReply, ResourceKey, SlotRequest, Toolbox, Wait,
+};
 use futures::FutureExt;
 
 use super::{ActiveRun, Admitted, Happening, Ownership, StepWork, ToolEvent};
@@ -217,8 +219,11 @@ impl ActiveRun {
             Some(key) => context.with_idempotency_key(key),
             None => context,
         };
-        let context =
-            context.permitted_by(call.permission()).after_reading(self.run.outside_sources(call.step));
+        let origin = CallOrigin { run: self.run.id.clone(), message: self.run.message.clone() };
+        let context = context
+            .of(origin)
+            .permitted_by(call.permission())
+            .after_reading(self.run.outside_sources(call.step));
         let mut context = self.tools.host(context);
         let Admitted { lock, slot } = self.admitted.remove(id).unwrap_or_default();
         if let Some(slot) = slot {

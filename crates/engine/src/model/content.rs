@@ -36,6 +36,9 @@ const BASE64_ANY: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
+/// The line in the result of a call whose input a person has changed.
+pub(crate) const EDITED: &str = "[A person changed the input of this call before it ran.]";
+
 type JsonObject = Map<String, Value>;
 
 /// Returns the content that a model gets for a tool's output.

@@ -1,6 +1,7 @@
 //! Hooks for a program that follows a loop and decides about its calls.
 
 use async_trait::async_trait;
+use fermata_protocol::JsonText;
 use fermata_tools::{Elicitation, ElicitationReply, ToolError, ToolSpec};
 use serde_json::Value;
 
@@ -53,10 +54,16 @@ pub trait Hooks: Send + Sync {
 }
 
 /// A decision about a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Approval {
     /// The call may run.
     Approved,
+    /// The call may run with this input in place of its own. The result says so to the model. An input that does not fit the tool, or that the
+    /// policy denies, fails the call.
+    Edited {
+        /// The input.
+        input: JsonText,
+    },
     /// The call never runs.
     Denied {
         /// The reason, which is part of the result that the model gets.

@@ -4,10 +4,10 @@
 //! The state of every call is kept here and not in a future, so a caller that stops waiting can wait again, and no call runs twice.
 //! Dropping a [`ToolResponse`] ends its tools.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use async_trait::async_trait;
-use fermata_protocol::{ToolCallId, denial_text};
+use fermata_protocol::{JsonText, ToolCallId, denial_text};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, Elicitation, ElicitationReply, ErrorStrategy, ErrorType, Execution,
     Guard, Owner, Policy, ResourceKey, ToolError, ToolHost, Toolbox, Waiter,
@@ -19,8 +19,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{Approval, Hooks, Params, step_request::InvalidCalls};
 use crate::{
     model::{
-        ModelCall, ModelMessage,
-        content::{tool_content, tool_result_text},
+        ModelCall, ModelContent, ModelMessage,
+        content::{EDITED, tool_content, tool_result_text},
     },
     step::call_executor::CallExecutor,
 };
@@ -32,6 +32,8 @@ pub(super) struct ToolResponse {
     progress: Vec<CallProgress>,
     /// The results of all calls; empty until every call has one.
     results: Vec<ModelMessage>,
+    /// The calls whose inputs a person has changed, by their indexes in `calls`.
+    edited: HashSet<usize>,
     cancelled: CancellationToken,
     /// This is declared before `running`, so that work elsewhere learns of the end before the tools' futures are dropped.
     _cancel_on_drop: DropGuard,
@@ -49,8 +51,13 @@ pub(super) struct ResponseContext<'a> {
 
 enum CallProgress {
     New,
-    NeedsApproval { reason: Option<String> },
-    Allowed,
+    NeedsApproval {
+        reason: Option<String>,
+    },
+    /// The call may run, with another input if there is one.
+    Allowed {
+        edited: Option<JsonText>,
+    },
     Running,
     Settled(ModelMessage),
 }
@@ -80,6 +87,7 @@ impl ToolResponse {
             progress: calls.iter().map(|_| CallProgress::New).collect(),
             calls,
             results: Vec::new(),
+            edited: HashSet::new(),
             _cancel_on_drop: cancelled.clone().drop_guard(),
             cancelled,
             running: JoinSet::new(),
@@ -98,7 +106,7 @@ impl ToolResponse {
                 CallProgress::Settled(message) => Some(message.clone()),
                 CallProgress::New
                 | CallProgress::NeedsApproval { .. }
-                | CallProgress::Allowed
+                | CallProgress::Allowed { .. }
                 | CallProgress::Running => None,
             });
             // The caller may stop waiting, so the results are kept only when they are complete.
@@ -142,7 +150,14 @@ impl ToolResponse {
                 continue;
             };
             match context.hooks.approve(call, tool.spec(), reason.as_deref()).await {
-                Approval::Approved => self.progress[index] = CallProgress::Allowed,
+                Approval::Approved => self.progress[index] = CallProgress::Allowed { edited: None },
+                Approval::Edited { input } => match context.validate_edited(call, &input) {
+                    Ok(()) => {
+                        self.edited.insert(index);
+                        self.progress[index] = CallProgress::Allowed { edited: Some(input) };
+                    }
+                    Err(error) => self.settle(context, index, Err(error)),
+                },
                 Approval::Denied { reason } => self.settle(context, index, Err(denied(reason.as_deref()))),
             }
         }
@@ -161,10 +176,9 @@ impl ToolResponse {
             empty_at: None,
         };
         for index in 0..self.progress.len() {
-            if !matches!(self.progress[index], CallProgress::Allowed) {
-                continue;
-            }
-            match self.prepare(context, &executor, &self.calls[index]) {
+            let CallProgress::Allowed { edited } = &self.progress[index] else { continue };
+            let call = &self.calls[index];
+            match self.prepare(context, &executor, call, edited.as_ref().unwrap_or(&call.input)) {
                 Ok(prepared) => {
                     let executor = executor.clone();
                     self.running.spawn(async move { (index, prepared.run(&executor).await) });
@@ -181,6 +195,7 @@ impl ToolResponse {
         context: &ResponseContext<'_>,
         executor: &CallExecutor,
         call: &ModelCall,
+        input: &JsonText,
     ) -> Result<PreparedCall, ToolError> {
         let params = context.params;
         let tool =
@@ -196,12 +211,12 @@ impl ToolResponse {
             CallContext::new(params.owner.clone(), params.chat.clone(), ToolCallId::new(call.id.as_str()))
                 .cancelled_by(self.cancelled.child_token())
                 .with_host(Arc::new(host));
-        let Some(execution) = executor.execution(tool, call.input.clone(), call_context, 0) else {
+        let Some(execution) = executor.execution(tool, input.clone(), call_context, 0) else {
             let text = format!("The tool {} runs in a browser, and there is none here.", call.tool);
             return Err(ToolError::internal(text));
         };
         let resource = tool.spec().resource.as_ref();
-        let key = resource.and_then(|resource| resource.key(&call.input.value(), &params.owner));
+        let key = resource.and_then(|resource| resource.key(&input.value(), &params.owner));
         let waiter = key.map(|key| (key.clone(), params.locks.enqueue(key)));
         Ok(PreparedCall { execution, waiter })
     }
@@ -246,6 +261,9 @@ impl ToolResponse {
         for piece in &mut content {
             params.file_urls.apply(piece);
         }
+        if self.edited.contains(&index) {
+            content.push(ModelContent::Text(EDITED.to_owned()));
+        }
         let (call_id, tool) = (call.id.clone(), call.tool.clone());
         self.progress[index] = CallProgress::Settled(ModelMessage::Tool { call_id, tool, content });
     }
@@ -270,7 +288,20 @@ impl ResponseContext<'_> {
             Decision::Ask if policy.approval() != ApprovalMode::Auto => {
                 Ok(CallProgress::NeedsApproval { reason: policy_decision.reason })
             }
-            Decision::Ask | Decision::Allow => Ok(CallProgress::Allowed),
+            Decision::Ask | Decision::Allow => Ok(CallProgress::Allowed { edited: None }),
+        }
+    }
+
+    /// Checks the input that a person has given a call.
+    fn validate_edited(&self, call: &ModelCall, input: &JsonText) -> Result<(), ToolError> {
+        let toolbox = self.params.toolbox();
+        let tool = toolbox.find(&call.tool).ok_or_else(|| toolbox.unknown_tool(&call.tool))?;
+        let check = tool.check_of(input.clone());
+        self.params.checker.check_here(&check).map_err(|error| tool.validation_error(&error))?;
+        let decision = tool.decide(&*self.params.policy, &self.params.owner, &input.value());
+        match decision.decision {
+            Decision::Deny => Err(denied(decision.reason.as_deref())),
+            Decision::Ask | Decision::Allow => Ok(()),
         }
     }
 }

@@ -159,6 +159,40 @@ async fn the_steps_come_as_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_its_steps_a_runner_has_the_outcome() {
+    let model = ScriptedModel::new([calls(&[("look", "")]), text("found")]);
+    let look = TestTool::done("look").shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    let done = tokio::spawn(runner.done());
+    assert_eq!(runner.steps().count().await, 2);
+    let outcome = runner.outcome().unwrap();
+    assert_eq!((outcome.step.text.as_str(), outcome.stop_reason), ("found", StopReason::Answered));
+    assert_eq!(runner.usage(), Usage { input_tokens: 20, output_tokens: 4, total_tokens: 24 });
+    assert_eq!(done.await.unwrap().unwrap().messages, outcome.messages);
+    assert_eq!(runner.done().await.unwrap().usage, outcome.usage, "it can also be asked for later");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_the_outcome_of_a_runner_that_is_gone() {
+    let runner = Runner::new(params(&ScriptedModel::new([]), &[]));
+    let done = runner.done();
+    drop(runner);
+    assert!(done.await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runner_that_has_failed_keeps_its_conversation_and_runs_again() {
+    let model = ScriptedModel::new([calls(&[("look", "")]), vec![Err(ModelError::Timeout)], text("found")]);
+    let look = TestTool::done("look").shared();
+    let mut runner = Runner::new(params(&model, &[&look]));
+    assert_eq!(runner.run().await.unwrap_err(), RunnerError::Model(ModelError::Timeout));
+    assert!(runner.outcome().is_none());
+    assert_eq!(runner.messages().len(), 3);
+    assert_eq!(runner.run().await.unwrap().step.text, "found");
+    assert_eq!(look.times_run(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stream_of_steps_is_over_after_an_error() {
     let model = ScriptedModel::new([calls(&[("look", "")]), vec![Err(ModelError::Timeout)], text("never")]);
     let steps: Vec<_> =
@@ -771,6 +805,24 @@ async fn no_call_runs_before_every_call_of_its_step_is_decided() {
     let log = hooks.log();
     let index = |wanted: &str| log.iter().rposition(|line| line == wanted).unwrap();
     assert!(index("free runs") > index("asked write"), "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_runs_with_the_input_that_a_person_has_given_it_and_the_model_learns_of_it() {
+    let model = ScriptedModel::new([calls(&[("write", r#"{"n": 1}"#), ("write", "")]), text("well")]);
+    let write = TestTool::new("write", async |input: Value, _| Ok(json!({"wrote": input}))).needs_approval();
+    let hooks = RecordingHooks::answering([
+        Approval::Edited { input: json!({"n": 2}).into() },
+        Approval::Edited { input: json!({"n": "many"}).into() },
+    ]);
+    Runner::new(params(&model, &[&write])).with_hooks(hooks).await.unwrap();
+    let conversation = model.conversation(1);
+    assert_eq!(
+        conversation[2],
+        r#"call_1: {"wrote":{"n":2}}|[A person changed the input of this call before it ran.]"#
+    );
+    assert!(conversation[3].starts_with("call_2: Error: "), "{}", conversation[3]);
+    assert_eq!(write.times_run(), 1);
 }
 
 /// A policy with one decision for all calls, in one mode.
