@@ -10,6 +10,7 @@ mod asking;
 mod continuing;
 mod model_stream;
 mod performing;
+mod refusals;
 mod resuming;
 mod running_tools;
 mod saving;
@@ -405,6 +406,14 @@ impl ActiveRun {
         {
             return Ok(());
         }
+        let failure = match failure {
+            Some(ModelError::Refused(reason)) => match Box::pin(self.ask_without(reason)).await? {
+                Some(reason) => Some(ModelError::Refused(reason)),
+                None => return Ok(()),
+            },
+            failure => failure,
+        };
+        Box::pin(self.note_refused()).await?;
         match self.hear_model(received, failure) {
             Some(effects) => Box::pin(self.perform_saved(effects)).await,
             None => Ok(()),

@@ -18,6 +18,7 @@ mod ports;
 mod post;
 mod prompt;
 mod record;
+mod refused;
 mod router;
 mod run;
 mod run_log;

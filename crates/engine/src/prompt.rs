@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use fermata_protocol::{
     FilePart, Plan, Role, ToolChoice, ToolPart, ToolState, UiMessage, UiPart, denial_text,
 };
-use fermata_tools::{Cancelled, RunBy, ToolRef, ToolSpec, Toolbox};
+use fermata_tools::{Cancelled, ChainMode, RunBy, ToolRef, ToolSpec, Toolbox};
 use serde_json::{Map, Value, json};
 
 use crate::{
@@ -17,10 +17,11 @@ use crate::{
     memories::Recollection,
     model::{
         ModelCall, ModelContent, ModelMessage, ModelRequest, ModelTool,
-        content::{failure_text, tool_content, tool_result_text},
+        content::{EDITED, failure_text, tool_content, tool_result_text},
         file_urls::FileUrls,
         provider_metadata::StepMetadata,
     },
+    refused::{REFUSED_MESSAGE, RefusedParts, refused_result},
     run::{EDITED_FIELDS, LAST_OUTPUT, Run, RunSettings},
     run_tools::{self, plan},
     services::{PolicySnapshot, Rules},
@@ -29,6 +30,9 @@ use crate::{
 
 /// The length of the last preliminary output in the text for a call that has ended without an output, in characters.
 const LAST_OUTPUT_CHARACTERS: usize = 1_000;
+
+/// The block of the system message for a model whose further calls of a step do not run.
+const ONE_CALL: &str = "Make one tool call at a time, and wait for its result before the next one. Further calls in the same answer do not run.";
 
 /// The parts of a request that do not come from the messages.
 pub(crate) struct PromptContext<'a> {
@@ -59,6 +63,10 @@ pub(crate) struct PromptContext<'a> {
     pub recollection: Option<&'a Recollection>,
     /// The part of the history that is sent. The messages that it leaves out are not handed in.
     pub fit: &'a Fit,
+    /// The model that is asked.
+    pub model: &'a str,
+    /// The parts that are left out, besides those that the provider of the model has refused before.
+    pub without: RefusedParts,
 }
 
 impl<'a> PromptContext<'a> {
@@ -89,6 +97,8 @@ impl<'a> PromptContext<'a> {
             file_urls,
             recollection: run.and_then(|run| run.state.recollection.as_deref()),
             fit,
+            model: model.model.name(),
+            without: RefusedParts::default(),
         }
     }
 }
@@ -98,14 +108,21 @@ pub(crate) fn prompt<'a>(
     messages: impl Iterator<Item = &'a UiMessage>,
     context: &PromptContext<'_>,
 ) -> ModelRequest {
-    let mut history = History::default();
     let messages: Vec<&UiMessage> = messages.collect();
+    let mut refused = RefusedParts::of(&messages, context.model);
+    refused.extend(&context.without);
+    let mut history = History { refused, ..History::default() };
     let last_user = messages.iter().rposition(|message| message.role == Role::User);
     let mut of_page: Vec<String> = context.system.map(str::to_owned).into_iter().collect();
     of_page.extend(context.fit.instructions.iter().cloned());
     for (at, message) in messages.into_iter().enumerate() {
         match message.role {
             Role::System => of_page.push(text_of(&message.parts)),
+            Role::User if history.refused.has_message(&message.id) => {
+                history
+                    .messages
+                    .push(ModelMessage::User(vec![ModelContent::Text(REFUSED_MESSAGE.to_owned())]));
+            }
             Role::User => {
                 let mut content: Vec<ModelContent> = message.parts.iter().filter_map(user_content).collect();
                 let mut note = String::new();
@@ -123,6 +140,7 @@ pub(crate) fn prompt<'a>(
                         None => content.insert(0, ModelContent::Text(note)),
                     }
                 }
+                history.refused.replace_files(&mut content);
                 if !content.is_empty() {
                     history.messages.push(ModelMessage::User(content));
                 }
@@ -138,6 +156,10 @@ pub(crate) fn prompt<'a>(
     let mut system: Vec<String> = context.instructions.map(str::to_owned).into_iter().collect();
     system.extend(context.run.and_then(Run::told_of_consent).map(str::to_owned));
     system.extend(context.step_instructions.clone());
+    let makes_one_call = context.rules.chain == ChainMode::One && context.toolbox.specs().next().is_some();
+    if makes_one_call {
+        system.push(ONE_CALL.to_owned());
+    }
     system.extend(context.run.and_then(Run::told_of_dead_tools));
     let is_of_run = |name: &str| context.toolbox.find(name).is_some_and(ToolRef::is_of_run);
     for tool in run_tools::ALL {
@@ -171,11 +193,15 @@ pub(crate) fn prompt<'a>(
         description: spec.description.clone(),
         input_schema: spec.input_schema.clone(),
     });
+    let mut settings = context.call_settings.clone();
+    if makes_one_call {
+        settings.insert("parallelToolCalls".to_owned(), false.into());
+    }
     ModelRequest {
         messages: history.messages,
         tools: tools.collect(),
         tool_choice: context.tool_choice.clone(),
-        settings: context.call_settings.clone(),
+        settings,
         error_policy: context.rules.error_policy.clone(),
     }
 }
@@ -186,6 +212,8 @@ struct History {
     messages: Vec<ModelMessage>,
     /// The ids of all calls in `messages`.
     ids: HashSet<String>,
+    /// The parts that the provider has refused.
+    refused: RefusedParts,
 }
 
 impl History {
@@ -199,7 +227,13 @@ impl History {
                 continue;
             }
             let (call_id, tool) = (self.unique_id(part), tool_name(part.name.as_str()));
-            let content = result_of(part, context);
+            let content = if self.refused.has_result(&part.tool_call_id) {
+                tool_result_text(refused_result(part), context.output_limit)
+            } else {
+                let mut content = result_of(part, context);
+                self.refused.replace_files(&mut content);
+                content
+            };
             let input = match part.state.input() {
                 Some(input) if input.is_object() => input.clone(),
                 Some(_) | None => json!({}).into(),
@@ -308,7 +342,7 @@ fn edited_text(part: &ToolPart) -> Option<String> {
     let fields = metadata_of(part, EDITED_FIELDS)?.as_array()?;
     let names: Vec<&str> = fields.iter().filter_map(Value::as_str).collect();
     Some(if names.is_empty() {
-        "[A person changed the input of this call before it ran.]".to_owned()
+        EDITED.to_owned()
     } else {
         format!("[A person changed the input of this call before it ran: {}.]", names.join(", "))
     })

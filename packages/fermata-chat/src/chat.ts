@@ -18,7 +18,7 @@ import type { GivenBack } from './known.js';
 import { findCall, isOpen, lastStepOf } from './parts.js';
 import type { ChatRecord, InputPreview } from './record.js';
 import type { RunStatus } from './runs.js';
-import { retry } from './server.js';
+import { FermataError, retry } from './server.js';
 import { isLeft } from './state.js';
 import { compactChat, correctSummary, type ChatSummary, type Summary } from './summaries.js';
 import type { Connection, FermataOptions } from './transport.js';
@@ -75,6 +75,10 @@ export interface FermataChat {
   previewInput: (approvalId: string, inputText: string, signal?: AbortSignal) => Promise<InputPreview>;
   /** Runs a call that has failed again, in a new answer. Rejects if it has not failed, or if another run is open. */
   retryCall: (toolCallId: string) => Promise<void>;
+  /**
+   * Deletes a message, and with `after` all later ones. The model receives them no more. Rejects while a run is open.
+   */
+  deleteMessage: (messageId: string, options?: { after?: boolean }) => Promise<void>;
   /** Replaces the text of the summary. Rejects if the server refuses it. */
   correctSummary: (summary: Partial<Summary>) => Promise<void>;
   /** Has a summary written now; `instructions` say what it has to mind. Rejects if there is nothing to summarize. */
@@ -130,6 +134,18 @@ export function followedChat<MESSAGE extends UIMessage, CHAT extends AbstractCha
     noteEditing: (approvalId, isEditing) => answers.noteEditing(approvalId, isEditing),
     previewInput: (approvalId, inputText, signal) => answers.previewInput(approvalId, inputText, signal),
     retryCall: (toolCallId) => answers.retryCall(toolCallId),
+    deleteMessage: async (messageId, options) => {
+      const isAfter = options?.after === true;
+      const path = `/messages/${encodeURIComponent(messageId)}${isAfter ? '?after=true' : ''}`;
+      await server.json(server.chatUrl(follower.id, path), { method: 'DELETE' }).catch((error: unknown) => {
+        // Another page has deleted it.
+        if (!(error instanceof FermataError && error.code === 'not_found')) throw error;
+      });
+      const { messages } = follower.chat;
+      const at = messages.findIndex(({ id }) => id === messageId);
+      follower.chat.messages = messages.filter((_, place) => (isAfter ? place < at : place !== at));
+      tabs.tell();
+    },
     summary: known.summary,
     chosen: known.chosen,
     givenBack: known.givenBack,

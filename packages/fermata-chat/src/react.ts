@@ -134,6 +134,7 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     noteEditing: chat.noteEditing,
     previewInput: chat.previewInput,
     retryCall: chat.retryCall,
+    deleteMessage: chat.deleteMessage,
     summary: chat.summary,
     chosen: chat.chosen,
     givenBack: chat.givenBack,

@@ -7,6 +7,22 @@ import { hasOpenCall } from './parts.js';
 import type { RunStatus } from './runs.js';
 import { FermataError, retry, type Server } from './server.js';
 
+/**
+ * A part of the chat that the provider of a model refused. The model answered without it, and does not receive it any more. The metadata of
+ * the answer lists them as `refused`.
+ */
+export interface RefusedPart {
+  type: 'file' | 'tool-result' | 'message';
+  model: string;
+  /** The message that has the part. */
+  in?: string;
+  filename?: string;
+  mediaType?: string;
+  toolCallId?: string;
+  /** The provider's words, if the server shows them. */
+  reason?: string;
+}
+
 /** A chat as `GET /api/chat/{id}` has it. */
 export interface ChatRecord extends Partial<RunStatus> {
   messages: UIMessage[];

@@ -4,7 +4,7 @@ import { ThreadPrimitive, useAui, useAuiState } from '@assistant-ui/react';
 import { ArrowDown } from 'lucide-react';
 import { useEffect, useRef } from 'react';
 import { useTranslation } from 'react-i18next';
-import { focusComposer } from '../chat/composer/focusComposer';
+import { focusComposer } from '../chat/ui/focusComposer';
 import { SummaryLine } from '../chat/context/SummaryLine';
 import { Greeting } from '../chat/frame/Greeting';
 import { Announcer } from '../chat/messages/Announcer';

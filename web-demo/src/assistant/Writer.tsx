@@ -5,7 +5,7 @@ import { ArrowUp, Paperclip, Square, X } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import { LARGEST, refusalOf } from '../chat/composer/attachments';
 import { NotTaken } from '../chat/composer/Composer';
-import { COMPOSER_ID } from '../chat/composer/focusComposer';
+import { COMPOSER_ID } from '../chat/ui/focusComposer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
 import { useStopKey } from '../chat/composer/useStopKey';
 import { ContextButton } from '../chat/context/ContextButton';

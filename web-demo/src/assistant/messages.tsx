@@ -7,10 +7,12 @@ import { MetadataLine } from '../chat/messages/MessageView';
 import { IconButton } from '../chat/ui/IconButton';
 import { Input } from './Input';
 import {
+  DeleteThisMessage,
   LastGate,
   MemoriesChanged,
   MemoriesUsed,
   MODEL_PARTS,
+  PartsRefused,
   SentFile,
   SummaryAfterMessage,
   useIsGrowing,
@@ -38,6 +40,7 @@ export function UserMessage() {
                 <Pencil />
               </IconButton>
             </ActionBarPrimitive.Edit>
+            <DeleteThisMessage />
           </ActionBarPrimitive.Root>
         </article>
       </MessagePrimitive.Root>
@@ -60,6 +63,7 @@ export function AssistantMessage() {
           aria-busy={isGrowing}
         >
           <MemoriesUsed />
+          <PartsRefused />
           <MessagePrimitive.Parts components={MODEL_PARTS} />
           <MemoriesChanged />
           {isLast && <LastGate />}
@@ -76,6 +80,7 @@ export function AssistantMessage() {
                     </IconButton>
                   </ActionBarPrimitive.Reload>
                 )}
+                <DeleteThisMessage />
               </ActionBarPrimitive.Root>
               <MetadataLine metadata={metadata} />
             </footer>

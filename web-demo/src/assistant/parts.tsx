@@ -17,8 +17,10 @@ import { ToolCard } from '../chat/calls/ToolCard';
 import { CompactionLine, SummaryLine } from '../chat/context/SummaryLine';
 import { isToldAsMemory } from '../chat/memories/memories';
 import { MemoryChanges, UsedMemories } from '../chat/memories/MemoryUse';
+import { DeleteMessage } from '../chat/messages/DeleteMessage';
 import { Files, Sources } from '../chat/messages/Files';
 import { Reasoning } from '../chat/messages/Reasoning';
+import { RefusedParts } from '../chat/messages/RefusedParts';
 import {
   copyOf,
   isShownAsCall,
@@ -104,6 +106,17 @@ export function LastGate() {
 export function MemoriesUsed() {
   const { message } = useMessage();
   return message && <UsedMemories message={message} />;
+}
+
+/** The parts of the chat that the model answered without. */
+export function PartsRefused() {
+  const { chat, message } = useMessage();
+  return chat && message && <RefusedParts parts={message.metadata?.refused} chat={chat} />;
+}
+
+export function DeleteThisMessage() {
+  const { chat, message } = useMessage();
+  return chat && message && <DeleteMessage chat={chat} messageId={message.id} />;
 }
 
 /** The summary, if the message is the last one that it covers. */

@@ -49,6 +49,7 @@ const chat: FermataChat = {
   noteEditing: answer,
   previewInput: () => Promise.resolve({ decision: 'ask' }),
   retryCall: answer,
+  deleteMessage: answer,
   summary: { get: () => undefined, subscribe: () => () => undefined },
   chosen: { get: () => NOTHING_CHOSEN, subscribe: () => () => undefined },
   givenBack: { get: () => undefined, subscribe: () => () => undefined },

@@ -6,7 +6,7 @@ import { useGivenBack } from 'fermata-chat/react';
 import { useEffect, useMemo, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { Composer } from '../chat/composer/Composer';
-import { focusComposer } from '../chat/composer/focusComposer';
+import { focusComposer } from '../chat/ui/focusComposer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
 import { ContextButton } from '../chat/context/ContextButton';
 import { Greeting } from '../chat/frame/Greeting';

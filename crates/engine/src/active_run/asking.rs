@@ -20,6 +20,7 @@ use crate::{
     model::{ModelContent, ModelError, ModelMessage, ModelRequest},
     ports::store::{Files, STORED_FILE, StoreError},
     prompt::{PromptContext, prompt},
+    refused::{RefusedParts, Search},
     run::{Compaction, CompactionState, Event},
     services::{Patience, Services},
     summarizer::{self, WriteError},
@@ -98,13 +99,13 @@ impl ActiveRun {
             if fitted.fit != context.fit {
                 self.save_fit(fitted.fit.clone()).await?;
             }
-            return self.send(fitted, overflows).await;
+            return self.send(fitted, overflows, None).await;
         }
         self.record.context.was_full = true;
         let context = &self.record.context;
         if context.is_paused(self.services.clock.now()) {
             self.save_fit(fitted.fit.clone()).await?;
-            return self.send(fitted, overflows).await;
+            return self.send(fitted, overflows, None).await;
         }
         let plan = SummaryPlan {
             reason,
@@ -174,7 +175,7 @@ impl ActiveRun {
         if fitted.fit != self.record.context.fit {
             self.save_fit(fitted.fit.clone()).await?;
         }
-        self.send(fitted, overflows).await
+        self.send(fitted, overflows, None).await
     }
 
     /// Asks the model again for the step with less, because the provider has refused the request for its length, or may have, before it
@@ -214,6 +215,15 @@ impl ActiveRun {
 
     /// Returns the request, with the history fitted to a goal if there is one.
     async fn fitted(&mut self, goal: Option<Goal>) -> Result<Fitted, StoreError> {
+        self.fitted_without(goal, RefusedParts::default()).await
+    }
+
+    /// Returns the request without these parts of the chat, with the history fitted to a goal if there is one.
+    pub(super) async fn fitted_without(
+        &mut self,
+        goal: Option<Goal>,
+        without: RefusedParts,
+    ) -> Result<Fitted, StoreError> {
         let read = self.read_messages().await?;
         let own = self.run.message_so_far();
         // If the readers were sent away in between, the record has an older state of the run's message.
@@ -221,8 +231,8 @@ impl ActiveRun {
         let history = History { first: read.first, messages };
         let (policies, settings, run) = (&self.policies, &self.services.settings, &self.run);
         let build = |fit: &_, messages: &[&UiMessage]| -> ModelRequest {
-            let context =
-                PromptContext::new(policies, settings, &run.settings, &self.toolbox, Some(run), fit);
+            let of_run = PromptContext::new(policies, settings, &run.settings, &self.toolbox, Some(run), fit);
+            let context = PromptContext { without: without.clone(), ..of_run };
             prompt(messages.iter().copied(), &context)
         };
         let fitted = self.record.context.fitted(&history, goal, &policies.rules.never_clear, build);
@@ -231,7 +241,7 @@ impl ActiveRun {
     }
 
     /// Returns the other messages of the chat, as far as the model may be sent them.
-    async fn read_messages(&mut self) -> Result<ReadMessages, StoreError> {
+    pub(super) async fn read_messages(&mut self) -> Result<ReadMessages, StoreError> {
         if let Some(read) = self.history.take() {
             return Ok(read);
         }
@@ -249,7 +259,12 @@ impl ActiveRun {
         self.record.commit(&self.services, Patience::Run, vec![change]).await
     }
 
-    async fn send(&mut self, fitted: Fitted, overflows: u32) -> Result<(), StoreError> {
+    pub(super) async fn send(
+        &mut self,
+        fitted: Fitted,
+        overflows: u32,
+        search: Option<Search>,
+    ) -> Result<(), StoreError> {
         let Fitted { request, estimated, .. } = fitted;
         let mut request = with_files(&self.services, &self.record.chat, request).await?;
         let (_, choice) = self.run.settings.answering(&self.policies);
@@ -273,6 +288,7 @@ impl ActiveRun {
             has_begun: false,
             retries,
             overflows,
+            search: search.map(Box::new),
             estimated,
             span: model_span(&name, &self.run),
             model: name,

@@ -13,6 +13,7 @@ use tracing::{Instrument, Span};
 use super::Happening;
 use crate::{
     model::{ModelError, ModelEvent},
+    refused::Search,
     step::collector::stream_ended_early,
 };
 
@@ -37,6 +38,8 @@ pub(super) struct ModelStream {
     pub retries: u32,
     /// The number of times that the step was asked for before with a request that was too long.
     pub overflows: u32,
+    /// The search for the parts of the chat that the provider refuses, if it has refused the step before.
+    pub search: Option<Box<Search>>,
     /// About how many tokens the request has, if the size of the model's window is known.
     pub estimated: Option<u64>,
     pub span: Span,

@@ -8,6 +8,7 @@ use crate::{
     assistants::ClientSystem,
     model::{ModelContent, ModelMessage, file_urls::FileUrls},
     prompt::{PromptContext, prompt},
+    refused::RefusedParts,
     services::Rules,
 };
 
@@ -52,6 +53,8 @@ fn build(fit: &Fit, messages: &[&UiMessage]) -> ModelRequest {
         file_urls: &FileUrls::Https,
         recollection: None,
         fit,
+        model: "m",
+        without: RefusedParts::default(),
     };
     prompt(messages.iter().copied(), &context)
 }

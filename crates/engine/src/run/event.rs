@@ -13,6 +13,7 @@ use super::{
 use crate::{
     memories::Recollection,
     model::{ModelError, ModelEvent},
+    refused::RefusedPart,
 };
 
 /// Something that has happened to a run.
@@ -37,6 +38,8 @@ pub(crate) enum Event {
     ModelFailed(ModelError),
     /// The history is compacted before the model is asked, or was.
     Compacts(Compaction),
+    /// The provider takes the request without these parts of the chat.
+    PartsRefused(Vec<RefusedPart>),
     /// The inputs of the step's calls were checked against their schemas.
     InputsChecked(Vec<(ToolCallId, Result<(), InputError>)>),
     /// The answers to calls that have asked to be admitted.
@@ -153,6 +156,7 @@ impl Event {
             | Self::Model(_)
             | Self::ModelFailed(_)
             | Self::Compacts(_)
+            | Self::PartsRefused(_)
             | Self::InputsChecked(_)
             | Self::Admission(_)
             | Self::RequestQueued(_)
@@ -213,6 +217,7 @@ impl Deciding<'_> {
                 }
             }
             Event::Compacts(compaction) => self.on_compaction(compaction),
+            Event::PartsRefused(parts) => self.on_parts_refused(parts),
             Event::InputsChecked(results) => self.on_inputs_checked(results),
             Event::Admission(calls) => {
                 for (call, admission) in calls {

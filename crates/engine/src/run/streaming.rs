@@ -13,6 +13,7 @@ use super::{Deciding, Ending, Next, Phase, Run};
 use crate::{
     context::context_usage,
     model::{Citation, ModelEvent, Usage, provider_metadata},
+    refused::{REFUSED, RefusedPart, refused_in},
     run_log::position::Position,
     settings::Limits,
     step::collector::{
@@ -396,6 +397,18 @@ impl Deciding<'_> {
         }
         let (kind, id) = ("data-compaction".to_owned(), Some(compaction.id.clone()));
         self.publish(UiChunk::Data(DataChunk { kind, id, data: json!(compaction), transient: None }));
+    }
+
+    /// Notes in the message's metadata which parts of the chat the provider has refused.
+    pub(super) fn on_parts_refused(&mut self, parts: Vec<RefusedPart>) {
+        let mut refused = refused_in(&self.run.message_so_far());
+        refused.extend(parts);
+        if !self.context.shows_model_errors {
+            for part in &mut refused {
+                part.reason = None;
+            }
+        }
+        self.publish(UiChunk::MessageMetadata { message_metadata: json!({ REFUSED: refused }) });
     }
 
     /// Decides about the step's calls, whose inputs were checked.

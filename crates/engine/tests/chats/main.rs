@@ -24,6 +24,7 @@ mod plans;
 mod provider_metadata;
 mod questions;
 mod reading;
+mod refused;
 mod results;
 #[allow(dead_code, reason = "each test binary uses its part")]
 #[path = "../shared/mod.rs"]

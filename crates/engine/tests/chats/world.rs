@@ -50,6 +50,8 @@ pub type ModelStep = Vec<Result<ModelEvent, ModelError>>;
 pub struct ScriptedModel {
     script: Mutex<VecDeque<ScriptedStep>>,
     pub requests: Mutex<Vec<ModelRequest>>,
+    /// A request with one of these texts is refused.
+    pub refuses: Mutex<Vec<&'static str>>,
     /// The number of streams that are being read.
     pub open_streams: Arc<AtomicUsize>,
 }
@@ -90,7 +92,11 @@ impl Model for ScriptedModel {
         request: ModelRequest,
     ) -> Result<BoxStream<'static, Result<ModelEvent, ModelError>>, ModelError> {
         assert_paired(&request);
+        let written = format!("{request:?}");
         self.requests.lock().unwrap().push(request);
+        if let Some(refused) = self.refuses.lock().unwrap().iter().find(|text| written.contains(**text)) {
+            return Err(ModelError::Refused(format!("it has {refused}")));
+        }
         let Some(step) = self.script.lock().unwrap().pop_front() else {
             return Err(ModelError::Refused("the script has no step for this".into()));
         };

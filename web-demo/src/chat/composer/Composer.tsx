@@ -9,7 +9,7 @@ import { IconButton } from '../ui/IconButton';
 import type { GivenBack } from 'fermata-chat';
 import { isEditLast, isSend } from '../ui/keys';
 import { AttachedFiles } from './AttachedFiles';
-import { COMPOSER_ID } from './focusComposer';
+import { COMPOSER_ID } from '../ui/focusComposer';
 import { useAttachments } from './useAttachments';
 import { useDrop } from './useDrop';
 import { useStopKey } from './useStopKey';

@@ -4,7 +4,7 @@
 import { useEffect, useRef } from 'react';
 import { ownWaiting } from '../runs/notifications';
 import { isBehindDialog, isWriting } from '../ui/keys';
-import { COMPOSER_ID } from './focusComposer';
+import { COMPOSER_ID } from '../ui/focusComposer';
 
 export function useStopKey(isBusy: boolean, stop: () => void) {
   const latest = useRef(stop);

@@ -6,7 +6,7 @@ import { useEffect, useRef, useState, useSyncExternalStore, type ReactNode } fro
 import { useTranslation } from 'react-i18next';
 import type { FermataChat } from 'fermata-chat';
 import { useCell, usePicked } from '../../state/cell';
-import { COMPOSER_ID } from '../composer/focusComposer';
+import { COMPOSER_ID } from '../ui/focusComposer';
 import { AssistantPicker } from '../context/AssistantPicker';
 import { MemoriesDialog } from '../memories/MemoriesDialog';
 import { ownWaiting } from '../runs/notifications';

@@ -24,9 +24,11 @@ import { useTools } from '../server/useTools';
 import { Text } from '../text/Text';
 import { CopyButton } from '../ui/CopyButton';
 import { IconButton } from '../ui/IconButton';
+import { DeleteMessage } from './DeleteMessage';
 import { Files, Sources } from './Files';
 import { MessageEditor } from './MessageEditor';
 import { Reasoning } from './Reasoning';
+import { RefusedParts } from './RefusedParts';
 
 export interface MessageActions {
   /** Begins to write a user message again; without an id, ends that. */
@@ -53,7 +55,7 @@ export const MessageView = memo((props: Props) =>
 );
 MessageView.displayName = 'MessageView';
 
-function FromUser({ message, actions, isEdited }: Props) {
+function FromUser({ message, chat, actions, isEdited }: Props) {
   const { t } = useTranslation();
   if (isEdited)
     return (
@@ -93,6 +95,7 @@ function FromUser({ message, actions, isEdited }: Props) {
         >
           <Pencil />
         </IconButton>
+        <DeleteMessage chat={chat} messageId={message.id} />
       </div>
     </article>
   );
@@ -108,6 +111,7 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
       aria-busy={isGrowing}
     >
       <UsedMemories message={message} />
+      <RefusedParts parts={message.metadata?.refused} chat={chat} />
       {groupParts(message.parts).map((group) => {
         if (group.kind === 'step')
           return (
@@ -149,6 +153,7 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
               <RotateCcw />
             </IconButton>
           )}
+          <DeleteMessage chat={chat} messageId={message.id} />
           {message.metadata && <MetadataLine metadata={message.metadata} />}
         </footer>
       )}

@@ -2,7 +2,7 @@
 // looks.
 
 import type { UIMessage } from 'ai';
-import type { Compaction, NoOutput } from 'fermata-chat';
+import type { Compaction, NoOutput, RefusedPart } from 'fermata-chat';
 import { isRecord } from './isRecord';
 import type { OwnTools } from './toolState';
 
@@ -17,6 +17,8 @@ export interface Metadata {
   >;
   /** The ending of the run; absent if it goes on, or has failed. */
   ending?: 'finished' | 'stopped' | 'expired' | 'step_limit';
+  /** The parts of the chat that the model answered without. */
+  refused?: RefusedPart[];
   usage?: { inputTokens?: number; outputTokens?: number; totalTokens?: number };
 }
 

@@ -60,6 +60,7 @@ export function fakeChat() {
     cancelCall: vi.fn<FermataChat['cancelCall']>(() => Promise.resolve()),
     noteEditing: vi.fn<FermataChat['noteEditing']>(() => Promise.resolve()),
     previewInput: vi.fn<FermataChat['previewInput']>(() => Promise.resolve({ decision: 'ask' })),
+    deleteMessage: vi.fn<FermataChat['deleteMessage']>(() => Promise.resolve()),
     retryCall: vi.fn<FermataChat['retryCall']>(() => Promise.resolve()),
     summary: fixed<ChatSummary | undefined>(undefined),
     chosen: fixed<Chosen>({}),

@@ -13,6 +13,7 @@ use crate::{
     context::Fit,
     model::ModelMessage,
     prompt::{PromptContext, prompt},
+    refused::RefusedParts,
     run_tools::plan::MAKE_PLAN,
 };
 
@@ -377,6 +378,8 @@ impl Facts {
             fit: &Fit::default(),
             output_limit: 1000,
             file_urls: &crate::model::file_urls::FileUrls::Https,
+            model: "m",
+            without: RefusedParts::default(),
         };
         let (mut prompted, mut open) = (Vec::new(), Vec::new());
         for sent in prompt(messages.iter().copied(), &context).messages {

@@ -654,6 +654,7 @@ fn source(event: &Event) -> &'static str {
         Event::Retries(_) => "in no schedule; `tests/newest_rules.rs` has it",
         Event::HandedOver(_) | Event::Continued(_) => "`World` posts a message",
         Event::Compacts(_) => "in no schedule; `tests/chats/summaries.rs` has it",
+        Event::PartsRefused(_) => "in no schedule; `tests/chats/refused.rs` has it",
         Event::InputEdited { .. } | Event::EditingTimedOut => {
             "in no schedule; `tests/chats/answers.rs` has it"
         }
