@@ -4,6 +4,7 @@
 import { askedCall, type CallStatus } from './calls.js';
 import { editedText } from './exact.js';
 import type { ChatFollower } from './follower.js';
+import { sendableError, sendableOutput, type Outcome } from './outcomes.js';
 import { findCall, isOpen, lastStepOf } from './parts.js';
 import type { InputPreview, Pending } from './record.js';
 import { isSettledElsewhere, retry } from './server.js';
@@ -110,16 +111,27 @@ export class Answers {
     }
   }
 
-  async addToolOutput(output: ToolOutput, goesOn?: () => boolean): Promise<void> {
-    const { toolCallId, state, errorText } = output;
-    const isError = state === 'output-error';
-    const answer = isError ? { errorText: errorText ?? '' } : { output: output.output ?? null };
+  async addToolOutput({ tool, toolCallId, state, output, errorText }: ToolOutput): Promise<void> {
+    const { outcome, error } =
+      state === 'output-error' ? sendableError(errorText ?? '') : sendableOutput(output);
+    if (error !== undefined) this.#follower.report(error);
+    await this.#addOutcome(tool, toolCallId, outcome);
+  }
+
+  /** Delivers the outcome of a call, and shows it. */
+  async #addOutcome(
+    tool: string,
+    toolCallId: string,
+    outcome: Outcome,
+    goesOn?: () => boolean,
+  ): Promise<void> {
+    const answer = 'output' in outcome ? outcome : { errorText: outcome.errorText };
     await this.answer({ toolCallId, ...answer }, goesOn);
     this.#follower.tools.forget(toolCallId);
     const part = findCall(this.#follower.chat.messages, (part) => part.toolCallId === toolCallId);
     if (part === undefined || !isOpen(part)) return;
     this.#follower.answered.add(toolCallId);
-    await this.stock.addToolOutput(isError ? output : { ...output, output: output.output ?? null });
+    await this.stock.addToolOutput({ tool, toolCallId, ...outcome });
   }
 
   async addToolApprovalResponse(response: ApprovalResponse): Promise<void> {
@@ -211,7 +223,10 @@ export class Answers {
         const { pending } = await retry(() => server.json<{ pending: Pending[] }>(url));
         return pending.some((waiting) => waiting.kind === 'output' && waiting.toolCallId === toolCallId);
       },
-      deliver: (outcome, goesOn) => this.addToolOutput({ tool: name, toolCallId, ...outcome }, goesOn),
+      deliver: (outcome, goesOn) => this.#addOutcome(name, toolCallId, outcome, goesOn),
+      report: (error) => {
+        this.#follower.report(error instanceof Error ? error : new Error(String(error)));
+      },
     });
   }
 }

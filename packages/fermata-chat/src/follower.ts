@@ -148,7 +148,7 @@ export class ChatFollower {
         });
         break;
       case 'tellPage':
-        this.#handlers.onError?.(action.error);
+        this.report(action.error);
         break;
       case 'abort':
         this.transport.abortReading(action.request);
@@ -175,6 +175,11 @@ export class ChatFollower {
 
   get connection(): Connection {
     return this.#connection;
+  }
+
+  /** Tells the page of an error that the AI SDK does not show. */
+  report(error: Error) {
+    this.#handlers.onError?.(error);
   }
 
   #isNewest(request: number) {

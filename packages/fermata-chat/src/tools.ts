@@ -1,9 +1,8 @@
 // Runs the page's tools: one tab runs a call, once, and remembers the outcome until the server has it.
 
+import { sendableError, sendableOutput, type Outcome, type Sendable } from './outcomes.js';
 import { isInvalid, isSettledElsewhere } from './server.js';
 import type { BrowserTool } from './transport.js';
-
-export type Outcome = { output: unknown } | { state: 'output-error'; errorText: string };
 
 /** A call that is to be run. */
 export interface ToolRun {
@@ -16,6 +15,8 @@ export interface ToolRun {
   isPending: () => Promise<boolean>;
   /** Sends the outcome to the server, again while `goesOn` returns `true`. */
   deliver: (outcome: Outcome, goesOn: () => boolean) => Promise<void>;
+  /** Tells the page that the outcome of the call was not delivered as it was. */
+  report: (error: unknown) => void;
 }
 
 /** The key of the calls that the server has had the outcome of lately: other tabs may be slow, and not have heard of it yet. */
@@ -64,24 +65,28 @@ export class ToolRunner {
         else await this.#deliver(outcome, call, signal);
       } catch (error) {
         if (isSettledElsewhere(error) || signal.aborted) this.forget(toolCallId);
-        // The outcome is delivered when the chat is opened again.
-        else this.#begun.delete(toolCallId);
+        else {
+          // The outcome is delivered when the chat is opened again.
+          this.#begun.delete(toolCallId);
+          call.report(error);
+        }
       }
     });
   }
 
   /** Sends the outcome until the server takes it. An output that the server refuses becomes the call's error. */
-  async #deliver(outcome: Outcome, { deliver }: ToolRun, signal: AbortSignal): Promise<void> {
+  async #deliver(outcome: Outcome, { deliver, report }: ToolRun, signal: AbortSignal): Promise<void> {
     const goesOn = () => !signal.aborted;
     try {
       await deliver(outcome, goesOn);
     } catch (error) {
       if (!isInvalid(error) || 'errorText' in outcome) throw error;
-      await deliver({ state: 'output-error', errorText: error.message }, goesOn);
+      report(error);
+      await deliver(sendableError(error).outcome, goesOn);
     }
   }
 
-  async #outcomeOf({ toolCallId, tool, input }: ToolRun, signal: AbortSignal): Promise<Outcome> {
+  async #outcomeOf({ toolCallId, tool, input, report }: ToolRun, signal: AbortSignal): Promise<Outcome> {
     const known = this.#recall(toolCallId);
     if (known !== undefined && known !== 'begun') return known;
     if (known === 'begun' && tool.repeatable !== true) {
@@ -90,14 +95,15 @@ export class ToolRunner {
       return { state: 'output-error', errorText };
     }
     keep(this.#key(toolCallId), 'begun');
-    let outcome: Outcome;
+    let sendable: Sendable;
     try {
-      outcome = { output: (await tool.execute?.(input, { toolCallId, signal })) ?? null };
+      sendable = sendableOutput(await tool.execute?.(input, { toolCallId, signal }));
     } catch (error) {
-      outcome = { state: 'output-error', errorText: error instanceof Error ? error.message : String(error) };
+      sendable = sendableError(error);
     }
-    keep(this.#key(toolCallId), outcome);
-    return outcome;
+    keep(this.#key(toolCallId), sendable.outcome);
+    if (sendable.error !== undefined && !signal.aborted) report(sendable.error);
+    return sendable.outcome;
   }
 
   #key(toolCallId: string) {

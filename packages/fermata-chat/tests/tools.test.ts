@@ -210,7 +210,8 @@ test('a tab that hears of a call only after another one has run it asks the serv
       runner.forget('call');
       return Promise.resolve();
     };
-    return runner.run({ ...call, isPending: () => Promise.resolve(isPending), deliver });
+    const report = () => undefined;
+    return runner.run({ ...call, isPending: () => Promise.resolve(isPending), deliver, report });
   };
   await tab();
   await tab();
@@ -301,4 +302,74 @@ test('where the browser refuses locks, a tool runs all the same', async () => {
   await tab.reads('I see.');
   await world.agrees(tab);
   expect(inputs).toHaveLength(1);
+});
+
+const ring: Record<string, unknown> = {};
+ring['self'] = ring;
+const throwing = (thrown: unknown) => () => {
+  throw thrown;
+};
+const UNDELIVERABLE: [string, () => unknown][] = [
+  ['a value that contains itself', () => ring],
+  ['a BigInt', () => ({ rows: 10n })],
+  ['a value whose toJSON throws', () => ({ toJSON: throwing(new Error('no')) })],
+  [
+    'a value whose getter throws',
+    () => Object.defineProperty({}, 'at', { enumerable: true, get: throwing(1) }),
+  ],
+  ['a function', () => () => 1],
+  ['a symbol', () => Symbol('s')],
+  ['a very long error', throwing(new Error('e'.repeat(3_000_000)))],
+  ['an output that the server refuses', () => 'x'.repeat(30_000)],
+];
+
+test.each(UNDELIVERABLE)('%s becomes a short error of its call, and the page is told', async (_, execute) => {
+  world = await World.create({ FERMATA_MAX_BODY: '20KB' });
+  world.model.script(calls({ name: 'look', input: {} }), says('I see.'));
+  const tab = world.tab({ tools: { look: { inputSchema: { type: 'object' }, execute } } });
+  tab.say('look');
+  await tab.reads('I see.');
+  const { errorText = '' } = await tab.shows('look', 'output-error');
+  expect(errorText).not.toBe('');
+  expect(errorText.length).toBeLessThanOrEqual(2000);
+  expect(tab.errors).toHaveLength(1);
+  expect(tab.chat.error).toBe(undefined);
+  await world.agrees(tab);
+});
+
+test('an outcome that the page gives itself and that cannot be sent becomes an error as well', async () => {
+  world = await World.create();
+  world.model.script(calls({ name: 'look', input: {} }), says('I see.'));
+  const tab = world.tab({ tools: { look: { inputSchema: { type: 'object' } } } });
+  tab.say('look');
+  const { toolCallId } = await tab.shows('look', 'input-available');
+  await tab.chat.addToolOutput({ tool: 'look', toolCallId, output: ring });
+  await tab.reads('I see.');
+  await tab.shows('look', 'output-error');
+  expect(tab.errors).toHaveLength(1);
+});
+
+test.each([
+  ['nothing', undefined, 'undefined'],
+  ['a value that cannot become a text', Object.create(null), 'The tool has failed.'],
+  ['an error without words', new RangeError(), 'RangeError'],
+])('a tool may throw %s', async (_, thrown: unknown, errorText) => {
+  world = await World.create();
+  world.model.script(calls({ name: 'look', input: {} }), says('I see.'));
+  const tab = world.tab({ tools: { look: { inputSchema: { type: 'object' }, execute: throwing(thrown) } } });
+  tab.say('look');
+  await tab.reads('I see.');
+  expect((await tab.shows('look', 'output-error')).errorText).toBe(errorText);
+});
+
+test('an output is shown as the server has it', async () => {
+  world = await World.create();
+  world.model.script(calls({ name: 'look', input: {} }), says('I see.'));
+  const output = { at: new Date(0), act: () => 1, none: undefined };
+  const tab = world.tab({ tools: { look: { inputSchema: { type: 'object' }, execute: () => output } } });
+  tab.say('look');
+  await tab.reads('I see.');
+  expect((await tab.shows('look', 'output-available')).output).toEqual({ at: '1970-01-01T00:00:00.000Z' });
+  await world.agrees(tab);
+  expect(tab.errors).toEqual([]);
 });
