@@ -14,7 +14,7 @@ import type { CallStatus } from './calls.js';
 import type { Compaction, ContextUsage } from './context.js';
 import type { Followed } from './followed.js';
 import { ChatFollower } from './follower.js';
-import type { GivenBack } from './known.js';
+import type { GivenBack, Unsent } from './known.js';
 import { findCall, isOpen, lastStepOf } from './parts.js';
 import type { ChatRecord, InputPreview } from './record.js';
 import type { RunStatus } from './runs.js';
@@ -57,8 +57,14 @@ export interface FermataChat {
   /** The assistant and the model that the chat has chosen. */
   readonly chosen: Followed<Chosen>;
   /**
-   * A message such as "yes" that the server refused because other calls wait for a decision by now; `undefined` once another message is sent.
-   * It is no longer among the messages. The page puts its words back where they were written, and says why.
+   * The last message of the person, until the server has taken it. A page can keep its words in case that it is closed before, and show that
+   * the message waits for the network.
+   */
+  readonly unsent: Followed<Unsent | undefined>;
+  /**
+   * A message such as "yes" that the server refused because other calls wait for a decision by now, or with the option `givesBack` any
+   * message that it refused; `undefined` once another message is sent. It is no longer among the messages. The page puts its words back
+   * where they were written, and says why.
    */
   readonly givenBack: Followed<GivenBack | undefined>;
   /** Cancels one running call; the run goes on. Rejects if the call does not run. */
@@ -148,6 +154,7 @@ export function followedChat<MESSAGE extends UIMessage, CHAT extends AbstractCha
     },
     summary: known.summary,
     chosen: known.chosen,
+    unsent: known.unsent,
     givenBack: known.givenBack,
     correctSummary: async (summary) => {
       showSummary(await correctSummary(server, follower.id, summary));

@@ -4,7 +4,7 @@
 
 import type { AbstractChat, UIMessage } from 'ai';
 import { KnownOfChat } from './known.js';
-import { withDraft } from './outbox.js';
+import { isDelivered, withDraft } from './outbox.js';
 import { RecordReader, type ChatRecord } from './record.js';
 import { FermataError, pause } from './server.js';
 import {
@@ -19,7 +19,13 @@ import {
 } from './state.js';
 import { Tabs } from './tabs.js';
 import { ToolRunner } from './tools.js';
-import { FermataTransport, type Connection, type FermataOptions, type Prepared } from './transport.js';
+import {
+  FermataTransport,
+  type Connection,
+  type FermataOptions,
+  type Prepared,
+  type RequestEvent,
+} from './transport.js';
 
 interface Handlers {
   /** Runs a call that the record shows as waiting for this page. */
@@ -62,7 +68,7 @@ export class ChatFollower {
       {
         begin: () => ++this.#requests,
         on: (request, what) => {
-          if (what.type === 'sent') this.known.givenBack.set(undefined);
+          this.#noteUnsent(request, what);
           if (what.type === 'ended' && what.outcome !== undefined && this.#isNewest(request)) {
             this.outcome = what.outcome.record;
             this.known.learn(what.outcome.record);
@@ -101,7 +107,8 @@ export class ChatFollower {
 
   dispatch(event: Event) {
     const { status, messages } = this.chat;
-    const context = { status, messages, nextRequest: () => ++this.#requests };
+    const { givesBack = false } = this.#options;
+    const context = { status, messages, nextRequest: () => ++this.#requests, givesBack };
     const [state, actions] = reduce(this.#state, event, context);
     this.#state = state;
     if (this.#opening !== undefined && !this.#isNewest(this.#opening.request)) {
@@ -127,6 +134,7 @@ export class ChatFollower {
       case 'show':
         this.chat.clearError();
         this.chat.messages = action.record.messages;
+        this.#noteTaken(action.record);
         this.answered.clear();
         for (const { kind, tool, toolCallId, input } of action.record.pending)
           if (kind === 'output') this.#handlers.runTool(tool, toolCallId, input);
@@ -137,6 +145,7 @@ export class ChatFollower {
       case 'giveBack': {
         const { message, error } = action;
         this.chat.messages = this.chat.messages.filter(({ id }) => id !== message.id);
+        this.known.unsent.set(undefined);
         this.known.givenBack.set({ message, error });
         break;
       }
@@ -175,6 +184,42 @@ export class ChatFollower {
 
   get connection(): Connection {
     return this.#connection;
+  }
+
+  /** Notes what the person has said and the server has not. */
+  #noteUnsent(request: number, what: RequestEvent) {
+    const { unsent, givenBack } = this.known;
+    switch (what.type) {
+      case 'sent':
+        givenBack.set(undefined);
+        unsent.set(what.message && { message: what.message, isWaiting: false });
+        break;
+      case 'retrying':
+      case 'refused': {
+        const { phase } = this.#state;
+        const message = unsent.get()?.message;
+        const isOfMessage = phase.name === 'sending' && phase.request === request;
+        if (message && isOfMessage) unsent.set({ message, isWaiting: what.type === 'retrying' });
+        break;
+      }
+      case 'accepted':
+        unsent.set(undefined);
+        break;
+      case 'resumed':
+      case 'broke':
+      case 'reconnected':
+      case 'ended':
+        break;
+      default:
+        what satisfies never;
+    }
+  }
+
+  /** The server has the messages of a record. */
+  #noteTaken({ messages }: ChatRecord) {
+    this.transport.noteTaken(messages);
+    const message = this.known.unsent.get()?.message;
+    if (message && isDelivered(message, messages)) this.known.unsent.set(undefined);
   }
 
   /** Tells the page of an error that the AI SDK does not show. */
@@ -307,6 +352,7 @@ export class ChatFollower {
         // Only now, so that nothing vanishes while the server is asked.
         this.chat.clearError();
         this.chat.messages = phase.record.messages;
+        this.#noteTaken(phase.record);
         this.#prepared = { type: 'stream', request, abort, body };
         await this.chat.resumeStream();
         this.#settleSoon();

@@ -37,7 +37,7 @@ export {
 export type { Compaction, ContextUsage, SummaryReason } from './context.js';
 export { editedText, isNumberReadExactly, isReadExactly } from './exact.js';
 export type { Followed } from './followed.js';
-export type { GivenBack } from './known.js';
+export type { GivenBack, Unsent } from './known.js';
 export type { CallDetails, ChatRecord, InputPreview, Pending, RefusedPart } from './record.js';
 export { planOf, type Plan, type PlanStep, type RunStatus, type Stage } from './runs.js';
 export { FermataError, type RefusedPlace, type ServerOptions } from './server.js';

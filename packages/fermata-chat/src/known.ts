@@ -10,6 +10,13 @@ import { runStatusIn, type RunStatus } from './runs.js';
 import type { FermataError, Server } from './server.js';
 import { FollowedSummary, readSummary } from './summaries.js';
 
+/** What a person has said, and the server has not taken yet. */
+export interface Unsent {
+  message: UIMessage;
+  /** `true` if the server cannot be reached. The message is sent as soon as it can. */
+  isWaiting: boolean;
+}
+
 /** A message that was not taken, and why. */
 export interface GivenBack {
   message: UIMessage;
@@ -21,6 +28,7 @@ export class KnownOfChat {
   readonly usage = new FollowedValue<ContextUsage | undefined>(undefined);
   readonly run = new FollowedValue<RunStatus | undefined>(undefined);
   readonly chosen = new FollowedValue<Chosen>({});
+  readonly unsent = new FollowedValue<Unsent | undefined>(undefined);
   readonly givenBack = new FollowedValue<GivenBack | undefined>(undefined);
   readonly summary: FollowedSummary;
 

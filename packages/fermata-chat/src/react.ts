@@ -21,6 +21,7 @@ import {
   type Memory,
   type MemoryFilter,
   type RunStatus,
+  type Unsent,
 } from './index.js';
 
 export * from './index.js';
@@ -137,6 +138,7 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     deleteMessage: chat.deleteMessage,
     summary: chat.summary,
     chosen: chat.chosen,
+    unsent: chat.unsent,
     givenBack: chat.givenBack,
     correctSummary: chat.correctSummary,
     compact: chat.compact,
@@ -281,7 +283,13 @@ export function useSummary(chat: Pick<FermataChat, 'summary'>): ChatSummary | un
   return useSyncExternalStore(subscribe, get, get);
 }
 
-/** A message that the server has not taken because other calls wait by now; its words go back to where they were written. */
+/** The last message of the person, until the server has taken it. */
+export function useUnsent(chat: Pick<FermataChat, 'unsent'>): Unsent | undefined {
+  const { subscribe, get } = chat.unsent;
+  return useSyncExternalStore(subscribe, get, get);
+}
+
+/** A message that the server has not taken, with the reason; its words go back to where they were written. */
 export function useGivenBack(chat: Pick<FermataChat, 'givenBack'>): GivenBack | undefined {
   const { subscribe, get } = chat.givenBack;
   return useSyncExternalStore(subscribe, get, get);

@@ -128,10 +128,11 @@ export async function readRecord(
   server: Server,
   chatId: string,
   goesOn?: (attempt: number) => boolean,
+  signal?: AbortSignal,
 ): Promise<ChatRecord> {
   // A chat that does not exist is no error to the browser, which would log it.
   const url = server.chatUrl(chatId, '?optional=true');
-  const record = await retry(() => server.json<ChatRecord | undefined>(url), goesOn);
+  const record = await retry(() => server.json<ChatRecord | undefined>(url), goesOn, signal);
   if (record === undefined) throw new FermataError(404, 'not_found', 'There is no chat with this id.');
   return record;
 }

@@ -69,7 +69,9 @@ export class Server {
     if (init.body != null) headers.set('content-type', 'application/json');
     const response = await this.fetch(url, { ...init, headers });
     if (!response.ok) throw await refusalOf(response);
-    return (response.status === 204 ? undefined : await response.json()) as T;
+    if (response.status === 204) return undefined as T;
+    if (!isOfType(response, 'application/json')) throw foreignReply(response);
+    return (await response.json()) as T;
   }
 
   /** Posts a chat. The server has done nothing if it answers 503, so then the same is posted again. */
@@ -109,8 +111,8 @@ export class Server {
       if (!(await unlessLeaving(signal))) break;
       try {
         const response = await this.fetch(this.chatUrl(chatId, '/stream'), init);
-        if (response.status === 200 && response.body !== null) return response.body;
         if (response.status === 204) return undefined;
+        if (response.ok) return streamOf(response);
         if (!isTransient(response.status)) throw await refusalOf(response);
       } catch (error) {
         if (error instanceof FermataError) throw error;
@@ -132,6 +134,7 @@ export class Server {
 export async function retry<T>(
   what: () => Promise<T>,
   goesOn: (attempt: number) => boolean = timeLimit(),
+  signal?: AbortSignal,
 ): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -139,7 +142,7 @@ export async function retry<T>(
     } catch (error) {
       const isFinal = error instanceof FermataError && !isTransient(error.status);
       if (isFinal || !goesOn(attempt)) throw error;
-      await pause(attempt - 1);
+      await pause(attempt - 1, signal);
     }
   }
 }
@@ -172,17 +175,62 @@ export function pause(attempt: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Reads a problem document (RFC 9457), or the text of a proxy in its place. */
+/**
+ * Returns the stream of a run. Proxies and sign-in pages answer 200 as well, so a reply counts only if it has the content type and a header
+ * of the protocol. A page of another origin can read only some of the headers.
+ *
+ * @throws FermataError with the code `foreign_reply` if the reply is anything else.
+ */
+export function streamOf(response: Response): ReadableStream<Uint8Array> {
+  const isMarked = STREAM_HEADERS.some((name) => response.headers.has(name));
+  if (response.body !== null && isMarked && isOfType(response, 'text/event-stream')) return response.body;
+  void response.body?.cancel().catch(() => undefined);
+  throw foreignReply(response);
+}
+
+const STREAM_HEADERS = ['x-vercel-ai-ui-message-stream', 'x-resumable-stream-id'];
+
+const isOfType = ({ headers }: Response, type: string) =>
+  headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() === type;
+
+/** Reads a problem document (RFC 9457). A proxy sends something else in its place. */
 export async function refusalOf(response: Response): Promise<FermataError> {
   const text = await response.text();
+  const problem = problemIn(text);
+  if (problem === undefined) return foreignReply(response, text);
+  return new FermataError(response.status, problem.code, problem.detail, problem.errors);
+}
+
+interface Problem {
+  code: string;
+  detail: string;
+  errors?: RefusedPlace[];
+}
+
+function problemIn(text: string): Problem | undefined {
   try {
-    const problem = JSON.parse(text) as { code?: string; detail?: string; errors?: RefusedPlace[] };
-    const { code = 'unknown', detail = text, errors } = problem;
-    return new FermataError(response.status, code, detail, errors);
+    const problem = JSON.parse(text) as Partial<Problem> | null;
+    const isProblem = typeof problem?.code === 'string' && typeof problem.detail === 'string';
+    return isProblem ? (problem as Problem) : undefined;
   } catch {
-    return new FermataError(response.status, 'unknown', text || `The server answered ${response.status}.`);
+    return undefined;
   }
 }
+
+/** The error for a reply that is not of a Fermata server. Only a short plain text of it is shown, and never HTML. */
+function foreignReply({ status, redirected }: Response, text = ''): FermataError {
+  const said = text.trim();
+  const isReadable = said !== '' && said.length <= LONGEST_WORDS && !/[<{]/.test(said);
+  const what = redirected
+    ? 'The request was redirected to another page'
+    : `Another server answered ${status}`;
+  const words = isReadable ? said : `${what}. A proxy or a sign-in page may be in the way.`;
+  return new FermataError(status, FOREIGN_REPLY, words);
+}
+
+const FOREIGN_REPLY = 'foreign_reply';
+/** The length of the longest text of a proxy that is shown. */
+const LONGEST_WORDS = 300;
 
 /** Returns `true` if an answer was refused because of its content. */
 export const isInvalid = (error: unknown): error is FermataError =>

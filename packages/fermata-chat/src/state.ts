@@ -19,7 +19,10 @@
 // | any          | sent                     | sending               | what was asked for before is not wanted any more |
 // | sending      | accepted                 | reading (fresh)       | forgets words that were not sent; tools stop    |
 // | sending      | refused                  | idle, or what is read | keeps the words; becomes stale if sth. is read  |
-// | sending      | refused as stale         | idle, or what is read | gives the words back; becomes stale             |
+// | sending      | refused as stale, or on  | idle, or what is read | gives the words back; becomes stale             |
+// |              | a page that wants them   |                       |                                                 |
+// |              | back                     |                       |                                                 |
+// | sending      | retrying                 |                       | the message waits for the network               |
 // | reading      | broke                    | reconnecting          |                                                 |
 // | reconnecting | reconnected              | reading               |                                                 |
 // | reading, …   | ended before its run     | idle, stale           |                                                 |
@@ -47,7 +50,8 @@ export type Phase =
   /** `recovering`: the error of a run that may go on; the page receives it if the run does not. */
   | { name: 'loading'; request: number; isRetrying: boolean; recovering?: Error }
   | { name: 'following'; request: number; record: ChatRecord; isRetrying: boolean }
-  | { name: 'sending'; request: number }
+  /** `isRetrying`: the server cannot be reached, and the message waits for that. */
+  | { name: 'sending'; request: number; isRetrying: boolean }
   /** `isFresh`: the stream began with a post, so nothing in it is a replay. */
   | { name: 'reading'; request: number; isFresh: boolean }
   | { name: 'reconnecting'; request: number }
@@ -61,6 +65,8 @@ export interface State {
   /** `true` if the page may show something else than the server has. */
   isStale: boolean;
   draft: Draft | undefined;
+  /** The reason of the last message that was given back. */
+  givenBackFor: Error | undefined;
   /** The number of components that show the chat; `undefined` if none ever did. */
   viewers: number | undefined;
   /** The number of searches for a failed run since a stream came to its end. */
@@ -102,6 +108,8 @@ export interface Context {
   status: ChatStatus;
   messages: readonly UIMessage[];
   nextRequest: () => number;
+  /** `true` if the page puts the words of a refused message back where they were written. */
+  givesBack: boolean;
 }
 
 const RECOVERIES = 3;
@@ -111,6 +119,7 @@ export const initialState: State = {
   streams: [],
   isStale: false,
   draft: undefined,
+  givenBackFor: undefined,
   viewers: undefined,
   recoveries: 0,
 };
@@ -136,6 +145,7 @@ export function connectionOf({ phase, streams }: State): Connection {
     case 'following':
       return phase.isRetrying ? 'reconnecting' : 'closed';
     case 'sending':
+      if (phase.isRetrying) return 'reconnecting';
       return streams.length > 0 ? 'open' : 'closed';
     case 'idle':
     case 'failing':
@@ -246,7 +256,7 @@ function fail(state: State, error: Error, context: Context): [State, Action[]] {
   const { phase } = state;
   if (phase.name === 'failing') return [state, []];
   // The page has its words back, and the chat is loaded anyway.
-  if (isStaleDecision(error)) return [state, [{ type: 'tellPage', error }]];
+  if (error === state.givenBackFor) return [state, [{ type: 'tellPage', error }]];
   // What a person sent and the server refused is still to be sent; what only went on with a run may have been
   // overtaken by others.
   const isRefusal =
@@ -270,7 +280,7 @@ function applyRequest(
   const isNewest = 'request' in phase && phase.request === request;
   switch (what.type) {
     case 'sent':
-      return [{ ...state, phase: { name: 'sending', request } }, []];
+      return [{ ...state, phase: { name: 'sending', request, isRetrying: false } }, []];
     case 'accepted': {
       // Words that the person sees, and goes on without, are not to be sent any more.
       const draft = state.draft?.isAside === true ? state.draft : undefined;
@@ -280,13 +290,13 @@ function applyRequest(
       return [next, isLeft(state) ? [...actions, { type: 'abort', request }] : actions];
     }
     case 'refused': {
-      const { error, isAborted } = what;
-      const back = isStaleDecision(error) ? draftOf(context.messages) : undefined;
-      if (isStaleDecision(error) && back !== undefined) {
+      const { error, isAborted, message } = what;
+      const isBack = isStaleDecision(error) || (context.givesBack && error instanceof FermataError);
+      if (isBack && message !== undefined) {
         const older = isNewest ? streams.at(-1) : undefined;
         const rest: Phase = older === undefined ? IDLE : { name: 'reading', request: older, isFresh: false };
-        const next = { ...state, phase: isNewest ? rest : phase, isStale: true };
-        return [next, [{ type: 'giveBack', message: back.message, error }]];
+        const next = { ...state, phase: isNewest ? rest : phase, isStale: true, givenBackFor: error };
+        return [next, [{ type: 'giveBack', message, error }]];
       }
       const draft = draftOf(context.messages, error instanceof Error && !isAborted ? error : undefined);
       const kept = { ...state, draft: draft ?? state.draft };
@@ -306,9 +316,7 @@ function applyRequest(
     }
     case 'retrying':
       return [
-        isNewest && (phase.name === 'loading' || phase.name === 'following')
-          ? { ...state, phase: { ...phase, isRetrying: true } }
-          : state,
+        isNewest && 'isRetrying' in phase ? { ...state, phase: { ...phase, isRetrying: true } } : state,
         [],
       ];
     case 'broke':

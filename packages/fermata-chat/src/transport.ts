@@ -8,7 +8,7 @@ import type { Chosen } from './assistants.js';
 import { isDelivered } from './outbox.js';
 import { shownApprovals } from './parts.js';
 import { readRecord, type ChatRecord } from './record.js';
-import { FermataError, pause, refusalOf, Server, type ServerOptions } from './server.js';
+import { FermataError, pause, refusalOf, Server, streamOf, type ServerOptions } from './server.js';
 import { chunkStream, type Lost, type Reopened, type StreamEvent } from './stream.js';
 import { AI_VERSION, knowsResetStep } from './version.js';
 
@@ -27,6 +27,11 @@ export interface BrowserTool {
 export interface FermataOptions extends ServerOptions {
   /** The version of `ai`, if it is not the one that is installed: `"7.0.173"`, or a major version. */
   client?: string | number;
+  /**
+   * `true` if a message that the server refuses leaves the chat, for a page that puts its words back where they were written: `givenBack` has
+   * the message and the reason. Otherwise it stays among the messages, and the chat has the error.
+   */
+  givesBack?: boolean;
   /** The time that a stream stays open while calls wait, such as `30s`; the server's own setting by default. */
   hold?: string;
   /**
@@ -68,9 +73,10 @@ export type Connection = 'closed' | 'open' | 'reconnecting';
 
 /** The events of a request of the AI SDK, for the observer of the chat. */
 export type RequestEvent =
-  | { type: 'sent' }
+  /** `message`: what a person has said, if the server does not have it yet. */
+  | { type: 'sent'; message?: UIMessage }
   | { type: 'accepted' }
-  | { type: 'refused'; error: unknown; isAborted: boolean }
+  | { type: 'refused'; error: unknown; isAborted: boolean; message?: UIMessage }
   | { type: 'resumed' }
   | { type: 'retrying' }
   | StreamEvent;
@@ -113,6 +119,10 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
   readonly server: Server;
   /** Chats that the server has: what was said before in these is no news to it. */
   readonly known = new Set<string>();
+  /** The messages of persons that the server has. */
+  readonly #taken = new Set<string>();
+  /** Those that it did not take. They are no part of the history that it is sent. */
+  readonly #untaken = new Set<string>();
   readonly #reading = new Map<number, AbortController>();
   readonly #sending = new Map<number, AbortController>();
   /** The newest post of each chat, and whether the server accepts it. */
@@ -143,7 +153,10 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     // A page that is left reads no more, but what it has said is still sent; only the AI SDK ends both.
     follow(abortSignal, sending, reading);
     this.#sending.set(request, sending);
-    this.#on(request, { type: 'sent' });
+    const said = trigger === 'submit-message' ? messages.at(-1) : undefined;
+    const isNews = said?.role === 'user' && !this.#taken.has(said.id);
+    const news = isNews ? { message: said } : {};
+    this.#on(request, { type: 'sent', ...news });
     const fields = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId };
     const chosen = this.#chosen(chatId);
     const decides = trigger === 'submit-message' ? this.#decides(messages) : [];
@@ -156,6 +169,9 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       const headers = plainHeaders(options.headers);
       return this.server.post({ ...fields, messages, fermata }, headers, sending.signal);
     };
+    const history = messages.filter(
+      (message, place) => place === messages.length - 1 || !this.#untaken.has(message.id),
+    );
     const post = async () => {
       let response: Response;
       if (this.known.has(chatId)) {
@@ -163,18 +179,20 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
         if (response.status === 404) {
           // The server has lost it: what this page has of it is what there is.
           this.known.delete(chatId);
-          response = await send(messages, false);
+          response = await send(history, false);
         }
-      } else response = await send(messages, false);
+      } else response = await send(history, false);
       // As it is, the AI SDK would show the problem document instead of its words.
-      if (!response.ok || response.body === null) throw await refusalOf(response);
-      return response.body;
+      if (!response.ok) throw await refusalOf(response);
+      return streamOf(response);
     };
     try {
       const { signal } = sending;
-      const said = trigger === 'submit-message' ? messages.at(-1) : undefined;
-      const body = await (said === undefined ? post() : this.#untilTaken(chatId, said, post, signal));
+      const body = await (said === undefined
+        ? post()
+        : this.#untilTaken(chatId, request, said, post, signal));
       this.known.add(chatId);
+      if (said !== undefined) this.noteTaken([said]);
       decide(true);
       this.#observer?.onChosen(chosen);
       this.#reading.set(request, reading);
@@ -184,7 +202,8 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       return this.#read(chatId, request, reading, body, isNew);
     } catch (error) {
       decide(false);
-      this.#on(request, { type: 'refused', error, isAborted: sending.signal.aborted });
+      if (isNews) this.#untaken.add(said.id);
+      this.#on(request, { type: 'refused', error, isAborted: sending.signal.aborted, ...news });
       throw error;
     } finally {
       this.#sending.delete(request);
@@ -207,12 +226,22 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     return this.#read(chatId, request, reading, body, true);
   }
 
+  /** The server has these messages. */
+  noteTaken(messages: readonly UIMessage[]): void {
+    for (const { id } of messages) {
+      this.#taken.add(id);
+      this.#untaken.delete(id);
+    }
+  }
+
   /**
    * Posts a message. If the connection fails, nobody knows whether the server has it, so the record is asked: what the server has is
-   * read like a stream that broke before its first word, and what it has not is posted again.
+   * read like a stream that broke before its first word, and what it has not is posted again. While there is no network at all, the
+   * message of a chat that is observed waits for it.
    */
   async #untilTaken(
     chatId: string,
+    request: number,
     message: MESSAGE,
     post: () => Promise<ReadableStream<Uint8Array>>,
     signal: AbortSignal,
@@ -223,18 +252,28 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       } catch (error) {
         if (signal.aborted || !isUnclear(error)) throw error;
         await pause(0, signal);
-        const isTaken = await this.#isTaken(chatId, message, signal);
+        const waits = this.#observer !== undefined && error instanceof TypeError;
+        const goesOn = (look: number) => {
+          if (waits) this.#on(request, { type: 'retrying' });
+          return !signal.aborted && (waits || look < LOOKS);
+        };
+        const isTaken = await this.#isTaken(chatId, message, goesOn, signal);
         if (isTaken === true) return closedStream();
-        if (isTaken === undefined || attempt === POSTS) throw error;
+        signal.throwIfAborted();
+        if (isTaken === undefined || isInPlaceOfStream(error) || attempt === POSTS) throw error;
       }
     }
   }
 
   /** Returns `true` if the server has a message; `undefined` if it does not say. */
-  async #isTaken(chatId: string, message: MESSAGE, signal: AbortSignal): Promise<boolean | undefined> {
+  async #isTaken(
+    chatId: string,
+    message: MESSAGE,
+    goesOn: (look: number) => boolean,
+    signal: AbortSignal,
+  ): Promise<boolean | undefined> {
     try {
-      const goesOn = (attempt: number) => attempt < LOOKS && !signal.aborted;
-      const { messages } = await readRecord(this.server, chatId, goesOn);
+      const { messages } = await readRecord(this.server, chatId, goesOn, signal);
       // A message that goes on has no words of its own: its answers were given before, and the record knows what follows.
       return message.role !== 'user' || isDelivered(message, messages);
     } catch (error) {
@@ -252,7 +291,9 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
       body: JSON.stringify(body),
     });
     if (!response.ok) throw await refusalOf(response);
-    void response.body?.cancel().catch(() => undefined);
+    void streamOf(response)
+      .cancel()
+      .catch(() => undefined);
   }
 
   /** Ends the reading of a stream. */
@@ -401,7 +442,12 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
 
 /** Returns `true` if it is unknown whether the server has taken a post: the connection to it, or that of a proxy before it, has failed. */
 const isUnclear = (error: unknown): boolean =>
-  error instanceof FermataError ? error.status === 502 || error.status === 504 : error instanceof TypeError;
+  error instanceof FermataError
+    ? error.status === 502 || error.status === 504 || isInPlaceOfStream(error)
+    : error instanceof TypeError;
+
+/** Returns `true` if a post succeeded and its reply is not the stream: something before the server has answered, or changed the reply. */
+const isInPlaceOfStream = (error: unknown): boolean => error instanceof FermataError && error.status < 300;
 
 const closedStream = () =>
   new ReadableStream<Uint8Array>({

@@ -52,6 +52,7 @@ const chat: FermataChat = {
   deleteMessage: answer,
   summary: { get: () => undefined, subscribe: () => () => undefined },
   chosen: { get: () => NOTHING_CHOSEN, subscribe: () => () => undefined },
+  unsent: { get: () => undefined, subscribe: () => () => undefined },
   givenBack: { get: () => undefined, subscribe: () => () => undefined },
   correctSummary: answer,
   compact: answer,

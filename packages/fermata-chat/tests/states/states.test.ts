@@ -31,6 +31,7 @@ const REFUSAL = new FermataError(413, 'too_large', 'too long');
 interface Sdk {
   status?: ChatStatus;
   messages?: UIMessage[];
+  givesBack?: boolean;
 }
 
 type Line = Event | Sdk | (RequestEvent & { request: number; isRequest: true });
@@ -40,7 +41,7 @@ const request = (number: number, what: RequestEvent): Line => ({ ...what, reques
 /** Plays events, from the state that others have led to. */
 function play(lines: readonly Line[]): string[] {
   let state: State = initialState;
-  let sdk: Required<Sdk> = { status: 'ready', messages: [said('u1', 'hello')] };
+  let sdk: Required<Sdk> = { status: 'ready', messages: [said('u1', 'hello')], givesBack: false };
   let requests = 100;
   const transcript: string[] = [];
   for (const line of lines) {
@@ -576,7 +577,7 @@ test('a message that was to decide about what waits no longer goes back to the p
       { type: 'opened', isNew: true },
       { status: 'submitted', messages },
       request(1, { type: 'sent' }),
-      request(1, { type: 'refused', error: STALE, isAborted: false }),
+      request(1, { type: 'refused', error: STALE, isAborted: false, message: said('u2', 'yes') }),
       { type: 'failed', error: STALE },
       { status: 'error' },
       { type: 'settled' },
@@ -603,7 +604,7 @@ test('a stream that is still read goes on after such a refusal', () => {
       request(1, { type: 'accepted' }),
       { status: 'submitted', messages },
       request(2, { type: 'sent' }),
-      request(2, { type: 'refused', error: STALE, isAborted: false }),
+      request(2, { type: 'refused', error: STALE, isAborted: false, message: said('u2', 'yes') }),
       { type: 'failed', error: STALE },
     ]),
   ).toMatchInlineSnapshot(`
@@ -614,6 +615,62 @@ test('a stream that is still read goes on after such a refusal', () => {
       "sent 2 → sending open",
       "refused 2 → reading stale open: giveBack",
       "failed → reading stale open: tellPage",
+    ]
+  `);
+});
+
+test('on a page that wants them back, the words of any refused message go back to the person', () => {
+  const messages = [said('u1', 'too long')];
+  const refused = (error: Error, isAborted = false) =>
+    play([
+      { type: 'opened', isNew: true },
+      { status: 'submitted', messages, givesBack: true },
+      request(1, { type: 'sent' }),
+      request(1, { type: 'refused', error, isAborted, message: said('u1', 'too long') }),
+      { type: 'failed', error },
+      { status: 'error', messages: [] },
+      { type: 'settled' },
+      { type: 'notLoaded', request: 101, error: new FermataError(404, 'not_found', 'no such chat') },
+    ]);
+  expect(refused(REFUSAL)).toMatchInlineSnapshot(`
+    [
+      "opened → idle",
+      "sent 1 → sending",
+      "refused 1 → idle stale: giveBack",
+      "failed → idle stale: tellPage",
+      "settled → loading stale: load 101",
+      "notLoaded 101 → idle",
+    ]
+  `);
+  // Nobody knows about these.
+  expect(refused(new TypeError('fetch failed'))).toMatchInlineSnapshot(`
+    [
+      "opened → idle",
+      "sent 1 → sending",
+      "refused 1 → idle draft",
+      "failed → loading (recovering) draft reconnecting: load 101",
+      "settled → loading (recovering) draft reconnecting",
+      "notLoaded 101 → idle draft: tellPage",
+    ]
+  `);
+});
+
+test('a message waits for the network, and what comes of it is as ever', () => {
+  expect(
+    play([
+      { type: 'opened', isNew: true },
+      request(1, { type: 'sent' }),
+      request(1, { type: 'retrying' }),
+      request(1, { type: 'accepted' }),
+      request(1, ENDED),
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "opened → idle",
+      "sent 1 → sending",
+      "retrying 1 → sending reconnecting",
+      "accepted 1 → reading (fresh) open: stopTools, tellTabs, settleOlder",
+      "ended 1 → idle",
     ]
   `);
 });

@@ -64,6 +64,7 @@ export function fakeChat() {
     retryCall: vi.fn<FermataChat['retryCall']>(() => Promise.resolve()),
     summary: fixed<ChatSummary | undefined>(undefined),
     chosen: fixed<Chosen>({}),
+    unsent: fixed(undefined),
     givenBack: fixed(undefined),
     correctSummary: vi.fn<FermataChat['correctSummary']>(() => Promise.resolve()),
     compact: vi.fn<FermataChat['compact']>(() => Promise.resolve()),
