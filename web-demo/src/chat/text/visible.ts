@@ -8,12 +8,51 @@
 const BEGIN = '\u0000';
 const END = '\u0001';
 
-/**
- * Control characters, those that turn the direction of writing, and those without a shape. Line ends and tabs
- * are seen; what joins and colours an emoji belongs to it.
- */
-const INVISIBLE =
-  /(?<kept>\u{1f3f4}\u{e0067}\u{e0062}(?:\u{e0065}\u{e006e}\u{e0067}|\u{e0073}\u{e0063}\u{e0074}|\u{e0077}\u{e006c}\u{e0073})\u{e007f}|(?<=[\p{Script=Arabic}\p{Script=Syriac}\p{Script=Nko}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gurmukhi}\p{Script=Gujarati}\p{Script=Oriya}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Sinhala}\p{Script=Khmer}])[\u200c\u200d](?!\u200c|\u200d)|(?<=\p{Script=Mongolian})[\u180b-\u180e](?![\u180b-\u180e])|(?<=\p{Script=Han})[\u{e0100}-\u{e01ef}](?![\u{e0100}-\u{e01ef}]))|(?<!\p{Emoji})\ufe0f|(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}]\ufe0f?)\u200d|\r(?!\n)|(?![\n\r\t\ufe0f\u200d])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu;
+/** Letters that are written from the right to the left. */
+const RTL = String.raw`[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}\p{Script=Adlam}\p{Script=Mandaic}\p{Script=Hanifi_Rohingya}]`;
+/** Scripts whose letters join, or change their form, and have characters to say how. */
+const JOINING = String.raw`[\p{Script=Arabic}\p{Script=Syriac}\p{Script=Nko}\p{Script=Adlam}\p{Script=Mandaic}\p{Script=Hanifi_Rohingya}\p{Script=Mongolian}\p{Script=Phags_Pa}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gurmukhi}\p{Script=Gujarati}\p{Script=Oriya}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Sinhala}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Balinese}\p{Script=Javanese}\p{Script=Tai_Tham}]`;
+/** Scripts without spaces between words. */
+const UNSPACED = String.raw`[\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}\p{Script=Tibetan}\p{Script=Tai_Tham}\p{Script=Balinese}\p{Script=Javanese}]`;
+const PICTURE = String.raw`\p{Extended_Pictographic}`;
+const MARKS_OF_DIRECTION = String.raw`\u061c\u200e\u200f`;
+
+/** One of these characters where it stands between `before` and `after`. Two in a row belong to nothing. */
+const one = (characters: string, before: string, after = '') =>
+  `(?=[${characters}])(?<=${before})[${characters}](?![${characters}])${after}`;
+
+/** Characters without a shape that belong to a script or to a picture, where they stand. */
+const BELONGS = [
+  // The flags of England, Scotland, Wales and Northern Ireland, and of states of the USA.
+  String.raw`\u{1f3f4}\u{e0067}\u{e0062}(?:\u{e0065}\u{e006e}\u{e0067}|\u{e006e}\u{e0069}\u{e0072}|\u{e0073}\u{e0063}\u{e0074}|\u{e0077}\u{e006c}\u{e0073})\u{e007f}`,
+  String.raw`\u{1f3f4}\u{e0075}\u{e0073}[\u{e0061}-\u{e007a}]{2}\u{e007f}`,
+  // Pictures that make one, and the form of a character: in colour or not.
+  one(String.raw`\u200d`, String.raw`[${PICTURE}\p{Emoji_Modifier}]\ufe0f?`, `(?=${PICTURE})`),
+  one(String.raw`\ufe0e\ufe0f`, String.raw`\p{Emoji}`),
+  // Forms of letters and of symbols.
+  one(String.raw`\u200c\u200d`, String.raw`${JOINING}\p{M}*`),
+  one(String.raw`\u180b-\u180f`, String.raw`\p{Script=Mongolian}`),
+  one(String.raw`\ufe00-\ufe02\u{e0100}-\u{e01ef}`, String.raw`\p{Script=Han}`),
+  one(String.raw`\ufe00\ufe01`, String.raw`[\p{Sm}\p{Script=Myanmar}\p{Script=Phags_Pa}、。，．：；！？]`),
+  one(String.raw`\u1160`, String.raw`[\u1100-\u115f]`),
+  String.raw`\u115f(?=[\u1160-\u11a7])`,
+  one(String.raw`\u034f`, String.raw`\p{Script=Hebrew}\p{M}*`, String.raw`(?=\p{M})`),
+  // Between words, and between words and numbers.
+  one(String.raw`\u200b`, String.raw`${UNSPACED}\p{M}*`, `(?=${UNSPACED})`),
+  one(String.raw`\u2800`, String.raw`[\u2801-\u28ff]`, String.raw`(?=[\u2801-\u28ff])`),
+  one(MARKS_OF_DIRECTION, String.raw`${RTL}[^\n]{0,80}`),
+  String.raw`[${MARKS_OF_DIRECTION}](?=[^\n${MARKS_OF_DIRECTION}]{0,80}${RTL})`,
+  // Signs before a number, which are seen.
+  String.raw`[\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u{110bd}\u{110cd}]`,
+].join('|');
+
+/** Control characters, those that turn the direction of writing, and those without a shape. */
+const UNSEEN = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800`;
+/** Line ends and tabs are seen. What is no candidate is passed over first, because most characters are none. */
+const INVISIBLE = new RegExp(
+  String.raw`(?=[${UNSEEN}\u{1f3f4}])(?:(?<kept>${BELONGS})|\r(?!\n)|(?![\n\r\t])[${UNSEEN}])`,
+  'gu',
+);
 /** More than two empty lines in a row, and spaces that are more than an indentation. */
 const BLANK = /\n(?:[^\S\n]*\n){3,}|[^\S\n]{40,}/g;
 

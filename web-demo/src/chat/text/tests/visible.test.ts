@@ -30,6 +30,21 @@ test.each([
   '👩‍👩‍👧 ❤️ 1️⃣ 👍🏽 🏳️‍🌈 🏴󠁧󠁢󠁥󠁮󠁧󠁿 🏴󠁧󠁢󠁷󠁬󠁳󠁿',
   'می\u200cخواهم क्\u200dष ශ්\u200dරී',
   '葛\u{e0100}',
+  // Emoji that are joined, coloured or shown as text, and flags.
+  '👩🏽\u200d❤️\u200d💋\u200d👨🏻 🧑\u200d⚕️ ☎\ufe0e ☎️ 🇩🇪 #️⃣',
+  '🏴\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f} 🏴\u{e0075}\u{e0073}\u{e0074}\u{e0078}\u{e007f}',
+  // Joiners of Persian, Urdu, Devanagari, Bengali, Malayalam and Sinhala.
+  'نمی\u200cدانم کتاب\u200cها ه\u200d',
+  'र्\u200dक র\u200d্য ന്\u200d ශ්\u200dරී',
+  // Marks of direction in Arabic and Hebrew, with numbers and Latin words.
+  'السعر 5\u200e$ فقط',
+  'הטלפון: \u200e+972-50-1234567\u200f, בבקשה',
+  '\u200fשלום C++\u200e!',
+  'الرقم\u061c 12-3',
+  // Scripts without spaces between words.
+  'ภาษา\u200bไทย ភាសា\u200bខ្មែរ ဘာသာ\u200bစကား',
+  // Forms of letters and symbols, signs before numbers, old Korean, Braille and Mongolian.
+  '﨑\ufe00 ，\ufe01 ∩\ufe00 \u0600١٢ ᄀ\u1160ᆨ ⠓⠑\u2800⠺⠕ ᠠ\u180eᠠ',
   'Привет, мир и ты: milk',
   'Ω, Δx, 5 μm and π',
 ])('what everybody sees is left as it is: %s', (text) => {
@@ -57,6 +72,21 @@ test.each([
   'می\u200c\u200c\u200cخ',
   '🏴\u{e0061}\u{e0062}\u{e007f}',
   '葛\u{e0100}\u{e0101}',
+  'pass\u200cword',
+  'zero\u200bwidth',
+  'left\u200emark',
+  'right\u200fmark',
+  'السعر\u200e\u200e\u200e',
+  'abc \u202e مرحبا',
+  '\u2067שלום\u2069',
+  'שלום \u202dabc',
+  '👍\u200dabc',
+  '👍\ufe0f\ufe0f',
+  'abc\u{e0067}\u{e0062}',
+  '👍\u{e0067}\u{e007f}',
+  'ไทย\u200babc',
+  'a\u2800b',
+  'x\ufe00',
 ])('what belongs to no word and to no picture is named: %j', (text) => {
   expect(invisibleIn(text).length).toBeGreaterThan(0);
 });
