@@ -199,6 +199,8 @@ function apply(state: State, event: Event, context: Context): [State, Action[]] 
       // A chat that nobody has posted to yet is empty.
       if (event.error instanceof FermataError && event.error.code === 'not_found')
         return [{ ...state, phase: IDLE, isStale: false }, []];
+      // The person has the words back, with a reason that is most likely the same.
+      if (state.givenBackFor !== undefined) return [{ ...state, phase: IDLE, isStale: false }, []];
       return failing({ ...state, isStale: false }, event.error);
     case 'over':
       if (phase.name !== 'following' || phase.request !== event.request) return [state, []];
@@ -280,7 +282,10 @@ function applyRequest(
   const isNewest = 'request' in phase && phase.request === request;
   switch (what.type) {
     case 'sent':
-      return [{ ...state, phase: { name: 'sending', request, isRetrying: false } }, []];
+      return [
+        { ...state, phase: { name: 'sending', request, isRetrying: false }, givenBackFor: undefined },
+        [],
+      ];
     case 'accepted': {
       // Words that the person sees, and goes on without, are not to be sent any more.
       const draft = state.draft?.isAside === true ? state.draft : undefined;

@@ -15,7 +15,8 @@ import { isParked, isQuiet, type Message } from '../chat/record/message';
 import { isNewChat } from '../chat/server/chatId';
 import { unknownChats } from '../chat/server/server';
 import { useCell } from '../state/cell';
-import { useFermataThread, useFermataEarlier } from 'fermata-chat/assistant-ui';
+import { useFermataThread, useFermataEarlier, type AssistantChat } from 'fermata-chat/assistant-ui';
+import { useGivenBack, useUnsent } from 'fermata-chat/react';
 import { AssistantMessage, UserEditComposer, UserMessage } from './messages';
 import { Writer } from './Writer';
 
@@ -77,7 +78,7 @@ export function Conversation({ id }: { id: string }) {
           {t('messages.newest')}
         </ThreadPrimitive.ScrollToBottom>
       </div>
-      <Writer id={id} />
+      <Writer id={id} isShown={isShown} />
     </ThreadPrimitive.Root>
   );
 }
@@ -117,8 +118,18 @@ function State() {
   return (
     <>
       <Announcer isUnderWay={chat.status === 'streaming' || isParked(messages.at(-1))} />
-      {isQuiet(messages, chat.status) && <Working />}
-      {chat.error && <Failure error={chat.error} onTryAgain={onTryAgain} />}
+      {isQuiet(messages, chat.status) && <Quiet chat={chat} />}
+      {chat.error && <Failed chat={chat} error={chat.error} onTryAgain={onTryAgain} />}
     </>
   );
+}
+
+/** Nothing is done while the message of the person waits for the network. */
+function Quiet({ chat }: { chat: AssistantChat }) {
+  return useUnsent(chat)?.isWaiting === true ? null : <Working />;
+}
+
+/** The composer has the words of a message that was not taken, with the reason. */
+function Failed({ chat, ...props }: { chat: AssistantChat; error: Error; onTryAgain: () => void }) {
+  return useGivenBack(chat)?.error === props.error ? null : <Failure {...props} />;
 }

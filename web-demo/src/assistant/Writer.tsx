@@ -3,10 +3,12 @@
 import { AttachmentPrimitive, ComposerPrimitive, useAui, useAuiState } from '@assistant-ui/react';
 import { ArrowUp, Paperclip, Square, X } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
-import { LARGEST, refusalOf } from '../chat/composer/attachments';
-import { NotTaken } from '../chat/composer/Composer';
+import { NotTaken, withWordsBack } from '../chat/composer/Composer';
+import { useReplyCheck } from '../chat/composer/ReplyDialog';
+import { fileOf, LARGEST, refusalOf } from '../chat/composer/attachments';
 import { COMPOSER_ID } from '../chat/ui/focusComposer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
+import { useDraft } from '../chat/composer/useDraft';
 import { useStopKey } from '../chat/composer/useStopKey';
 import { ContextButton } from '../chat/context/ContextButton';
 import { isParked, textOf, type Message } from '../chat/record/message';
@@ -14,10 +16,11 @@ import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
 import { IconButton } from '../chat/ui/IconButton';
 import { useFermataThread, type AssistantChat } from 'fermata-chat/assistant-ui';
 import { useGivenBack } from 'fermata-chat/react';
-import { useEffect } from 'react';
+import { useCallback, useEffect, useEffectEvent, type SyntheticEvent } from 'react';
 import { Input } from './Input';
 
-export function Writer({ id }: { id: string }) {
+/** `isShown`: the composer of assistant-ui is that of this chat. */
+export function Writer({ id, isShown }: { id: string; isShown: boolean }) {
   const { t } = useTranslation();
   const aui = useAui();
   const chat = useFermataThread();
@@ -33,11 +36,31 @@ export function Writer({ id }: { id: string }) {
     aui.thread.cancelRun();
   };
   useStopKey(isBusy, stop);
+  const reply = useReplyCheck({
+    chat,
+    messages: (chat?.messages ?? []) as Message[],
+    onSend: () => {
+      aui.composer.send();
+    },
+    onAnswered: () => {
+      aui.composer.setText('');
+    },
+  });
+  /** assistant-ui sends on a submit and on a click of its button, unless the default of the event is prevented. */
+  const askFirst = (event: SyntheticEvent) => {
+    const { text, attachments } = aui.composer.getState();
+    if (attachments.length === 0 && reply.asks(text)) event.preventDefault();
+  };
   return (
     <>
+      {chat && isShown && <KeptDraft id={id} chat={chat} />}
       {chat && <RunLine chatId={id} chat={chat} messages={chat.messages as Message[]} isBusy={isBusy} />}
       {chat && <GivenBackWords chat={chat} />}
-      <ComposerPrimitive.Root className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]">
+      {chat && reply.dialog}
+      <ComposerPrimitive.Root
+        className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]"
+        onSubmit={askFirst}
+      >
         <ul aria-label={t('composer.attached')} className="mb-2 flex flex-wrap gap-2 empty:hidden">
           <ComposerPrimitive.Attachments>{() => <Attached />}</ComposerPrimitive.Attachments>
         </ul>
@@ -78,7 +101,7 @@ export function Writer({ id }: { id: string }) {
               </IconButton>
             )}
             {(!isBusy || !isEmpty) && (
-              <ComposerPrimitive.Send asChild>
+              <ComposerPrimitive.Send asChild onClick={askFirst}>
                 <IconButton label={t('composer.send')} type="submit" tone="primary">
                   <ArrowUp />
                 </IconButton>
@@ -94,17 +117,35 @@ export function Writer({ id }: { id: string }) {
   );
 }
 
-/** Puts the words of a message that was not taken back into the composer, and says why. */
+/** Keeps the words of the composer over a switch of the chat and a reload. */
+function KeptDraft({ id, chat }: { id: string; chat: AssistantChat }) {
+  const aui = useAui();
+  const text = useAuiState(({ composer }) => composer.text);
+  const setText = useCallback(
+    (words: string) => {
+      aui.composer.setText(words);
+    },
+    [aui],
+  );
+  useDraft({ chatId: id, chat, messages: chat.messages, text, setText });
+  return null;
+}
+
+/** Puts the words and files of a message that was not taken back into the composer, and says why. */
 function GivenBackWords({ chat }: { chat: AssistantChat }) {
   const aui = useAui();
   const givenBack = useGivenBack(chat);
+  const takeBack = useEffectEvent((message: Message) => {
+    aui.composer.setText(withWordsBack(textOf(message), aui.composer.getState().text));
+    for (const part of message.parts) if (part.type === 'file') void aui.composer.addAttachment(fileOf(part));
+  });
   useEffect(() => {
-    if (givenBack !== undefined) aui.composer.setText(textOf(givenBack.message as Message));
-  }, [aui, givenBack]);
+    if (givenBack !== undefined) takeBack(givenBack.message as Message);
+  }, [givenBack]);
   if (givenBack === undefined) return null;
   return (
     <div className="column">
-      <NotTaken />
+      <NotTaken error={givenBack.error} />
     </div>
   );
 }

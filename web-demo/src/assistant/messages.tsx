@@ -15,6 +15,7 @@ import {
   PartsRefused,
   SentFile,
   SummaryAfterMessage,
+  UnsentMessage,
   useIsGrowing,
   USER_PARTS,
 } from './parts';
@@ -33,6 +34,7 @@ export function UserMessage() {
             <MessagePrimitive.Attachments>{() => <SentFile />}</MessagePrimitive.Attachments>
             <MessagePrimitive.Parts components={USER_PARTS} />
           </div>
+          <UnsentMessage />
           <ActionBarPrimitive.Root className={`mt-1 -mb-5 flex ${ON_HOVER}`}>
             <CopyMessage />
             <ActionBarPrimitive.Edit asChild>

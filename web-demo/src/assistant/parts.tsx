@@ -21,6 +21,7 @@ import { DeleteMessage } from '../chat/messages/DeleteMessage';
 import { Files, Sources } from '../chat/messages/Files';
 import { Reasoning } from '../chat/messages/Reasoning';
 import { RefusedParts } from '../chat/messages/RefusedParts';
+import { UnsentNote } from '../chat/messages/UnsentNote';
 import {
   copyOf,
   isShownAsCall,
@@ -117,6 +118,12 @@ export function PartsRefused() {
 export function DeleteThisMessage() {
   const { chat, message } = useMessage();
   return chat && message && <DeleteMessage chat={chat} messageId={message.id} />;
+}
+
+/** A note that the message waits for the network. */
+export function UnsentMessage() {
+  const { chat, message } = useMessage();
+  return chat && message && <UnsentNote chat={chat} messageId={message.id} />;
 }
 
 /** The summary, if the message is the last one that it covers. */

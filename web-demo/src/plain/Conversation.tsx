@@ -6,8 +6,10 @@ import { useGivenBack } from 'fermata-chat/react';
 import { useEffect, useMemo, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import { Composer } from '../chat/composer/Composer';
+import { useReplyCheck } from '../chat/composer/ReplyDialog';
 import { focusComposer } from '../chat/ui/focusComposer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
+import { useDraft } from '../chat/composer/useDraft';
 import { ContextButton } from '../chat/context/ContextButton';
 import { Greeting } from '../chat/frame/Greeting';
 import { MessageList } from '../chat/messages/MessageList';
@@ -36,6 +38,8 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
   const isEmpty = useCell(unknownChats).has(id) || isNewChat(id);
   const { t } = useTranslation();
   const last = messages.at(-1);
+  const [text, setText] = useState('');
+  useDraft({ chatId: id, chat, messages, text, setText });
   const isBusy = status === 'submitted' || status === 'streaming' || isParked(last);
 
   const [edited, setEdited] = useState<string>();
@@ -58,6 +62,18 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
     void chat.sendMessage(text === '' ? { files } : { text, files });
     focusComposer();
   };
+  const clear = () => {
+    setText('');
+  };
+  const reply = useReplyCheck({
+    chat,
+    messages,
+    onSend: () => {
+      send(text.trim());
+      clear();
+    },
+    onAnswered: clear,
+  });
   const stop = () => {
     focusComposer();
     // If the server cannot be reached, the page shows that it looks for it.
@@ -69,7 +85,7 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
       <MessageList
         messages={messages}
         status={status}
-        error={error}
+        error={error === givenBack?.error ? undefined : error}
         chat={chat}
         actions={actions}
         edited={edited}
@@ -83,8 +99,15 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
         )}
       </MessageList>
       <RunLine chatId={id} {...{ chat, messages, isBusy }} />
+      {reply.dialog}
       <Composer
-        onSend={send}
+        text={text}
+        setText={setText}
+        onSend={(words, files) => {
+          if (files.length === 0 && reply.asks(words)) return false;
+          send(words, files);
+          return true;
+        }}
         onStop={stop}
         onEditLast={() => {
           setEdited(messages.findLast(({ role }) => role === 'user')?.id);

@@ -642,7 +642,7 @@ test('on a page that wants them back, the words of any refused message go back t
       "notLoaded 101 → idle",
     ]
   `);
-  // Nobody knows about these.
+  // Whether the server has it is not known.
   expect(refused(new TypeError('fetch failed'))).toMatchInlineSnapshot(`
     [
       "opened → idle",
@@ -651,6 +651,31 @@ test('on a page that wants them back, the words of any refused message go back t
       "failed → loading (recovering) draft reconnecting: load 101",
       "settled → loading (recovering) draft reconnecting",
       "notLoaded 101 → idle draft: tellPage",
+    ]
+  `);
+});
+
+test('one reason is enough if the chat cannot be loaded either', () => {
+  const blocked = new FermataError(200, 'foreign_reply', 'a sign-in page');
+  expect(
+    play([
+      { type: 'opened', isNew: true },
+      { status: 'submitted', givesBack: true },
+      request(1, { type: 'sent' }),
+      request(1, { type: 'refused', error: blocked, isAborted: false, message: said('u1', 'hello') }),
+      { type: 'failed', error: blocked },
+      { status: 'error', messages: [] },
+      { type: 'settled' },
+      { type: 'notLoaded', request: 101, error: blocked },
+    ]),
+  ).toMatchInlineSnapshot(`
+    [
+      "opened → idle",
+      "sent 1 → sending",
+      "refused 1 → idle stale: giveBack",
+      "failed → idle stale: tellPage",
+      "settled → loading stale: load 101",
+      "notLoaded 101 → idle",
     ]
   `);
 });

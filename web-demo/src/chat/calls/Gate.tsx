@@ -127,10 +127,15 @@ function AllAtOnce({
 }
 
 /** Answers every question; one that was answered elsewhere meanwhile keeps none of the others waiting. */
-async function decideAll(chat: FermataChat, waiting: GateCount['waiting'], approved: boolean): Promise<void> {
+export async function decideAll(
+  chat: FermataChat,
+  waiting: readonly { id: string }[],
+  approved: boolean,
+  reason?: string,
+): Promise<void> {
   for (const { id } of waiting) {
     try {
-      await chat.addToolApprovalResponse({ id, approved });
+      await chat.addToolApprovalResponse({ id, approved, ...(reason !== undefined && { reason }) });
     } catch (error) {
       if (!isAnsweredElsewhere(error)) throw error;
     }

@@ -1,9 +1,10 @@
 // Where a message is written. It knows no chat: it says what is to be sent, and asks for a stop.
 
 import { ArrowUp, Paperclip, Square } from 'lucide-react';
-import { useRef, useState, type ClipboardEvent, type ReactNode } from 'react';
+import { useEffect, useEffectEvent, useRef, type ClipboardEvent, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { textOf, type FilePart, type Message } from '../record/message';
+import { useErrorWords } from '../ui/errorWords';
 import { GrowingTextarea } from '../ui/GrowingTextarea';
 import { IconButton } from '../ui/IconButton';
 import type { GivenBack } from 'fermata-chat';
@@ -15,7 +16,11 @@ import { useDrop } from './useDrop';
 import { useStopKey } from './useStopKey';
 
 interface Props {
-  onSend: (text: string, files: FilePart[]) => void;
+  /** The words in the field. */
+  text: string;
+  setText: (text: string) => void;
+  /** Sends a message, unless the person is asked about it first: then this returns `false`, and the message stays. */
+  onSend: (text: string, files: FilePart[]) => boolean;
   onStop: () => void;
   /** Has the person write their last message again. */
   onEditLast: () => void;
@@ -29,16 +34,26 @@ interface Props {
   children?: ReactNode;
 }
 
-export function Composer({ onSend, onStop, onEditLast, isBusy, advice = '', givenBack, children }: Props) {
+export function Composer({
+  text,
+  setText,
+  onSend,
+  onStop,
+  onEditLast,
+  isBusy,
+  advice = '',
+  givenBack,
+  children,
+}: Props) {
   const { t } = useTranslation();
-  const [text, setText] = useState('');
-  const [back, setBack] = useState(givenBack);
-  if (back !== givenBack) {
-    setBack(givenBack);
-    // What was written since is not lost either.
-    if (givenBack !== undefined && text === '') setText(textOf(givenBack.message as Message));
-  }
-  const { files, refusals, add, remove, clear } = useAttachments();
+  const { files, refusals, add, restore, remove, clear } = useAttachments();
+  const takeBack = useEffectEvent((message: Message) => {
+    setText(withWordsBack(textOf(message), text));
+    restore(message.parts.filter((part) => part.type === 'file'));
+  });
+  useEffect(() => {
+    if (givenBack !== undefined) takeBack(givenBack.message as Message);
+  }, [givenBack]);
   const isOver = useDrop(add);
   useStopKey(isBusy, onStop);
   const picker = useRef<HTMLInputElement>(null);
@@ -46,7 +61,7 @@ export function Composer({ onSend, onStop, onEditLast, isBusy, advice = '', give
 
   const send = () => {
     if (isEmpty) return;
-    onSend(text.trim(), files);
+    if (!onSend(text.trim(), files)) return;
     setText('');
     clear();
   };
@@ -64,7 +79,7 @@ export function Composer({ onSend, onStop, onEditLast, isBusy, advice = '', give
         send();
       }}
     >
-      {givenBack !== undefined && <NotTaken />}
+      {givenBack !== undefined && <NotTaken error={givenBack.error} />}
       <AttachedFiles files={files} refusals={refusals} onRemove={remove} />
       <div
         className={
@@ -143,12 +158,20 @@ export function Composer({ onSend, onStop, onEditLast, isBusy, advice = '', give
   );
 }
 
+/** The words of a message that was not taken, before those that were written since. */
+export const withWordsBack = (back: string, text: string): string =>
+  [back, text].filter((words) => words !== '').join('\n\n');
+
 /** Why the words are in the field again. */
-export function NotTaken() {
-  const { t } = useTranslation();
+export function NotTaken({ error }: { error: Error }) {
+  const words = useErrorWords()(error);
   return (
-    <p role="alert" className="mb-2 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad">
-      {t('composer.notTaken')}
+    <p
+      role="alert"
+      dir="auto"
+      className="mb-2 rounded-lg bg-bad-soft px-3 py-2 text-sm text-bad wrap-anywhere"
+    >
+      {words}
     </p>
   );
 }

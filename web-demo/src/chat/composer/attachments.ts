@@ -26,6 +26,14 @@ export function refusalOf(file: { type: string; name: string; size: number }): R
   return file.size > LARGEST ? 'refusedSize' : undefined;
 }
 
+/** The file of a part of a message, which has its content in its URL. */
+export function fileOf({ url, mediaType, filename = '' }: FilePart): File {
+  const comma = url.indexOf(',');
+  const content = url.slice(comma + 1);
+  const text = url.slice(0, comma).endsWith(';base64') ? atob(content) : decodeURIComponent(content);
+  return new File([Uint8Array.from(text, (byte) => byte.charCodeAt(0))], filename, { type: mediaType });
+}
+
 /** The file as a part of a message. */
 export function filePart(file: File): Promise<FilePart> {
   const mediaType = mediaTypeOf(file) ?? 'text/plain';

@@ -27,6 +27,10 @@ export function useAttachments() {
       setFiles((before) => [...before, ...parts]);
     });
   };
+  /** Attaches files again that were sent and not taken. */
+  const restore = (parts: readonly FilePart[]) => {
+    setFiles((before) => [...parts, ...before]);
+  };
   const remove = (file: FilePart) => {
     setFiles((before) => before.filter((other) => other !== file));
   };
@@ -34,5 +38,5 @@ export function useAttachments() {
     setFiles([]);
     setRefusals([]);
   };
-  return { files, refusals, add, remove, clear };
+  return { files, refusals, add, restore, remove, clear };
 }

@@ -5,6 +5,7 @@ import { ArrowDown, TriangleAlert } from 'lucide-react';
 import { useEffect, useMemo, useRef, useState, type ReactNode, type RefObject } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { SummarizedChat } from '../context/SummaryDialog';
+import { useUnsent } from 'fermata-chat/react';
 import { SummaryLine } from '../context/SummaryLine';
 import { copyOf, isParked, isQuiet, type Message } from '../record/message';
 import { useErrorWords } from '../ui/errorWords';
@@ -42,6 +43,7 @@ export function MessageList(props: Props) {
   const { shown, earlier, showEarlier } = useNewest(messages, scroller);
   const isGrowing = status === 'streaming';
   const last = messages.at(-1);
+  const isUnsent = useUnsent(chat)?.isWaiting === true;
 
   // A message of one's own is always worth seeing.
   const lastOfUser = last?.role === 'user' ? last.id : undefined;
@@ -75,7 +77,7 @@ export function MessageList(props: Props) {
               </Contained>
             ))}
           </div>
-          {isQuiet(messages, status) && <Working />}
+          {isQuiet(messages, status) && !isUnsent && <Working />}
           {error !== undefined && <Failure error={error} onTryAgain={onTryAgain} />}
         </div>
       </div>

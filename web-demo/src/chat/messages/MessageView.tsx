@@ -29,6 +29,7 @@ import { Files, Sources } from './Files';
 import { MessageEditor } from './MessageEditor';
 import { Reasoning } from './Reasoning';
 import { RefusedParts } from './RefusedParts';
+import { UnsentNote } from './UnsentNote';
 
 export interface MessageActions {
   /** Begins to write a user message again; without an id, ends that. */
@@ -82,6 +83,7 @@ function FromUser({ message, chat, actions, isEdited }: Props) {
       </div>
       <div
         className={
+      <UnsentNote chat={chat} messageId={message.id} />
           'mt-1 -mb-5 flex opacity-0 transition-opacity group-focus-within/message:opacity-100 ' +
           'group-hover/message:opacity-100 pointer-coarse:opacity-100'
         }

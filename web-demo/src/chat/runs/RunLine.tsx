@@ -1,7 +1,7 @@
 // The line above the composer: what is going on, and what a message would do meanwhile.
 
 import { useTranslation } from 'react-i18next';
-import { useRunStatus, type FermataChat } from 'fermata-chat/react';
+import { useRunStatus, useUnsent, type FermataChat } from 'fermata-chat/react';
 import { useEffect, useSyncExternalStore } from 'react';
 import { pageRuns } from '../../tools';
 import type { Message } from '../record/message';
@@ -22,7 +22,15 @@ export function RunLine({ chatId, chat, messages, isBusy }: Props) {
   const { tools } = useTools();
   const run = useRunStatus(chat);
   useCallChanges(chat);
-  const facts = { messages, isBusy, run, status: chat.callStatus, surroundings: { tools, pageRuns } };
+  const isUnsent = useUnsent(chat)?.isWaiting === true;
+  const facts = {
+    messages,
+    isBusy,
+    isUnsent,
+    run,
+    status: chat.callStatus,
+    surroundings: { tools, pageRuns },
+  };
   const going = goingOn(facts);
   const last = messages.at(-1);
   const waiting = last === undefined ? 0 : waitsForYou(last, facts.status, facts.surroundings);
@@ -59,6 +67,7 @@ function adviceOf(takesReply: boolean, hasWord: boolean) {
 const LOOKS: Partial<Record<Going['what'], string>> = {
   'waits-for-you': 'font-medium text-wait',
   'waits-for-page': 'text-wait',
+  'waits-for-network': 'text-wait',
 };
 
 function inWords(going: Going, t: ReturnType<typeof useTranslation<'runs'>>['t']): string {
@@ -81,6 +90,7 @@ function inWords(going: Going, t: ReturnType<typeof useTranslation<'runs'>>['t']
     case 'waits-for-you':
     case 'waits-for-page':
     case 'waits-for-capacity':
+    case 'waits-for-network':
       return t(going.what);
   }
 }

@@ -9,6 +9,8 @@ import { callState, isSettled, lastStep, type Surroundings } from '../record/too
 
 export type Going =
   | { what: 'nothing' }
+  /** The message of the person is not sent yet. */
+  | { what: 'waits-for-network' }
   | { what: 'planning' }
   | { what: 'thinking' }
   | { what: 'writing' }
@@ -26,13 +28,16 @@ export interface Facts {
   messages: readonly Message[];
   /** `true` if a run is at work as far as the AI SDK knows. */
   isBusy: boolean;
+  /** `true` if the message of the person waits for the network. */
+  isUnsent?: boolean;
   run: RunStatus | undefined;
   status: (toolCallId: string) => CallStatus | undefined;
   surroundings: Surroundings;
 }
 
 /** The activity of a chat. A person's tasks come first, then running calls, then the model. */
-export function goingOn({ messages, isBusy, run, status, surroundings }: Facts): Going {
+export function goingOn({ messages, isBusy, isUnsent = false, run, status, surroundings }: Facts): Going {
+  if (isUnsent) return { what: 'waits-for-network' };
   const last = messages.at(-1);
   if (last !== undefined && waitsForYou(last, status, surroundings) > 0) return { what: 'waits-for-you' };
   if (!isBusy && !isParked(last)) return { what: 'nothing' };

@@ -3,6 +3,7 @@
 
 import type { Pending } from 'fermata-chat';
 import { Cell } from '../../state/cell';
+import { forgetDraft } from './drafts';
 import { onServerEvent, server } from './server';
 
 /** A chat, as `GET /api/chats` has it. */
@@ -89,6 +90,7 @@ export async function loadOlderChats(): Promise<void> {
 
 export async function deleteChat(id: string): Promise<void> {
   await server.request(`/api/chat/${encodeURIComponent(id)}`, { method: 'DELETE' });
+  forgetDraft(id);
   chats.set({ ...chats.value, chats: chats.value.chats.filter((chat) => chat.id !== id) });
   waiting.set(waiting.value.filter(({ chat }) => chat.id !== id));
 }

@@ -46,6 +46,7 @@ export const options: FermataOptions = {
   assistant: (chatId) => assistantOf(chatId).value.assistant,
   model: (chatId) => assistantOf(chatId).value.model,
   memory: () => isMemoryUsed.value,
+  givesBack: true,
   fetch: async (url, init) => {
     const response = await authorized(url, init);
     if (isPost(addressOf(url), init) && typeof init?.body === 'string') {

@@ -5,7 +5,15 @@ import { useTranslation } from 'react-i18next';
 import { FermataError } from 'fermata-chat';
 
 /** The codes that have words of their own. */
-const KNOWN = ['already_answered', 'gone', 'tool_changed', 'deleted'] as const;
+const KNOWN = [
+  'already_answered',
+  'gone',
+  'tool_changed',
+  'deleted',
+  'decision_is_stale',
+  'foreign_reply',
+  'too_large',
+] as const;
 
 export function useErrorWords(): (error: unknown) => string {
   const { t } = useTranslation('cards');

@@ -204,6 +204,11 @@ const cards = {
     tool_changed: 'The tool has changed since this was shown. Look at the call again.',
     deleted: 'This chat was deleted. Start a new one.',
     gone: 'This question has expired, or the run was stopped.',
+    decision_is_stale:
+      'What waits for a decision has changed, so your message decided nothing. Look again, then send it.',
+    foreign_reply:
+      'The server did not get this. A proxy or a sign-in page answered in its place. Sign in again if you have to, then try again.',
+    too_large: 'This is too large for the server. Shorten it, or leave out a file.',
     network: 'The server could not be reached. Nothing is lost: try again.',
   },
   location: { working: 'The browser may ask you for permission.', accuracy: 'within {{metres}} m' },

@@ -18,6 +18,17 @@ const runs = {
   answerInMessage: 'Answer above, or write your answer below.',
   answerBoth: 'Answer above, or reply “{{word}}”. Any other message answers the question.',
   answerInWords: 'Answer above, or reply “{{word}}”. Any other message cancels it.',
+  'waits-for-network': 'Waiting for the network',
+  unsent: 'Waits for the network. It is sent as soon as the server can be reached.',
+  reply: {
+    title: 'Approve, deny, or send as a message?',
+    text_one: 'A call of {{tools}} waits for your decision. A message cancels it.',
+    text_other: '{{count}} calls wait for your decision: {{tools}}. A message cancels them.',
+    unseen: 'Part of an input is hidden. Show all of it before you approve.',
+    approve: 'Approve',
+    deny: 'Deny',
+    send: 'Send as a message',
+  },
   notification: {
     title: 'Fermata waits for you',
     text_one: 'One question is open.',

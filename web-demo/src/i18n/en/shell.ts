@@ -145,8 +145,6 @@ const shell = {
     refusedType: '{{name}} is neither an image nor text.',
     refusedSize: '{{name}} is larger than {{size}} MB.',
     suggestions: 'Suggestions',
-    notTaken:
-      'What waits for a decision has changed, so your message decided nothing. Look again, then send it.',
   },
   tools: {
     label: 'Tools',

@@ -21,6 +21,17 @@ const runs: Translated<typeof english> = {
   answerInMessage: '请在上方作答，或在下方写下您的回答。',
   answerBoth: '请在上方作答，或回复“{{word}}”。其他消息会作为对问题的回答。',
   answerInWords: '请在上方作答，或回复“{{word}}”。发送其他消息会取消它。',
+  'waits-for-network': '等待网络',
+  unsent: '正在等待网络，连上服务器后会立即发送。',
+  reply: {
+    title: '批准、拒绝，还是作为消息发送？',
+    text_one: '{{tools}} 的一次调用正在等你决定。发送消息会取消它。',
+    text_other: '{{count}} 个调用正在等你决定：{{tools}}。发送消息会取消它们。',
+    unseen: '部分输入被隐藏。批准前请先显示全部内容。',
+    approve: '批准',
+    deny: '拒绝',
+    send: '作为消息发送',
+  },
   notification: {
     title: 'Fermata 正在等你',
     text_one: '有一个问题待处理。',

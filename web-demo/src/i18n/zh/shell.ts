@@ -138,7 +138,6 @@ const shell: Translated<Areas['shell']> = {
     refusedType: '{{name}} 既不是图片也不是文本。',
     refusedSize: '{{name}} 超过 {{size}} MB。',
     suggestions: '建议',
-    notTaken: '等待决定的内容已经变了，因此这条消息没有决定任何事。请再看一下，然后发送。',
   },
   tools: {
     label: '工具',
