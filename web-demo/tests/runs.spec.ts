@@ -63,6 +63,38 @@ for (const { name, path } of PAGES) {
       await expect(card).toContainText('1 of 2 steps');
     });
 
+    test('an open plan has one live card, and can be dropped', async ({ world, chat }, info) => {
+      const { page } = chat;
+      await asksAboutPlans(page);
+      world.model.script(
+        calls({ name: 'make_plan', input: PLAN }),
+        says('That is all for now.'),
+        calls({ name: 'search_notes', input: { query: 'milk' } }),
+        says('Still on it.'),
+      );
+      await chat.say('search the notes and write a new one');
+      const card = chat.card('make_plan');
+      await chat.press(card, 'Approve');
+      await chat.hears('That is all for now.');
+      await chat.isAtRest();
+      const plan = chat.log.getByRole('region', { name: 'Plan' });
+      const drop = page.getByRole('button', { name: 'Drop plan' });
+      await expect(drop).toHaveCount(1);
+      await chat.say('go on');
+      await chat.hears('Still on it.');
+      await chat.isAtRest();
+      await expect(card).toContainText('Continued below');
+      await expect(plan).toHaveCount(1);
+      await expect(drop).toHaveCount(1);
+      await info.attach('a plan that goes on', { body: await page.screenshot() });
+      await drop.click();
+      await expect(drop).toHaveCount(0);
+      await expect(chat.answers.last()).toContainText('Not followed');
+      await chat.reload();
+      await expect(chat.answers.last()).toContainText('Not followed');
+      await expect(drop).toHaveCount(0);
+    });
+
     test('the line says what a message would do, and a word approves', async ({ world, chat }, info) => {
       world.mayLog(FAILED_REQUEST);
       const { page } = chat;

@@ -85,6 +85,8 @@ export interface FermataChat {
    * Deletes a message, and with `after` all later ones. The model receives them no more. Rejects while a run is open.
    */
   deleteMessage: (messageId: string, options?: { after?: boolean }) => Promise<void>;
+  /** Drops the open plan, so that later runs do not go on with it. Resolves if there is none. Rejects if a run is open. */
+  dropPlan: () => Promise<void>;
   /** Replaces the text of the summary. Rejects if the server refuses it. */
   correctSummary: (summary: Partial<Summary>) => Promise<void>;
   /** Has a summary written now; `instructions` say what it has to mind. Rejects if there is nothing to summarize. */
@@ -152,6 +154,7 @@ export function followedChat<MESSAGE extends UIMessage, CHAT extends AbstractCha
       follower.chat.messages = messages.filter((_, place) => (isAfter ? place < at : place !== at));
       tabs.tell();
     },
+    dropPlan: () => dropPlan(follower),
     summary: known.summary,
     chosen: known.chosen,
     unsent: known.unsent,
@@ -226,6 +229,18 @@ function initOf<MESSAGE extends UIMessage>(
       },
     }),
   };
+}
+
+async function dropPlan(follower: ChatFollower): Promise<void> {
+  const { server } = follower.transport;
+  try {
+    await retry(() => server.json(server.chatUrl(follower.id, '/plan'), { method: 'DELETE' }));
+  } catch (error) {
+    // It was dropped before, perhaps by a request whose reply was lost.
+    if (!(error instanceof FermataError && error.code === 'not_found')) throw error;
+  }
+  void follower.refresh();
+  follower.tabs.tell();
 }
 
 async function stop(follower: ChatFollower, stopReading: () => Promise<void>): Promise<void> {

@@ -136,6 +136,7 @@ export function useFermataChat<MESSAGE extends UIMessage = UIMessage>(
     previewInput: chat.previewInput,
     retryCall: chat.retryCall,
     deleteMessage: chat.deleteMessage,
+    dropPlan: chat.dropPlan,
     summary: chat.summary,
     chosen: chat.chosen,
     unsent: chat.unsent,

@@ -25,6 +25,7 @@ import { UnsentNote } from '../chat/messages/UnsentNote';
 import {
   copyOf,
   isShownAsCall,
+  isPlanContinued,
   isShownAsQuestion,
   isToldAsPlan,
   isToolPart,
@@ -92,6 +93,7 @@ function Call({ toolCallId }: ToolCallMessagePartProps) {
         tools={tools}
         isQuiet={isToldAsMemory(part, message, tools?.own) || isToldAsPlan(part, message, tools?.own)}
         isGrowing={isGrowing}
+        isPlanContinued={isPlanContinued(message, chat.messages as Message[])}
       />
     </div>
   );
@@ -146,7 +148,11 @@ function Data({ name, data }: DataMessagePartProps) {
   if (name === 'compaction') return <CompactionLine data={data as unknown} isGrowing={isGrowing} />;
   if (name === 'plan')
     return planCallOf(message, tools?.own) !== undefined ? null : (
-      <PlanList data={data as unknown} isGrowing={isGrowing} />
+      <PlanList
+        data={data as unknown}
+        isContinued={isPlanContinued(message, chat.messages as Message[])}
+        {...{ chat, isGrowing }}
+      />
     );
   if (name === 'tool-approval') return <QuestionOfOldClient part={{ data }} message={message} chat={chat} />;
   if (name !== 'elicitation' || isShownAsCall(data, message)) return null;

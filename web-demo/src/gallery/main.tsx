@@ -50,6 +50,7 @@ const chat: FermataChat = {
   previewInput: () => Promise.resolve({ decision: 'ask' }),
   retryCall: answer,
   deleteMessage: answer,
+  dropPlan: answer,
   summary: { get: () => undefined, subscribe: () => () => undefined },
   chosen: { get: () => NOTHING_CHOSEN, subscribe: () => () => undefined },
   unsent: { get: () => undefined, subscribe: () => () => undefined },

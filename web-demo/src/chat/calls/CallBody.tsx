@@ -7,6 +7,7 @@ import type { FermataChat, NoOutput, Plan } from 'fermata-chat';
 import { pageTool } from '../../tools';
 import type { ToldOfCall } from '../record/toldOfCall';
 import type { AnyToolPart, CallState, RunBy, ServerTools } from '../record/toolState';
+import { DropPlan } from '../runs/DropPlan';
 import { PlanSteps } from '../runs/PlanList';
 import { AnswerError } from '../ui/AnswerError';
 import { useAnswer } from '../ui/useAnswer';
@@ -68,7 +69,12 @@ export function CallBody({
       {/* While the input is edited, they would show what it was. */}
       <div className="empty:hidden group-has-data-editing/card:hidden">
         {isWorthShowing(part) && <CallDetails data={part.toolMetadata?.['details']} title={title} />}
-        {plan !== undefined && <PlanSteps plan={plan} isGrowing={isGrowing} />}
+        {plan !== undefined && (
+          <>
+            <PlanSteps plan={plan} isGrowing={isGrowing} />
+            <DropPlan {...{ chat, plan, isGrowing }} />
+          </>
+        )}
       </div>
       <div id={details} hidden={!isOpen} className="space-y-3 group-has-data-editing/card:hidden">
         {isOpen && (

@@ -46,6 +46,8 @@ export interface CallHeaderProps {
   told: ToldOfCall;
   duration: number | undefined;
   plan: Plan | undefined;
+  /** `true` if a later message has the plan. */
+  isPlanContinued: boolean;
   isForeign: boolean;
   /** `true` if the call is done, and what it has planned is not. */
   isUnderWay: boolean;
@@ -65,6 +67,7 @@ export function CallHeader({
   told,
   duration,
   plan,
+  isPlanContinued,
   isForeign,
   isUnderWay,
   gist,
@@ -74,6 +77,7 @@ export function CallHeader({
   onToggle,
 }: CallHeaderProps) {
   const { t } = useTranslation('cards');
+  const { t: tRuns } = useTranslation('runs');
   const inWords = useDurationWords();
   const planWords = usePlanWords();
   const { Icon, look, turns = false } = MARKS[isUnderWay ? 'running' : state.name];
@@ -119,7 +123,11 @@ export function CallHeader({
         )}
         <p className="truncate text-xs leading-5 text-muted">
           <span role="status" className={state.name === 'waits-for-you' ? 'font-medium text-wait' : ''}>
-            {plan !== undefined && state.name === 'done' ? planWords(plan) : stateWords(state, t)}
+            {plan !== undefined && state.name === 'done'
+              ? isPlanContinued
+                ? tRuns('plan.continued')
+                : planWords(plan)
+              : stateWords(state, t)}
             {state.name === 'failed' && told.errorType !== undefined && `: ${t(`trouble.${told.errorType}`)}`}
           </span>
           <Followed state={state} told={told} />

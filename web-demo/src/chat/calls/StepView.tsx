@@ -27,9 +27,11 @@ interface Props {
   chat: FermataChat;
   /** `true` if the message is still being written. */
   isGrowing?: boolean;
+  /** `true` if a later message has the plan of this one. */
+  isPlanContinued?: boolean;
 }
 
-export function StepView({ parts, message, chat, isGrowing = false }: Props) {
+export function StepView({ parts, message, chat, isGrowing = false, isPlanContinued = false }: Props) {
   const { tools } = useTools();
   return (
     <div className="my-4 space-y-3">
@@ -45,6 +47,7 @@ export function StepView({ parts, message, chat, isGrowing = false }: Props) {
               tools={tools}
               isQuiet={isToldAsMemory(part, message, tools?.own) || isToldAsPlan(part, message, tools?.own)}
               isGrowing={isGrowing}
+              isPlanContinued={isPlanContinued}
             />
           );
         }

@@ -46,12 +46,15 @@ export interface ToolCardProps {
   isQuiet?: boolean;
   /** `true` if the message is still being written. */
   isGrowing?: boolean;
+  /** `true` if a later message has the plan of this one. */
+  isPlanContinued?: boolean;
 }
 
 /** The card of a call. */
 export const ToolCard = memo(Card, (before, after) => {
   if (before.chat !== after.chat || before.tools !== after.tools) return false;
   if (before.isQuiet !== after.isQuiet || before.isGrowing !== after.isGrowing) return false;
+  if (before.isPlanContinued !== after.isPlanContinued) return false;
   const { part } = after;
   // Parts are new objects with every delta of the message; what is settled changes no more.
   const isSame = before.part.toolCallId === part.toolCallId && before.part.state === part.state;
@@ -68,7 +71,15 @@ function planIn(message: UIMessage, part: AnyToolPart, own: OwnTools | undefined
   return isPlan(plan) ? plan : undefined;
 }
 
-function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }: ToolCardProps) {
+function Card({
+  part,
+  chat,
+  message,
+  tools,
+  isQuiet = false,
+  isGrowing = false,
+  isPlanContinued = false,
+}: ToolCardProps) {
   const { t } = useTranslation('cards');
   const name = getToolName(part);
   const surroundings = { tools, pageRuns };
@@ -111,17 +122,18 @@ function Card({ part, chat, message, tools, isQuiet = false, isGrowing = false }
       }
     >
       <CallHeader
-        {...{ name, state, who, server, told, duration, plan, isOpen, details, isQuiet }}
+        {...{ name, state, who, server, told, duration, plan, isPlanContinued, isOpen, details, isQuiet }}
         title={isForeign ? part.title : title}
         isForeign={isForeign}
-        isUnderWay={state.name === 'done' && plan?.state === 'accepted' && isGrowing}
+        isUnderWay={state.name === 'done' && plan?.state === 'accepted' && isGrowing && !isPlanContinued}
         gist={isQuiet || isSaid || pageTool(name)?.Body !== undefined ? '' : gistOf(part.input)}
         onToggle={() => {
           setOpen(!isOpen);
         }}
       />
       <CallBody
-        {...{ part, chat, state, who, tools, plan, isGrowing, isOpen, details, open }}
+        {...{ part, chat, state, who, tools, isGrowing, isOpen, details, open }}
+        plan={isPlanContinued ? undefined : plan}
         title={(isForeign ? undefined : title) ?? ''}
         errorType={told.errorType}
         noOutput={noOutput}

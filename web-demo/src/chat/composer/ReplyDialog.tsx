@@ -15,7 +15,7 @@ import { Button } from '../ui/Button';
 import { Dialog } from '../ui/Dialog';
 import { useAnswer } from '../ui/useAnswer';
 import { useUnseen } from '../values/seen';
-import { focusComposer } from './focusComposer';
+import { focusComposer } from '../ui/focusComposer';
 
 /** A call that waits for a decision. */
 interface WaitingCall {

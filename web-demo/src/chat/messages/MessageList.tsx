@@ -7,7 +7,7 @@ import { useTranslation } from 'react-i18next';
 import type { SummarizedChat } from '../context/SummaryDialog';
 import { useUnsent } from 'fermata-chat/react';
 import { SummaryLine } from '../context/SummaryLine';
-import { copyOf, isParked, isQuiet, type Message } from '../record/message';
+import { copyOf, isParked, isPlanContinued, isQuiet, type Message } from '../record/message';
 import { useErrorWords } from '../ui/errorWords';
 import { Sign } from '../ui/Sign';
 import { Announcer } from './Announcer';
@@ -72,6 +72,7 @@ export function MessageList(props: Props) {
                   isLast={message === last}
                   isGrowing={isGrowing && message === last}
                   isEdited={message.id === edited}
+                  isPlanContinued={isPlanContinued(message, messages)}
                 />
                 <SummaryLine chat={chat} after={[message]} />
               </Contained>

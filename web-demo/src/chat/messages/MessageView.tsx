@@ -49,6 +49,8 @@ interface Props {
   isGrowing: boolean;
   /** `true` if the person writes it again. */
   isEdited: boolean;
+  /** `true` if a later message has its plan. */
+  isPlanContinued: boolean;
 }
 
 export const MessageView = memo((props: Props) =>
@@ -81,9 +83,9 @@ function FromUser({ message, chat, actions, isEdited }: Props) {
           ),
         )}
       </div>
+      <UnsentNote chat={chat} messageId={message.id} />
       <div
         className={
-      <UnsentNote chat={chat} messageId={message.id} />
           'mt-1 -mb-5 flex opacity-0 transition-opacity group-focus-within/message:opacity-100 ' +
           'group-hover/message:opacity-100 pointer-coarse:opacity-100'
         }
@@ -103,7 +105,7 @@ function FromUser({ message, chat, actions, isEdited }: Props) {
   );
 }
 
-function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
+function FromModel({ message, chat, actions, isLast, isGrowing, isPlanContinued }: Props) {
   const { t } = useTranslation();
   const { tools } = useTools();
   return (
@@ -123,13 +125,19 @@ function FromModel({ message, chat, actions, isLast, isGrowing }: Props) {
               message={message}
               chat={chat}
               isGrowing={isGrowing}
+              isPlanContinued={isPlanContinued}
             />
           );
         if (group.kind === 'compaction')
           return <CompactionLine key={group.key} data={group.part.data} isGrowing={isGrowing} />;
         if (group.kind === 'plan')
           return planCallOf(message, tools?.own) !== undefined ? null : (
-            <PlanList key={group.key} data={group.part.data} isGrowing={isGrowing} />
+            <PlanList
+              key={group.key}
+              data={group.part.data}
+              isContinued={isPlanContinued}
+              {...{ chat, isGrowing }}
+            />
           );
         return <GroupView key={group.key} group={group} />;
       })}

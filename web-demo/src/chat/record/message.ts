@@ -2,7 +2,7 @@
 // looks.
 
 import type { UIMessage } from 'ai';
-import type { Compaction, NoOutput, RefusedPart } from 'fermata-chat';
+import { planOf, type Compaction, type NoOutput } from 'fermata-chat';
 import { isRecord } from './isRecord';
 import type { OwnTools } from './toolState';
 
@@ -60,6 +60,24 @@ export const planCallOf = (
     (part): part is ToolPart =>
       isToolPart(part) && toolNameOf(part) === own?.makePlan && part.state !== 'output-error',
   )?.toolCallId;
+
+/**
+ * Returns `true` if a later message goes on with the plan of a message, or has replaced what was open of it. A plan belongs to the chat, and
+ * its newest card is the live one.
+ */
+export function isPlanContinued(
+  message: Pick<Message, 'id' | 'parts'>,
+  messages: readonly Message[],
+): boolean {
+  const plan = planOf(message);
+  if (plan === undefined) return false;
+  const place = messages.findIndex(({ id }) => id === message.id);
+  const later = messages.slice(place + 1).flatMap((other) => planOf(other) ?? []);
+  const isOpen = plan.state === 'accepted' || plan.state === 'proposed';
+  return later.some(
+    ({ goal, steps }) => isOpen || (goal === plan.goal && steps[0]?.id === plan.steps[0]?.id),
+  );
+}
 
 /** Returns `true` if a call only ticks off a step of the plan, which its own card shows. */
 export const isToldAsPlan = (part: ToolPart, message: Message, own: OwnTools | undefined): boolean =>

@@ -3,9 +3,10 @@
 
 import { Ban, Check, CircleDashed, LoaderCircle, TriangleAlert, type LucideIcon } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
-import type { Plan, PlanStep } from 'fermata-chat';
+import type { FermataChat, Plan, PlanStep } from 'fermata-chat';
 import { isRecord } from '../record/isRecord';
 import { inOneLine } from '../text/visible';
+import { DropPlan } from './DropPlan';
 
 const MARKS: Record<PlanStep['state'], { Icon: LucideIcon; look: string; turns?: boolean }> = {
   todo: { Icon: CircleDashed, look: 'text-muted' },
@@ -15,8 +16,18 @@ const MARKS: Record<PlanStep['state'], { Icon: LucideIcon; look: string; turns?:
   skipped: { Icon: Ban, look: 'text-muted' },
 };
 
-/** A plan by itself; `data` is that of a `data-plan`, and something else is shown as nothing. */
-export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolean }) {
+interface PlanListProps {
+  /** The data of a `data-plan`. Something else is shown as nothing. */
+  data: unknown;
+  chat: Pick<FermataChat, 'dropPlan'>;
+  isGrowing: boolean;
+  /** `true` if a later message has the plan. */
+  isContinued: boolean;
+}
+
+/** A plan by itself. */
+export function PlanList({ data, chat, isGrowing, isContinued }: PlanListProps) {
+  const { t } = useTranslation('runs');
   const words = usePlanWords();
   if (!isPlan(data)) return null;
   return (
@@ -24,10 +35,15 @@ export function PlanList({ data, isGrowing }: { data: unknown; isGrowing: boolea
       <h2 dir="auto" className="text-sm font-medium wrap-anywhere">
         {inOneLine(data.goal)}
       </h2>
-      <p role="status" className="mb-2 text-xs text-muted">
-        {words(data)}
+      <p role="status" className="text-xs text-muted">
+        {isContinued ? t('plan.continued') : words(data)}
       </p>
-      <PlanSteps plan={data} isGrowing={isGrowing} />
+      {!isContinued && (
+        <div className="mt-2">
+          <PlanSteps plan={data} isGrowing={isGrowing} />
+          <DropPlan plan={data} {...{ chat, isGrowing }} />
+        </div>
+      )}
     </div>
   );
 }

@@ -62,6 +62,7 @@ export function fakeChat() {
     previewInput: vi.fn<FermataChat['previewInput']>(() => Promise.resolve({ decision: 'ask' })),
     deleteMessage: vi.fn<FermataChat['deleteMessage']>(() => Promise.resolve()),
     retryCall: vi.fn<FermataChat['retryCall']>(() => Promise.resolve()),
+    dropPlan: vi.fn<FermataChat['dropPlan']>(() => Promise.resolve()),
     summary: fixed<ChatSummary | undefined>(undefined),
     chosen: fixed<Chosen>({}),
     unsent: fixed(undefined),

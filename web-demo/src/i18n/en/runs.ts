@@ -47,6 +47,8 @@ const runs = {
     down: 'Move step {{number}} down',
     remove: 'Remove step {{number}}',
     add: 'Add a step',
+    drop: 'Drop plan',
+    continued: 'Continued below',
     state: {
       proposed: 'Waits for your decision',
       accepted: 'In progress',
@@ -77,6 +79,7 @@ const runs = {
   cancel: 'Cancel',
   cancelLabel: 'Cancel {{name}}',
   refused: {
+    plan_run_open: 'An answer is being written, or waits for somebody. Stop it first, then drop the plan.',
     not_running: 'It does not run any more.',
     not_failed: 'It has not failed, so there is nothing to try again.',
     already_retried: 'It was already tried again. The new call is further down in the chat.',

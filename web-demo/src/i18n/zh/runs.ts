@@ -50,6 +50,8 @@ const runs: Translated<typeof english> = {
     down: '下移第 {{number}} 步',
     remove: '删除第 {{number}} 步',
     add: '添加一步',
+    drop: '放弃计划',
+    continued: '在下方继续',
     state: {
       proposed: '等待你的决定',
       accepted: '进行中',
@@ -80,6 +82,7 @@ const runs: Translated<typeof english> = {
   cancel: '取消',
   cancelLabel: '取消 {{name}}',
   refused: {
+    plan_run_open: '正在生成回答，或正在等待回应。请先停止，再放弃计划。',
     not_running: '它已不在运行。',
     not_failed: '它没有失败，无需重试。',
     already_retried: '它已经重试过一次，新的调用在对话下方。',
