@@ -206,3 +206,44 @@ test.describe('a server with tokens', () => {
     await expect(dialog).toBeHidden();
   });
 });
+
+for (const { name, path } of PAGES)
+  test.describe(`on ${name}`, () => {
+    test.use({ path });
+
+    test('a page whose chat is deleted elsewhere says so, and takes no more messages', async ({
+      world,
+      chat,
+    }) => {
+      world.mayLog(FAILED_REQUEST);
+      world.model.script(says('Hello.'));
+      await chat.say('hello');
+      await chat.hears('Hello.');
+      await chat.isAtRest();
+      const link = chat.chats.getByRole('link', { name: 'hello' });
+      await expect(link).toBeVisible();
+      const notice = chat.page.getByRole('alert').filter({ hasText: 'This chat was deleted.' });
+      // Another device deletes it.
+      await fetch(`${world.server.url}/api/chat/${chat.id}`, { method: 'DELETE' });
+      await expect(notice).toHaveText(/nothing more can be sent/);
+      await chat.say('are you there?');
+      await expect(chat.page.getByText('This chat was deleted. Start a new one.')).toBeVisible();
+      await expect(chat.composer).toHaveValue('are you there?');
+      await notice.getByRole('button', { name: 'New chat' }).click();
+      await expect(notice).toHaveCount(0);
+      await expect(chat.composer).toHaveValue('');
+    });
+
+    test('another tab hears at once that its chat was deleted', async ({ world, chat }) => {
+      world.mayLog(FAILED_REQUEST);
+      world.model.script(says('Hello.'));
+      await chat.say('hello');
+      await chat.hears('Hello.');
+      await chat.isAtRest();
+      const other = await world.tab(chat.id);
+      await other.hears('Hello.');
+      await chat.chats.getByRole('button', { name: 'Delete “hello”' }).click();
+      await chat.page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+      await expect(other.page.getByText('This chat was deleted.', { exact: false })).toBeVisible();
+    });
+  });

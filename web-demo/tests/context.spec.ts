@@ -225,7 +225,10 @@ suggestions = ["Where is my order?"]
 
       test('the one that is chosen answers, also after a reload', async ({ world, chat }) => {
         const picker = chat.page.getByRole('combobox', { name: 'Assistant' });
+        const greeting = chat.page.locator('main').getByRole('heading', { level: 2 });
+        await expect(greeting).toHaveText("Tools wait for you. Streams don't break.");
         await picker.selectOption('Support · slow');
+        await expect(greeting).toHaveText('Support');
         world.model.script(says('on its way'));
         await chat.page.getByRole('button', { name: 'Where is my order?' }).click();
         await chat.hears('on its way');

@@ -15,7 +15,7 @@ const LONGEST_ERROR = 2000;
 export function sendableOutput(output: unknown): Sendable {
   let text: string | undefined;
   try {
-    text = JSON.stringify(output ?? null) as string | undefined;
+    text = JSON.stringify(output ?? null);
   } catch (error) {
     return undeliverable(`the output cannot be written as JSON: ${firstLine(messageOf(error))}`, error);
   }
@@ -41,7 +41,7 @@ function undeliverable(why: string, cause: unknown): Sendable {
 function messageOf(thrown: unknown): string {
   try {
     if (!(thrown instanceof Error)) return String(thrown);
-    return thrown.message === '' ? thrown.name : String(thrown.message);
+    return thrown.message === '' ? thrown.name : thrown.message;
   } catch {
     return 'The tool has failed.';
   }

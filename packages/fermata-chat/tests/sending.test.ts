@@ -32,7 +32,7 @@ class StandIn {
   readonly posts: Post[] = [];
   messages: UIMessage[] = [];
 
-  fetch = async (url: string | URL | Request, init: RequestInit = {}): Promise<Response> => {
+  fetch = async (url: Parameters<typeof fetch>[0], init: RequestInit = {}): Promise<Response> => {
     await Promise.resolve();
     const isPost = init.method === 'POST';
     if (isPost) {
@@ -40,7 +40,7 @@ class StandIn {
       this.onPost();
     }
     if (this.inTheWay !== undefined) return this.inTheWay();
-    if (!isPost && String(url).includes('/stream')) return new Response(null, { status: 204 });
+    if (!isPost && (url as string).includes('/stream')) return new Response(null, { status: 204 });
     if (!isPost && this.messages.length === 0) return new Response(null, { status: 204 });
     if (!isPost) return Response.json({ messages: this.messages, pending: [], open: false });
     const { messages } = this.posts.at(-1) as Post;

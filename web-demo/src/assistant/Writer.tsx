@@ -11,6 +11,7 @@ import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
 import { useDraft } from '../chat/composer/useDraft';
 import { useStopKey } from '../chat/composer/useStopKey';
 import { ContextButton } from '../chat/context/ContextButton';
+import { DeletedNotice } from '../chat/frame/DeletedNotice';
 import { isParked, textOf, type Message } from '../chat/record/message';
 import { ADVICE_ID, RunLine } from '../chat/runs/RunLine';
 import { IconButton } from '../chat/ui/IconButton';
@@ -56,6 +57,7 @@ export function Writer({ id, isShown }: { id: string; isShown: boolean }) {
       {chat && isShown && <KeptDraft id={id} chat={chat} />}
       {chat && <RunLine chatId={id} chat={chat} messages={chat.messages as Message[]} isBusy={isBusy} />}
       {chat && <GivenBackWords chat={chat} />}
+      {chat && <DeletedNotice chatId={id} chat={chat} hasMessages={chat.messages.length > 0} />}
       {chat && reply.dialog}
       <ComposerPrimitive.Root
         className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]"

@@ -11,6 +11,7 @@ import { focusComposer } from '../chat/ui/focusComposer';
 import { ToolChoiceMenu } from '../chat/composer/ToolChoiceMenu';
 import { useDraft } from '../chat/composer/useDraft';
 import { ContextButton } from '../chat/context/ContextButton';
+import { DeletedNotice } from '../chat/frame/DeletedNotice';
 import { Greeting } from '../chat/frame/Greeting';
 import { MessageList } from '../chat/messages/MessageList';
 import type { MessageActions } from '../chat/messages/MessageView';
@@ -99,6 +100,7 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
         )}
       </MessageList>
       <RunLine chatId={id} {...{ chat, messages, isBusy }} />
+      <DeletedNotice chatId={id} chat={chat} hasMessages={messages.length > 0} />
       {reply.dialog}
       <Composer
         text={text}

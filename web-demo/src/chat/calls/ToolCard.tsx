@@ -30,6 +30,7 @@ import { askedCall } from './asked';
 import { CallBody } from './CallBody';
 import { isDetails } from './CallDetails';
 import { CallHeader } from './CallHeader';
+import { saidWords } from './said';
 import { useDecisionKeys } from './useDecisionKeys';
 import { useDuration } from './useDuration';
 
@@ -95,7 +96,10 @@ function Card({
   const server = serverOf(part) ?? status?.server;
   // An MCP server can call its tool anything, so its title never stands in place of the tool's name.
   const isForeign = server !== undefined || who === 'mcp';
-  const sentence = isQuiet ? undefined : plan === undefined ? saidOf(part) : inOneLine(plan.goal);
+  const said = saidOf(part);
+  const words =
+    said !== undefined && isForeign ? inOneLine(said) : said && saidWords(said, name, part.input, t);
+  const sentence = isQuiet ? undefined : plan === undefined ? words : inOneLine(plan.goal);
   const isSaid = !isForeign && sentence !== undefined;
   const ofPage = who === 'page' && isPageTool(name) ? t(`pageTools.${name}`) : undefined;
   const title = sentence ?? (part.title === undefined ? ofPage : inOneLine(part.title));
@@ -198,7 +202,7 @@ function serverOf(part: AnyToolPart): string | undefined {
 /** The call in the words of its tool. */
 function saidOf(part: AnyToolPart): string | undefined {
   const said = part.toolMetadata?.['description'];
-  return typeof said === 'string' ? inOneLine(said) : undefined;
+  return typeof said === 'string' ? said : undefined;
 }
 
 /**

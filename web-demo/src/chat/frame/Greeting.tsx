@@ -25,6 +25,8 @@ export function Greeting({ id, onChoose }: { id: string; onChoose: (line: string
   const assistant = assistants.find((one) => one.name === name);
   // The page's own lines are what the demo model understands.
   const isDemo = (model ?? assistant?.models[0]) === DEMO_MODEL;
+  // An operator's assistant greets with its own name. The list has the name of one that was given no title.
+  const title = assistant === undefined || assistant.title === 'default' ? undefined : assistant.title;
   const ofAssistant = assistant?.suggestions ?? [];
   const groups: readonly Suggestions[] =
     ofAssistant.length > 0
@@ -40,8 +42,12 @@ export function Greeting({ id, onChoose }: { id: string; onChoose: (line: string
         </p>
       )}
       <Sign className="mb-5 size-12 text-accent" />
-      <h2 className="mb-3 font-serif text-3xl leading-tight">{t('greeting.title')}</h2>
-      <p className="mb-7 max-w-prose text-muted">{t('greeting.text')}</p>
+      <h2 dir="auto" className="mb-3 font-serif text-3xl leading-tight wrap-anywhere">
+        {title ?? t('greeting.title')}
+      </h2>
+      <p className="mb-7 max-w-prose text-muted">
+        {t(title === undefined ? 'greeting.text' : 'greeting.write')}
+      </p>
       {groups.length > 0 && <p className="mb-3 text-sm text-muted">{t('greeting.try')}</p>}
       <div role="group" aria-label={t('composer.suggestions')} className="flex flex-wrap gap-x-8 gap-y-4">
         {groups.map(({ shows, lines }) => (

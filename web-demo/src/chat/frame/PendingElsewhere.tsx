@@ -6,6 +6,7 @@ import { useTranslation } from 'react-i18next';
 import type { Pending } from 'fermata-chat';
 import { useCell } from '../../state/cell';
 import { whyWords } from '../calls/asked';
+import { saidWords } from '../calls/said';
 import { chatUrl, showChat } from '../server/chatId';
 import { waiting } from '../server/chats';
 import { inOneLine } from '../text/visible';
@@ -73,7 +74,10 @@ export function PendingElsewhere({ chatId, onShow }: { chatId: string; onShow: (
 function Request({ one }: { one: Pending }) {
   const { t } = useTranslation();
   const server = one.server === undefined ? undefined : inOneLine(one.server);
-  const said = one.description && inOneLine(one.description);
+  const { t: ofCards } = useTranslation('cards');
+  const { description } = one;
+  const words = description && saidWords(description, one.tool, one.input, ofCards);
+  const said = server === undefined ? words : description && inOneLine(description);
   const title = one.title && inOneLine(one.title);
   const name = <span className="font-mono text-[0.8125rem]">{inOneLine(one.tool)}</span>;
   return (

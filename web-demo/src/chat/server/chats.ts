@@ -91,8 +91,17 @@ export async function loadOlderChats(): Promise<void> {
 export async function deleteChat(id: string): Promise<void> {
   await server.request(`/api/chat/${encodeURIComponent(id)}`, { method: 'DELETE' });
   forgetDraft(id);
+  tellOtherTabs(id);
   chats.set({ ...chats.value, chats: chats.value.chats.filter((chat) => chat.id !== id) });
   waiting.set(waiting.value.filter(({ chat }) => chat.id !== id));
+}
+
+/** Other tabs that show the chat load it, as if something had changed in it (`fermata-chat`, `tabs.ts`). */
+function tellOtherTabs(id: string) {
+  if (typeof BroadcastChannel === 'undefined') return;
+  const channel = new BroadcastChannel('fermata');
+  channel.postMessage(`/api/chat ${id}`);
+  channel.close();
 }
 
 const stampOf = ({ updatedAt, pending }: ListedChat) => `${updatedAt} ${pending ?? 0}`;

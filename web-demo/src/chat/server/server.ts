@@ -35,6 +35,13 @@ function noteUnknown(url: string, status: number) {
   if (id !== undefined) unknownChats.set(new Set([...unknownChats.value, decodeURIComponent(id)]));
 }
 
+/** A post that was accepted has begun the chat again, or for the first time. */
+function noteKnown(body: string) {
+  if (unknownChats.value.size === 0) return;
+  const { id = '' } = JSON.parse(body) as { id?: string };
+  unknownChats.set(new Set([...unknownChats.value].filter((unknown) => unknown !== id)));
+}
+
 const addressOf = (url: Parameters<typeof fetch>[0]) => (url instanceof Request ? url.url : url.toString());
 
 const isPost = (url: string, init: RequestInit | undefined) =>
@@ -51,7 +58,10 @@ export const options: FermataOptions = {
     const response = await authorized(url, init);
     if (isPost(addressOf(url), init) && typeof init?.body === 'string') {
       spendChoice(init.body);
-      if (response.ok) forgetAssistant(init.body);
+      if (response.ok) {
+        forgetAssistant(init.body);
+        noteKnown(init.body);
+      }
     }
     noteUnknown(addressOf(url), response.status);
     if (init?.method !== undefined && init.method !== 'GET') tellServerEvent();

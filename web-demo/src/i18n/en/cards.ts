@@ -20,6 +20,12 @@ const cards = {
     page: 'in this page',
     elsewhere: 'in another page',
   },
+  said: {
+    fetch_url: 'Read {{value}}',
+    search_notes: 'Search the notes for “{{value}}”',
+    web_search: 'Search the web for “{{value}}”',
+    write_note: 'Write the note “{{value}}”',
+  },
   pageTools: {
     get_location: 'Find out where you are',
     ask_question: 'Ask you a question',

@@ -50,6 +50,8 @@ const shell = {
     later: 'Not now',
   },
   again: 'Try again',
+  deletedChat:
+    'This chat was deleted. What you see is only left on this page, and nothing more can be sent in it.',
   unknownChat:
     'There is no chat at this address. It may have been deleted, or belong to somebody else. If ' +
     'you write here, a new one begins.',
@@ -58,6 +60,7 @@ const shell = {
     text:
       'While a tool waits for your approval or for this browser, the answer stays open, and it continues on the ' +
       'same stream.',
+    write: 'Write a message to begin.',
     try: 'Try one of these:',
   },
   messages: {

@@ -23,6 +23,12 @@ const cards: Translated<typeof english> = {
     page: '本页面',
     elsewhere: '其他页面',
   },
+  said: {
+    fetch_url: '读取 {{value}}',
+    search_notes: '在笔记中搜索“{{value}}”',
+    web_search: '在网上搜索“{{value}}”',
+    write_note: '写入笔记“{{value}}”',
+  },
   pageTools: {
     get_location: '查看你的位置',
     ask_question: '向你提问',

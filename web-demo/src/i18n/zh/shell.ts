@@ -52,10 +52,12 @@ const shell: Translated<Areas['shell']> = {
     later: '以后再说',
   },
   again: '重试',
+  deletedChat: '此对话已被删除。你看到的内容只留在本页面上，无法再发送消息。',
   unknownChat: '此地址没有对话。它可能已被删除，或属于他人。在这里发送消息会开始新的对话。',
   greeting: {
     title: '工具会等你，流不会断。',
     text: '当工具等待你的批准或此浏览器的结果时，回答保持打开，并在同一个流上继续。',
+    write: '发送一条消息即可开始。',
     try: '不妨试试：',
   },
   messages: {
