@@ -34,7 +34,7 @@ const ANSWER =
   '# عنوان\n\nمرحبا **بالعالم**، [رابط](https://example.org/).\n\n- عنصر\n  - عنصر داخلي\n\n1. أول\n\n> اقتباس\n\n' +
   '| عمود | آخر |\n| - | - |\n| نص | نص |\n\n- [ ] مهمة\n\nحاشية[^1]\n\n[^1]: نص الحاشية\n';
 const QUESTION = {
-  questions: [{ question: 'أي لون تريد؟', options: [{ label: 'أخضر' }, { label: 'أزرق' }] }],
+  questions: [{ id: 'colour', question: 'أي لون تريد؟', choices: ['أخضر', 'أزرق'], guess: 'أخضر' }],
 };
 
 for (const { name, path } of PAGES)
@@ -54,7 +54,6 @@ for (const { name, path } of PAGES)
         calls({ name: 'write_note', input: NOTE }),
         says('حسنا.'),
         calls({ name: 'ask_user', input: QUESTION }),
-        says('شكرا.'),
       );
       await chat.composer.fill('مرحبا بك');
       await isRight('the message field');

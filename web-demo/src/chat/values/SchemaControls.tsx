@@ -101,6 +101,7 @@ export function ChoiceControl(props: ControlProps<'choice'> | ControlProps<'bool
   return (
     <select
       {...attributes(props)}
+      dir="auto"
       value={place}
       onChange={(event) => {
         choose(event.target.value);
@@ -109,7 +110,7 @@ export function ChoiceControl(props: ControlProps<'choice'> | ControlProps<'bool
     >
       {couldBeAbsent && <option value="absent">{t(isRequired ? 'form.choose' : 'form.absent')}</option>}
       {options.map(({ label }, at) => (
-        <option key={at} value={at}>
+        <option key={at} value={at} dir="auto">
           {label}
         </option>
       ))}
@@ -128,7 +129,7 @@ export function ChoicesControl(props: ControlProps<'choices'>) {
   return (
     <div id={id} role="group" aria-labelledby={`${id}-label`} aria-describedby={describedBy} tabIndex={-1}>
       {control.options.map((option, at) => (
-        <label key={at} className="flex min-h-10 items-center gap-2.5 text-sm">
+        <label key={at} dir="auto" className="flex min-h-10 items-center gap-2.5 text-sm">
           <input
             type="checkbox"
             className="size-4.5 accent-accent"

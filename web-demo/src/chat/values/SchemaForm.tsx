@@ -83,7 +83,7 @@ function Label({
       )}
     </>
   );
-  const look = { dir: 'auto', className: 'text-sm font-medium wrap-anywhere' };
+  const look = { dir: 'auto', className: 'block text-sm font-medium wrap-anywhere' };
   if (as === 'label')
     return (
       <label {...look} id={`${id}-label`} htmlFor={id}>
