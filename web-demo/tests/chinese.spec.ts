@@ -5,7 +5,7 @@ import { calls, expect, PAGES, says, test, FAILED_REQUEST } from './world';
 
 /** Words that are names, or that the test has written. */
 const NAMES =
-  /\b(write_note|search_notes|current_time|Fermata|Enter|Shift|useChat|assistant-ui|JSON|Markdown|curl|MCP)\b/g;
+  /\b(test-model|ask_user|write_note|search_notes|current_time|Fermata|Enter|Shift|useChat|assistant-ui|JSON|Markdown|curl|MCP)\b/g;
 
 /** The Latin words in a part of the page that are not names. */
 async function english(page: Page, selector: string): Promise<string[]> {
@@ -50,9 +50,10 @@ for (const { name, path } of PAGES)
       world.model.script(
         calls({
           name: 'ask_user',
-          input: { questions: [{ question: '要哪种茶？', options: [{ label: '绿茶' }, { label: '红茶' }] }] },
+          input: {
+            questions: [{ id: 'tea', question: '要哪种茶？', choices: ['绿茶', '红茶'], guess: '绿茶' }],
+          },
         }),
-        says('谢谢。'),
       );
       await say('问我');
       await expect(page.getByText('要哪种茶？').first()).toBeVisible();

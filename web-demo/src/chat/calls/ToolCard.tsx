@@ -30,7 +30,7 @@ import { askedCall } from './asked';
 import { CallBody } from './CallBody';
 import { isDetails } from './CallDetails';
 import { CallHeader } from './CallHeader';
-import { saidWords } from './said';
+import { saidWords, titleWords } from './said';
 import { useDecisionKeys } from './useDecisionKeys';
 import { useDuration } from './useDuration';
 
@@ -102,7 +102,7 @@ function Card({
   const sentence = isQuiet ? undefined : plan === undefined ? words : inOneLine(plan.goal);
   const isSaid = !isForeign && sentence !== undefined;
   const ofPage = who === 'page' && isPageTool(name) ? t(`pageTools.${name}`) : undefined;
-  const title = sentence ?? (part.title === undefined ? ofPage : inOneLine(part.title));
+  const title = sentence ?? (part.title === undefined ? ofPage : titleWords(part.title, name, t));
   const [isOpenByHand, setOpen] = useState<boolean>();
   const isOpen = isOpenByHand ?? opensByItself(part, state, plan);
   const open = () => {

@@ -20,3 +20,26 @@ export function saidWords(
   if (!isOwn(tool) || typeof value !== 'string' || !said.includes(value)) return inOneLine(said);
   return t(`said.${tool}`, { value: inOneLine(value) });
 }
+
+/** The titles of the server's own tools. */
+const TITLES = {
+  current_time: 'Tell the time',
+  fetch_url: 'Read a page of the web',
+  forget: 'Forget',
+  recall: 'Recall',
+  remember: 'Remember',
+  search_notes: 'Search the notes',
+  web_search: 'Search the web',
+  write_note: 'Write a note',
+} as const;
+
+const hasTitle = (tool: string): tool is keyof typeof TITLES => Object.hasOwn(TITLES, tool);
+
+/** A title of a tool, in the page's language if it is that of the server's own tool. */
+export function titleWords(
+  title: string,
+  tool: string,
+  t: ReturnType<typeof useTranslation<'cards'>>['t'],
+): string {
+  return hasTitle(tool) && TITLES[tool] === title ? t(`ownTitle.${tool}`) : inOneLine(title);
+}

@@ -6,7 +6,7 @@ import { useTranslation } from 'react-i18next';
 import type { Pending } from 'fermata-chat';
 import { useCell } from '../../state/cell';
 import { whyWords } from '../calls/asked';
-import { saidWords } from '../calls/said';
+import { saidWords, titleWords } from '../calls/said';
 import { chatUrl, showChat } from '../server/chatId';
 import { waiting } from '../server/chats';
 import { inOneLine } from '../text/visible';
@@ -78,7 +78,7 @@ function Request({ one }: { one: Pending }) {
   const { description } = one;
   const words = description && saidWords(description, one.tool, one.input, ofCards);
   const said = server === undefined ? words : description && inOneLine(description);
-  const title = one.title && inOneLine(one.title);
+  const title = one.title && titleWords(one.title, one.tool, ofCards);
   const name = <span className="font-mono text-[0.8125rem]">{inOneLine(one.tool)}</span>;
   return (
     <>

@@ -50,7 +50,7 @@ interface Props {
   /** `true` if the person writes it again. */
   isEdited: boolean;
   /** `true` if a later message has its plan. */
-  isPlanContinued: boolean;
+  isPlanContinued?: boolean;
 }
 
 export const MessageView = memo((props: Props) =>
@@ -105,7 +105,7 @@ function FromUser({ message, chat, actions, isEdited }: Props) {
   );
 }
 
-function FromModel({ message, chat, actions, isLast, isGrowing, isPlanContinued }: Props) {
+function FromModel({ message, chat, actions, isLast, isGrowing, isPlanContinued = false }: Props) {
   const { t } = useTranslation();
   const { tools } = useTools();
   return (

@@ -20,6 +20,16 @@ const cards = {
     page: 'in this page',
     elsewhere: 'in another page',
   },
+  ownTitle: {
+    current_time: 'Tell the time',
+    fetch_url: 'Read a page of the web',
+    forget: 'Forget',
+    recall: 'Recall',
+    remember: 'Remember',
+    search_notes: 'Search the notes',
+    web_search: 'Search the web',
+    write_note: 'Write a note',
+  },
   said: {
     fetch_url: 'Read {{value}}',
     search_notes: 'Search the notes for “{{value}}”',

@@ -23,6 +23,16 @@ const cards: Translated<typeof english> = {
     page: '本页面',
     elsewhere: '其他页面',
   },
+  ownTitle: {
+    current_time: '查询时间',
+    fetch_url: '读取网页',
+    forget: '忘记',
+    recall: '回忆',
+    remember: '记住',
+    search_notes: '搜索笔记',
+    web_search: '搜索网络',
+    write_note: '写笔记',
+  },
   said: {
     fetch_url: '读取 {{value}}',
     search_notes: '在笔记中搜索“{{value}}”',
