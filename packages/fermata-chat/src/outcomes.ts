@@ -15,7 +15,7 @@ const LONGEST_ERROR = 2000;
 export function sendableOutput(output: unknown): Sendable {
   let text: string | undefined;
   try {
-    text = JSON.stringify(output ?? null);
+    text = written(output ?? null);
   } catch (error) {
     return undeliverable(`the output cannot be written as JSON: ${firstLine(messageOf(error))}`, error);
   }
@@ -31,6 +31,9 @@ export function sendableError(thrown: unknown): Sendable {
   if (errorText === text) return { outcome };
   return { outcome, error: thrown instanceof Error ? thrown : new Error(errorText, { cause: thrown }) };
 }
+
+/** A function or a symbol has no text. TypeScript does not know that. */
+const written = (value: unknown): string | undefined => JSON.stringify(value);
 
 function undeliverable(why: string, cause: unknown): Sendable {
   const errorText = cut(`The outcome of this tool could not be sent: ${why}`);
