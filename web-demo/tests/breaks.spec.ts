@@ -247,7 +247,7 @@ test('a new message takes the place of a run that waits', async ({ world, chat }
   await chat.say('change it');
   const card = chat.card('hand__change');
   await chat.isInState(card, 'Waiting for you');
-  await chat.say('never mind');
+  await chat.say('never mind that, tell me something else instead');
   await chat.hears('Something else, then.');
   await expect(card.getByRole('button', { name: 'Approve' })).toHaveCount(0);
   expect(times(world.server, 'changed')).toBe(0);

@@ -150,6 +150,9 @@ for (const { name, path } of PAGES)
         await chat.isInState(card, 'Waiting for you');
         await chat.say('sounds good');
         await ask(chat);
+        // Enter once more decides nothing.
+        await chat.page.keyboard.press('Enter');
+        await ask(chat);
         await chat.page.keyboard.press('Escape');
         await expect(chat.composer).toHaveValue('sounds good');
         await expect(chat.composer).toBeFocused();

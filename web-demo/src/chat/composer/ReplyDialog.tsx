@@ -3,7 +3,7 @@
 import { getToolName } from 'ai';
 import type { FermataChat } from 'fermata-chat';
 import { useRunStatus } from 'fermata-chat/react';
-import { useState, type ReactNode } from 'react';
+import { useEffect, useRef, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { decideAll } from '../calls/Gate';
 import type { Message } from '../record/message';
@@ -98,6 +98,11 @@ function ReplyDialog({ chat, text, waiting, onClose, onSend, onAnswered }: Props
   const { t } = useTranslation('runs');
   const { give, which, isBusy, error } = useAnswer();
   const isUnseen = useUnseen(waiting);
+  const quote = useRef<HTMLQuoteElement>(null);
+  // The key that sent the reply must not press a button of the dialog when it is held or pressed again.
+  useEffect(() => {
+    quote.current?.focus();
+  }, []);
   const answer = async (way: 'approve' | 'deny') => {
     const isApproved = way === 'approve';
     const taken = await give(way, () => decideAll(chat, waiting, isApproved, isApproved ? undefined : text));
@@ -107,7 +112,12 @@ function ReplyDialog({ chat, text, waiting, onClose, onSend, onAnswered }: Props
   const tools = [...new Set(waiting.map(({ tool }) => inOneLine(tool)))].join(', ');
   return (
     <Dialog title={t('reply.title')} onClose={onClose}>
-      <blockquote dir="auto" className="my-2 border-l-2 border-line pl-3 wrap-anywhere">
+      <blockquote
+        ref={quote}
+        dir="auto"
+        tabIndex={-1}
+        className="my-2 border-l-2 border-line pl-3 wrap-anywhere outline-none"
+      >
         {text}
       </blockquote>
       <p className="text-sm text-muted wrap-anywhere">{t('reply.text', { count: waiting.length, tools })}</p>
