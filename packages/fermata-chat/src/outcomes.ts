@@ -13,14 +13,13 @@ const LONGEST_ERROR = 2000;
 
 /** Returns an output as the server will have it, or the error that it becomes. */
 export function sendableOutput(output: unknown): Sendable {
-  let text: string | undefined;
   try {
-    text = written(output ?? null);
+    const text = written(output ?? null);
+    if (text === undefined) return undeliverable(`a ${typeof output} cannot be written as JSON`, output);
+    return { outcome: { output: JSON.parse(text) as unknown } };
   } catch (error) {
     return undeliverable(`the output cannot be written as JSON: ${firstLine(messageOf(error))}`, error);
   }
-  if (text === undefined) return undeliverable(`a ${typeof output} cannot be written as JSON`, output);
-  return { outcome: { output: JSON.parse(text) as unknown } };
 }
 
 /** Returns what a tool has thrown as the error of its call. */

@@ -57,7 +57,7 @@ export function Writer({ id, isShown }: { id: string; isShown: boolean }) {
       {chat && isShown && <KeptDraft id={id} chat={chat} />}
       {chat && <RunLine chatId={id} chat={chat} messages={chat.messages as Message[]} isBusy={isBusy} />}
       {chat && <GivenBackWords chat={chat} />}
-      {chat && <DeletedNotice chatId={id} chat={chat} hasMessages={chat.messages.length > 0} />}
+      {chat && <DeletedNotice chatId={id} chat={chat} messages={chat.messages} />}
       {chat && reply.dialog}
       <ComposerPrimitive.Root
         className="column pb-[max(0.75rem,env(safe-area-inset-bottom))]"

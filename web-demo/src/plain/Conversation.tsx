@@ -100,7 +100,7 @@ export function Conversation({ id, chat }: { id: string; chat: ReturnType<typeof
         )}
       </MessageList>
       <RunLine chatId={id} {...{ chat, messages, isBusy }} />
-      <DeletedNotice chatId={id} chat={chat} hasMessages={messages.length > 0} />
+      <DeletedNotice chatId={id} {...{ chat, messages }} />
       {reply.dialog}
       <Composer
         text={text}

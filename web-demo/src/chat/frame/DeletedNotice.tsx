@@ -11,10 +11,10 @@ import { unknownChats } from '../server/server';
 interface Props {
   chatId: string;
   chat: Pick<FermataChat, 'refresh'>;
-  hasMessages: boolean;
+  messages: readonly { role: string }[];
 }
 
-export function DeletedNotice({ chatId, chat, hasMessages }: Props) {
+export function DeletedNotice({ chatId, chat, messages }: Props) {
   const { t } = useTranslation();
   const isUnknown = useCell(unknownChats).has(chatId);
   const isListed = usePicked(chats, (list) => list.chats.some(({ id }) => id === chatId));
@@ -25,7 +25,8 @@ export function DeletedNotice({ chatId, chat, hasMessages }: Props) {
   useEffect(() => {
     if (isMissing) void chat.refresh();
   }, [isMissing, chat]);
-  if (!isUnknown || !hasMessages) return null;
+  // A new chat is unknown as well, until its first message has arrived.
+  if (!isUnknown || !messages.some(({ role }) => role === 'assistant')) return null;
   return (
     <div className="column pb-2">
       <div
