@@ -2,7 +2,7 @@
 // looks.
 
 import type { UIMessage } from 'ai';
-import { planOf, type Compaction, type NoOutput } from 'fermata-chat';
+import { planOf, type Compaction, type NoOutput, type RefusedPart } from 'fermata-chat';
 import { isRecord } from './isRecord';
 import type { OwnTools } from './toolState';
 
