@@ -4,7 +4,8 @@ import { FileText, Link2 } from 'lucide-react';
 import { useTranslation } from 'react-i18next';
 import type { FilePart, SourcePart } from '../record/message';
 import { hostOf, isOwnPicture, safeAddress } from '../text/address';
-import { ExternalLink, PictureLink } from '../text/Links';
+import { ExternalLink } from '../text/Links';
+import { PictureLink } from '../text/PictureLink';
 
 export const Files = ({ parts }: { parts: readonly FilePart[] }) => (
   <ul className="my-2 flex flex-wrap gap-2">

@@ -1,14 +1,11 @@
-// Links and pictures that a model or a tool names. Nothing is fetched from anywhere before somebody clicks: a
-// picture's address can carry anything that the model has read, so a picture from elsewhere is a link to it. Every
-// link says which host it leads to.
+// Links that a model or a tool names. Nothing is fetched from anywhere before somebody clicks, and every link says which
+// host it leads to.
 
-import { Image } from 'lucide-react';
 import { createContext, useContext, type ReactNode } from 'react';
-import { useTranslation } from 'react-i18next';
 import { hostOf, safeAddress } from './address';
 
 /** A link may not stand in a link. */
-const InLink = createContext(false);
+export const InLink = createContext(false);
 
 interface LinkProps {
   address: string;
@@ -55,17 +52,4 @@ function isSameAddress(text: string, address: string): boolean {
       .replace(/^(https?:\/\/|mailto:)/, '')
       .replace(/\/$/, '');
   return bare(text) === bare(address);
-}
-
-/** A picture from elsewhere: a link that opens it. */
-export function PictureLink({ address, name }: { address: string; name: string }) {
-  const { t } = useTranslation();
-  const isInLink = useContext(InLink);
-  if (isInLink) return name;
-  return (
-    <ExternalLink address={address}>
-      <Image className="mr-1 inline size-4 align-text-bottom" aria-hidden="true" />
-      {t('messages.openPicture', { name: name === '' ? t('messages.image') : name })}
-    </ExternalLink>
-  );
 }

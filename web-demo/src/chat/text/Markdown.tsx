@@ -1,5 +1,5 @@
 // A text of the model as Markdown. Loaded lazily (see Text.tsx). Raw HTML is never rendered, but shown as text.
-// Nothing that the text names is fetched: pictures are links (see Links.tsx).
+// Nothing that the text names is fetched: pictures are links (see PictureLink.tsx).
 //
 // While a text grows, only its last block is parsed again, and what is missing at its end is completed.
 
@@ -14,8 +14,9 @@ import { Diagram, IsGrowing } from './Diagram';
 import { GROWING } from './growing';
 import { withDirections } from './directions';
 import { highlight } from './highlight';
-import { ExternalLink, PictureLink } from './Links';
+import { ExternalLink } from './Links';
 import { withDollars } from './math';
+import { PictureLink } from './PictureLink';
 
 const REMARK: NonNullable<StreamdownProps['remarkPlugins']> = [
   remarkGfm,
