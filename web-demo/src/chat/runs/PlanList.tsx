@@ -62,7 +62,8 @@ export function PlanSteps({ plan: { state, steps }, isGrowing }: { plan: Plan; i
   const { t } = useTranslation('runs');
   const numberOf = new Map(steps.map((step, place) => [step.id, place + 1]));
   return (
-    <section aria-label={t('plan.label')} data-plan={state}>
+    // A group and no region: a chat with several plans would have as many landmarks of one name.
+    <div role="group" aria-label={t('plan.label')} data-plan={state}>
       <ol className="space-y-1.5">
         {steps.map((step, place) => {
           const { Icon, look, turns = false } = MARKS[step.state];
@@ -97,7 +98,7 @@ export function PlanSteps({ plan: { state, steps }, isGrowing }: { plan: Plan; i
           );
         })}
       </ol>
-    </section>
+    </div>
   );
 }
 

@@ -226,7 +226,7 @@ describe('what is asked about', () => {
     const waits = call('a', 'make_plan', 'approval-requested', { input });
     const { rerender } = render(view(waits, data('proposed', 'todo'), true));
     const card = screen.getByRole('article', { name: 'Tool call make_plan' });
-    const plan = within(card).getByRole('region', { name: 'Plan' });
+    const plan = within(card).getByRole('group', { name: 'Plan' });
     expect(screen.getAllByText(/Tidy up/)).toHaveLength(1);
     expect(plan.textContent).toContain('Read the list');
     expect(screen.queryByRole('group', { name: 'Input' })).toBeNull();
@@ -237,7 +237,7 @@ describe('what is asked about', () => {
     expect(within(card).getByRole('status').textContent).toBe('In progress · 0 of 1 step');
     rerender(view(done, data('done', 'done'), false));
     expect(within(card).getByRole('status').textContent).toBe('Done · 1 of 1 step');
-    expect(screen.getAllByRole('region', { name: 'Plan' })).toHaveLength(1);
+    expect(screen.getAllByRole('group', { name: 'Plan' })).toHaveLength(1);
   });
 
   it.each([
