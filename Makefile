@@ -124,7 +124,7 @@ demo: require-node web-demo/dist/index.html
 demo-where-npm-is:
 	@$(MAKE) --no-print-directory demo || echo 'The web demo could not be built, for the reason above: the server starts without it.'
 
-DEMO := $(shell find packages/fermata-chat/src web-demo/src web-demo/public web-demo/*.html web-demo/vite.config.ts -type f -not -path '*/tests/*' -not -path '*-tests/*')
+DEMO := $(shell find packages/fermata-chat/src web-demo/src web-demo/registry web-demo/public web-demo/*.html web-demo/vite.config.ts -type f -not -path '*/tests/*' -not -path '*-tests/*')
 NPM_CI := npm ci --prefer-offline --fetch-retries=5 --no-audit --no-fund --ignore-scripts --loglevel=error
 
 web-demo/dist/index.html: package-lock.json $(DEMO)

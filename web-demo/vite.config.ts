@@ -7,6 +7,7 @@ import tailwindcss from '@tailwindcss/vite';
 import react from '@vitejs/plugin-react';
 import { defaultClientConditions, defaultServerConditions, defineConfig, type Plugin } from 'vite';
 import { singleFiles } from '../packages/fermata-chat/scripts/single-file.js';
+import { registryFiles } from './registry/registry';
 
 /** Where Fermata listens, for `npm run dev`. */
 const FERMATA = process.env['FERMATA_URL'] ?? 'http://127.0.0.1:3000';
@@ -21,6 +22,15 @@ const filesToCopy: Plugin = {
   generateBundle() {
     for (const [fileName, source] of Object.entries(singleFiles()))
       this.emitFile({ type: 'asset', fileName, source });
+  },
+};
+
+/** A running server has the cards as a registry: `npx shadcn add http://127.0.0.1:3000/r/approval-card.json`. */
+const registry: Plugin = {
+  name: 'fermata-registry',
+  generateBundle() {
+    for (const [name, source] of Object.entries(registryFiles()))
+      this.emitFile({ type: 'asset', fileName: `r/${name}`, source });
   },
 };
 
@@ -93,7 +103,7 @@ function diagram(): Plugin {
 }
 
 export default defineConfig({
-  plugins: [react(), tailwindcss(), filesToCopy, withoutHtml, withoutBlocks, onlyWoff2, diagram()],
+  plugins: [react(), tailwindcss(), filesToCopy, registry, withoutHtml, withoutBlocks, onlyWoff2, diagram()],
   resolve: { conditions: [SOURCE, ...defaultClientConditions] },
   ssr: { resolve: { conditions: [SOURCE, ...defaultServerConditions] } },
   build: {
@@ -104,6 +114,7 @@ export default defineConfig({
       input: {
         index: resolve(import.meta.dirname, 'index.html'),
         'assistant-ui': resolve(import.meta.dirname, 'assistant-ui.html'),
+        gallery: resolve(import.meta.dirname, 'gallery.html'),
       },
     },
   },
