@@ -3,6 +3,15 @@
 import { Chat } from '@ai-sdk/react';
 import { getToolName, isToolUIPart, type UIMessage } from 'ai';
 import { fermata, type FermataChat } from '../index.js';
+import {
+  alwaysOf,
+  askedFields,
+  replyTo,
+  withOptions,
+  withQuestion,
+  withResolutions,
+  type AskedField,
+} from './approvals.js';
 import type { ChatHelpers, FermataRuntimeOptions, RuntimeOptions } from './options.js';
 import { NO_OUTPUT, PageTools, type Question } from './page-tools.js';
 
@@ -22,24 +31,20 @@ export interface Earlier {
 /** The chat that assistant-ui is shown. */
 export type Presented = ChatHelpers & { fermata: AssistantChat; earlier: Earlier };
 
-/** The answers that an approval can have, as assistant-ui's own UI offers them. */
-const APPROVAL_OPTIONS = [
-  { id: 'once', kind: 'allow-once' },
-  { id: 'always', kind: 'allow-always' },
-  { id: 'deny', kind: 'reject-once' },
-];
-
 /**
  * One chat, and what assistant-ui is shown of it.
  *
- * It is shown the newest messages, with two differences: while the open stream waits for this page only, the
- * status is `ready`; and a call whose tool waits for `human()` has an id of its own (see `PageTools`).
+ * It is shown the newest messages, with three differences: while the open stream waits for this page only, the
+ * status is `ready`; a call whose tool waits for `human()` has an id of its own (see `PageTools`); and requests
+ * have what assistant-ui's own UI shows of them (see `approvals.ts`).
  */
 export class Thread {
   readonly chat: AssistantChat;
   readonly page = new PageTools();
   /** The number of messages that the next post keeps, if assistant-ui has cut some off. */
   #kept: number | undefined;
+  /** Messages that grow no more, as they are shown: assistant-ui converts each object once. */
+  readonly #shown = new WeakMap<UIMessage, UIMessage>();
 
   readonly id: string;
   readonly options: FermataRuntimeOptions;
@@ -77,7 +82,7 @@ export class Thread {
   ): Presented {
     const isWaiting =
       helpers.status === 'streaming' &&
-      lastStep(helpers.messages.at(-1)).some((part) => this.#waits(part, questions));
+      lastStep(helpers.messages.at(-1)).some((part) => this.#waits(part, questions, this.#asked));
     return {
       ...helpers,
       messages,
@@ -100,20 +105,27 @@ export class Thread {
    */
   messages(messages: UIMessage[], questions: readonly Question[]): UIMessage[] {
     const last = messages.at(-1);
-    if (last?.role !== 'assistant') return messages;
-    const parts = last.parts.map((part) => (isToolUIPart(part) ? this.#part(part, questions) : { ...part }));
-    return [...messages.slice(0, -1), { ...last, parts }];
+    const earlier = messages.slice(0, -1).map((message) => this.#settled(message));
+    if (last?.role !== 'assistant') return last === undefined ? earlier : [...earlier, last];
+    const asked = askedFields(last);
+    const parts = last.parts.map((part) =>
+      isToolUIPart(part) ? this.#part(part, questions, asked) : { ...part },
+    );
+    return [...earlier, withResolutions({ ...last, parts })];
   }
 
-  #part(part: ToolPart, questions: readonly Question[]): Part {
-    if (part.state === 'approval-requested') {
-      const approval = { ...part.approval, options: APPROVAL_OPTIONS };
-      return { ...part, approval };
-    }
-    const question =
-      part.state === 'input-available'
-        ? questions.find(({ toolCallId }) => toolCallId === part.toolCallId)
-        : undefined;
+  #settled(message: UIMessage): UIMessage {
+    const shown = this.#shown.get(message) ?? withResolutions(message);
+    this.#shown.set(message, shown);
+    return shown;
+  }
+
+  #part(part: ToolPart, questions: readonly Question[], asked: readonly AskedField[]): Part {
+    if (part.state === 'approval-requested') return withOptions(part);
+    if (part.state !== 'input-available') return { ...part };
+    const field = asked.find(({ toolCallId }) => toolCallId === part.toolCallId);
+    if (field !== undefined) return withQuestion(part, field);
+    const question = questions.find(({ toolCallId }) => toolCallId === part.toolCallId);
     if (question === undefined) return { ...part };
     // Where there is an approval, be it an old one, assistant-ui shows no question.
     const shown = { ...part, toolCallId: question.shownAs };
@@ -121,22 +133,39 @@ export class Thread {
     return shown;
   }
 
-  #waits(part: ToolPart, questions: readonly Question[]): boolean {
+  /** The questions of the last message that assistant-ui shows. */
+  get #asked(): AskedField[] {
+    const last = this.chat.messages.at(-1);
+    return last === undefined ? [] : askedFields(last);
+  }
+
+  #waits(part: ToolPart, questions: readonly Question[], asked: readonly AskedField[]): boolean {
     if (part.state === 'approval-requested') return true;
     if (part.state !== 'input-available') return false;
     return (
       this.page.hasUiOnly(getToolName(part)) ||
-      questions.some(({ toolCallId }) => toolCallId === part.toolCallId)
+      [...questions, ...asked].some(({ toolCallId }) => toolCallId === part.toolCallId)
     );
   }
 
   // === what assistant-ui does ===
 
-  respond: Respond = async ({ approvalId, approved, optionId, reason }) => {
+  respond: Respond = async ({ approvalId, approved, optionId, text, reason }) => {
+    const field = this.#asked.find(({ elicitationId }) => elicitationId === approvalId);
+    if (field !== undefined) {
+      const given = {
+        approved,
+        ...(optionId !== undefined && { optionId }),
+        ...(text !== undefined && { text }),
+      };
+      await this.chat.answerElicitation(replyTo(field, given));
+      return;
+    }
+    const always = approved ? alwaysOf(optionId) : undefined;
     await this.chat.addToolApprovalResponse({
       id: approvalId,
       approved,
-      ...(approved && optionId === 'always' && { always: true }),
+      ...(always !== undefined && { always }),
       ...(reason !== undefined && { reason }),
     });
   };

@@ -87,7 +87,7 @@ export class Threads implements ThreadListAdapter {
     Promise.reject(new Error('A chat keeps the title that it was given by its first message.'));
   archive: ThreadListAdapter['archive'] = () =>
     Promise.reject(new Error('Chats cannot be archived. Delete the chat, or leave it.'));
-  unarchive: ThreadListAdapter['unarchive'] = () =>
+  unarchive: NonNullable<ThreadListAdapter['unarchive']> = () =>
     Promise.reject(new Error('Chats cannot be archived, so there is none to bring back.'));
 
   /** The chat's id of a thread that is begun here. */

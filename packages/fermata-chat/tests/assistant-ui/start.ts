@@ -7,9 +7,12 @@ import { AssistantTab } from './tab';
 export let world: World;
 let tabs: AssistantTab[] = [];
 
-/** @param config what the server's `fermata.toml` says */
-export async function start(config?: string) {
-  world = await World.create();
+/**
+ * @param config what the server's `fermata.toml` says
+ * @param settings environment variables of the server
+ */
+export async function start(config?: string, settings: Record<string, string> = {}) {
+  world = await World.create(settings);
   if (config !== undefined) await world.server.reconfigure(config);
 }
 
