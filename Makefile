@@ -113,10 +113,10 @@ web: node_modules/.for-tests tested-bin
 	npm run --silent check --workspaces
 	FERMATA_BIN=$(TESTED_BIN) npm run --silent test --workspaces
 
-# The pages in a browser, against the built binary.
+# The pages in Chromium and in Firefox, against the built binary.
 browser: node_modules/.for-tests tested-bin
 	npm run --silent build -w fermata-chat
-	cd web-demo && FERMATA_BIN=$(TESTED_BIN) ./with-chromium npm run --silent browser
+	cd web-demo && FERMATA_BIN=$(TESTED_BIN) ./with-chromium ./with-firefox npm run --silent browser
 
 # What `GET /` shows. The binary carries it, so it is built first. It needs only part of what the tests need.
 demo: require-node web-demo/dist/index.html

@@ -27,7 +27,7 @@ const ROOMS = [
 
 export default defineConfig(
   // What is not TypeScript has no types to be checked by.
-  globalIgnores(['dist', 'test-results', 'playwright-report', '**/*.js']),
+  globalIgnores(['dist', 'test-results', 'playwright-report', '**/*.js', '**/*.mjs']),
   tseslint.configs.strictTypeChecked,
   jsxA11y.flatConfigs.strict,
   {

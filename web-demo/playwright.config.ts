@@ -1,21 +1,64 @@
 // The pages in a real browser, against the built binary (`FERMATA_BIN`), which carries them, and a model API
 // that plays a script.
 //
-// `--project pages` is what has to pass, `--project bench` measures.
+// `--project pages` and `--project firefox` are what has to pass, `--project bench` measures.
 //
-// FERMATA_CHROMIUM names the browser (./with-chromium finds one). FERMATA_DEMO=dist serves the pages from
-// web-demo/dist instead of the binary's own, so that a change needs no new binary. FERMATA_PICTURES=1 writes
-// the pictures of docs/pictures anew.
+// FERMATA_CHROMIUM and FERMATA_FIREFOX name the browsers (./with-chromium and ./with-firefox find them).
+// FERMATA_DEMO=dist serves the pages from web-demo/dist instead of the binary's own, so that a change needs no
+// new binary. Firefox then bypasses its HTTP cache. FERMATA_PICTURES=1 writes the pictures of docs/pictures anew.
 
+import { resolve } from 'node:path';
 import { defineConfig, devices } from '@playwright/test';
 
-const executablePath = process.env['FERMATA_CHROMIUM'];
+const chromium = process.env['FERMATA_CHROMIUM'];
+const hasFirefox = process.env['FERMATA_FIREFOX'] !== undefined;
 const isCi = process.env['CI'] !== undefined;
+
+const inChromium = {
+  ...devices['Desktop Chrome'],
+  contextOptions: { reducedMotion: 'reduce' as const },
+  launchOptions: {
+    ...(chromium !== undefined && { executablePath: chromium }),
+    args: ['--no-sandbox'],
+  },
+};
+
+// A stock Firefox, over WebDriver BiDi. It takes the preferences of a person from its profile.
+const inFirefox = {
+  browserName: 'firefox' as const,
+  channel: 'moz-firefox',
+  launchOptions: {
+    executablePath: resolve(import.meta.dirname, 'tests/firefox.mjs'),
+    firefoxUserPrefs: {
+      'ui.prefersReducedMotion': 1,
+      // A mouse: fine, and able to hover. A machine without a screen has none.
+      'ui.primaryPointerCapabilities': 6,
+      'ui.allPointerCapabilities': 6,
+      'layout.css.prefers-color-scheme.content-override': 1,
+      // No process is started in advance: each test would pay for one more.
+      'dom.ipc.processPrelaunch.enabled': false,
+    },
+  },
+};
+
+/** What engines do differently: streams, reloads, tabs, cards, and tests with a tag. */
+const ENGINE_TESTS = /(breaks|cards|tabs)\.spec\.ts|@engine/;
 
 export default defineConfig({
   projects: [
-    { name: 'pages', testDir: 'tests', testMatch: '**/*.spec.ts' },
-    { name: 'bench', testDir: 'bench', testMatch: '**/*.bench.ts' },
+    { name: 'pages', testDir: 'tests', testMatch: '**/*.spec.ts', use: inChromium },
+    {
+      name: 'firefox',
+      testDir: 'tests',
+      testMatch: hasFirefox ? '**/*.spec.ts' : [],
+      grep: ENGINE_TESTS,
+      use: inFirefox,
+      // Its tabs are processes, and a test of seven tabs starts as many.
+      timeout: 180_000,
+      // Shorter than the 20 seconds for which Firefox can hold a request back until another one has filled its cache.
+      expect: { timeout: 15_000 },
+    },
+    { name: 'bench', testDir: 'bench', testMatch: '**/*.bench.ts', use: inChromium },
   ],
   // Each test has a server and a model API of its own, so any two may run side by side.
   fullyParallel: true,
@@ -26,15 +69,9 @@ export default defineConfig({
   timeout: 90_000,
   expect: { timeout: 20_000 },
   use: {
-    ...devices['Desktop Chrome'],
     viewport: { width: 1280, height: 800 },
     locale: 'en-GB',
     timezoneId: 'Europe/Berlin',
     colorScheme: 'light',
-    contextOptions: { reducedMotion: 'reduce' },
-    launchOptions: {
-      ...(executablePath !== undefined && { executablePath }),
-      args: ['--no-sandbox'],
-    },
   },
 });

@@ -16,6 +16,9 @@ import {
   test,
 } from './world';
 
+/** Also run in Firefox: what engines do differently. */
+const ENGINE = { tag: '@engine' };
+
 const AT = new Date(0).toISOString();
 
 /** Has the list show these chats, and what waits in them. */
@@ -38,23 +41,29 @@ for (const { name, path } of PAGES)
     test.describe('with the demo model', () => {
       test.use({ demoModel: true });
 
-      test('only the lists scroll, however long they are, and never the page', async ({ world, page }) => {
-        await park(world, 'parked', 'write a note: buy milk');
-        const chats = Array.from({ length: 30 }, (_, at) => ({
-          id: `listed-${at}`,
-          title: `Chat ${at}`,
-          pending: at < 5 ? 1 : 0,
-        }));
-        await list(page, chats);
-        const chat = await ChatPage.open(page, world.server.url, path, 'parked');
-        await expect(chat.chats.getByRole('link')).toHaveCount(30);
-        await chat.isInState(chat.card('write_note'), 'Waiting for you');
-        const scroller = chat.chats.locator('xpath=..');
-        expect(await scroller.evaluate((element) => element.scrollHeight > element.clientHeight)).toBe(true);
-        // A long answer, and a difference with texts for screen readers at its end.
-        await chat.page.setViewportSize({ width: 1280, height: 320 });
-        expect(await overflow(chat)).toBe(0);
-      });
+      test(
+        'only the lists scroll, however long they are, and never the page',
+        ENGINE,
+        async ({ world, page }) => {
+          await park(world, 'parked', 'write a note: buy milk');
+          const chats = Array.from({ length: 30 }, (_, at) => ({
+            id: `listed-${at}`,
+            title: `Chat ${at}`,
+            pending: at < 5 ? 1 : 0,
+          }));
+          await list(page, chats);
+          const chat = await ChatPage.open(page, world.server.url, path, 'parked');
+          await expect(chat.chats.getByRole('link')).toHaveCount(30);
+          await chat.isInState(chat.card('write_note'), 'Waiting for you');
+          const scroller = chat.chats.locator('xpath=..');
+          expect(await scroller.evaluate((element) => element.scrollHeight > element.clientHeight)).toBe(
+            true,
+          );
+          // A long answer, and a difference with texts for screen readers at its end.
+          await chat.page.setViewportSize({ width: 1280, height: 320 });
+          expect(await overflow(chat)).toBe(0);
+        },
+      );
 
       test('one button leads to all settings, and the focus comes back to it', async ({ chat }) => {
         const settings = await chat.settings();
@@ -271,13 +280,13 @@ for (const { name, path } of PAGES)
       });
     });
 
-    test('a new chat has the cursor where one writes', async ({ chat }) => {
+    test('a new chat has the cursor where one writes', ENGINE, async ({ chat }) => {
       await expect(chat.composer).toBeFocused();
       await chat.page.getByRole('button', { name: 'New chat', exact: true }).click();
       await expect(chat.composer).toBeFocused();
     });
 
-    test('the Enter that ends a word of an input method sends nothing', async ({ world, chat }) => {
+    test('the Enter that ends a word of an input method sends nothing', ENGINE, async ({ world, chat }) => {
       world.model.script(says('Hello.'), says('Hello again.'));
       /** The order of Safari: the composition has ended when the key is reported. */
       const endWord = (field: typeof chat.composer) =>
@@ -305,7 +314,7 @@ for (const { name, path } of PAGES)
       expect(world.model.requests).toHaveLength(2);
     });
 
-    test('a message that was not sent says so in the words of the page', async ({ world, chat }) => {
+    test('a message that was not sent says so in the words of the page', ENGINE, async ({ world, chat }) => {
       world.mayLog(FAILED_REQUEST);
       await chat.page.route('**/api/chat', (route) => route.abort());
       await chat.say('hello');

@@ -64,7 +64,9 @@ for (const { name, path } of PAGES) {
 test('over HTTP/1.1 six tabs leave no connection for an answer, until one of them is closed', async ({
   world,
   context,
+  browserName,
 }) => {
+  test.skip(browserName === 'firefox', 'Firefox opens more connections for what a click asks for');
   await behindNginx(world, context, async (proxy) => {
     const tabs: ChatPage[] = [];
     for (let place = 0; place < CONNECTIONS; place++)

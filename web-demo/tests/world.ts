@@ -63,7 +63,7 @@ export const test = base.extend<Options & { world: World; chat: ChatPage }>({
   demoModel: [false, { option: true }],
   path: ['/', { option: true }],
 
-  world: async ({ settings, config, hand, demoModel, path, context }, use, info) => {
+  world: async ({ settings, config, hand, demoModel, path, context, browserName }, use, info) => {
     const model = await FakeOpenAi.start();
     const api = demoModel
       ? {}
@@ -72,6 +72,7 @@ export const test = base.extend<Options & { world: World; chat: ChatPage }>({
     const faults = new Faults();
     const watch = async (watched: BrowserContext) => {
       await faults.watch(watched);
+      if (browserName === 'firefox') await watched.addInitScript(insertAsTyped);
       if (DEMO !== undefined) await serveFrom(DEMO, watched, server.url);
     };
     try {
@@ -107,6 +108,24 @@ export const test = base.extend<Options & { world: World; chat: ChatPage }>({
     await use(await ChatPage.open(page, world.server.url, path));
   },
 });
+
+/**
+ * Over WebDriver BiDi, Playwright fills a field with this function of the page. Its own one sets the field's value, and React does not
+ * notice that.
+ */
+function insertAsTyped() {
+  const insert = (text: string) => {
+    const field = document.activeElement;
+    if (!(field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement))
+      throw new Error('the cursor is in no field');
+    field.setRangeText(text, field.selectionStart ?? 0, field.selectionEnd ?? 0, 'end');
+    field.dispatchEvent(new InputEvent('input', { data: text, bubbles: true, composed: true }));
+  };
+  Object.defineProperty(window, '__pw_bidiInsertText', {
+    get: () => insert,
+    set: () => undefined,
+  });
+}
 
 /** What pages complained of. */
 class Faults {
