@@ -37,6 +37,21 @@ test('a reload while a call waits finds its card, and the card works', async ({ 
   expect(changes(world)).toHaveLength(1);
 });
 
+// Firefox's HTTP cache lets a request wait for another one of the same URL, for 20 seconds.
+test('two tabs that were both loaded again read one stream', async ({ world, chat }) => {
+  world.model.script(calls(CHANGE), says('Changed.'));
+  await chat.say('change it');
+  await chat.isInState(chat.card('hand__change'), 'Waiting for you');
+  await chat.reload();
+  await chat.isInState(chat.card('hand__change'), 'Waiting for you');
+  const other = await world.tab(chat.id);
+  await other.isInState(other.card('hand__change'), 'Waiting for you');
+  await other.reload();
+  await other.isInState(other.card('hand__change'), 'Waiting for you');
+  await other.press(other.card('hand__change'), 'Approve');
+  for (const tab of [chat, other]) await tab.hears('Changed.');
+});
+
 test('a reload while a form of the page waits finds it again', async ({ world, chat }) => {
   world.model.script(
     calls({ name: 'ask_question', input: { question: 'Tea?', options: ['Yes', 'No'] } }),
