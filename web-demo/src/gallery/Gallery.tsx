@@ -57,7 +57,7 @@ export function Gallery() {
         ))}
         {states.plans.map(({ what, plan, isGrowing }) => (
           <State key={what} what={what}>
-            <PlanList data={plan} isGrowing={isGrowing} />
+            <PlanList data={plan} chat={chat} isGrowing={isGrowing} isContinued={false} />
           </State>
         ))}
       </Item>
