@@ -169,7 +169,8 @@ const FRAME_POLICY =
 /** Serves what Vite has built, under the policy that the binary sends with its own. */
 async function serveFrom(folder: string, context: BrowserContext, url: string) {
   const policy = (await fetch(url)).headers.get('content-security-policy') ?? '';
-  const isOfDemo = ({ pathname }: URL) => /^\/($|assets\/|assistant-ui$|gallery$|[^/]+\.(js|svg)$)/.test(pathname);
+  const isOfDemo = ({ pathname }: URL) =>
+    /^\/($|assets\/|assistant-ui$|gallery$|[^/]+\.(js|svg)$)/.test(pathname);
   await context.route(isOfDemo, async (route) => {
     const { pathname } = new URL(route.request().url());
     const file = pathname === '/' ? 'index.html' : extname(pathname) === '' ? `${pathname}.html` : pathname;

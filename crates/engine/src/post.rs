@@ -134,7 +134,9 @@ pub(crate) fn plan(
     match body.trigger {
         Trigger::Regenerate => match lost_message(body, known) {
             Some(lost) => {
-                match plan_user_message(lost.clone(), None, posted_before_last(body), known, ids)? {
+                // Asking for another answer to a message names it.
+                let (edited, before) = (lost.id.as_ref(), posted_before_last(body));
+                match plan_user_message(lost.clone(), edited, before, known, ids)? {
                     NewMessage::Planned(plan) => Ok(plan),
                     NewMessage::Said(said) => Ok(Plan::Run { keep: Keep::All, add: vec![said] }),
                 }

@@ -122,13 +122,17 @@ impl RefusedParts {
         }
     }
 
-    /// Returns them as the metadata of an answer has them.
+    /// Returns them as the metadata of an answer has them, in the order of the chat.
     pub fn described(&self, messages: &[&UiMessage], model: &str, reason: &str) -> Vec<RefusedPart> {
-        let places: Vec<RefusedPart> =
-            messages.iter().flat_map(|message| places_in(message, model)).collect();
-        let of = |part: &Refusable| places.iter().find(|place| place.part == *part).cloned();
-        let parts = self.0.iter().filter_map(of);
-        parts.map(|part| RefusedPart { reason: Some(reason.to_owned()), ..part }).collect()
+        let mut described: Vec<RefusedPart> = Vec::new();
+        for place in messages.iter().flat_map(|message| places_in(message, model)) {
+            // The same file may be in several messages.
+            let is_known = described.iter().any(|known| known.part == place.part);
+            if self.0.contains(&place.part) && !is_known {
+                described.push(RefusedPart { reason: Some(reason.to_owned()), ..place });
+            }
+        }
+        described
     }
 }
 

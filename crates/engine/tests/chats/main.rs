@@ -370,6 +370,48 @@ async fn a_new_message_supersedes_the_run_and_outputs_that_come_with_it_are_acce
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_known_id_is_an_edit_only_if_the_post_says_so_or_shows_it_at_its_place() {
+    let said =
+        |id: &str, text: &str| json!({"id": id, "role": "user", "parts": [{"type": "text", "text": text}]});
+    // The texts of the user's messages afterwards; those of an edit and of what it drops are not among them.
+    let (edited, added) = (vec!["one", "other"], vec!["one", "two", "other"]);
+    for (what, expected) in [
+        ("alone", &added),
+        ("named", &edited),
+        ("at its place", &edited),
+        ("behind the end", &added),
+        ("with the id of an answer", &added),
+        ("the first one, behind the end", &added),
+    ] {
+        let world = World::new();
+        world.script([text("1"), text("2"), text("3")]);
+        for (id, words) in [("u1", "one"), ("u2", "two")] {
+            world.post(json!({"id": "c", "message": said(id, words)})).await.read_to_end().await;
+        }
+        let record = json!(world.messages().await);
+        let (u1, a1, u2, a2) = (&record[0], &record[1], &record[2], &record[3]);
+        let other = said("u2", "other");
+        let body = match what {
+            "alone" => json!({"id": "c", "messages": [other]}),
+            "named" => json!({"id": "c", "messages": [other], "messageId": "u2"}),
+            "at its place" => json!({"id": "c", "messages": [u1, a1, other]}),
+            "behind the end" => json!({"id": "c", "messages": [u1, a1, u2, a2, other]}),
+            "with the id of an answer" => {
+                json!({"id": "c", "messages": [said(a1["id"].as_str().unwrap(), "other")]})
+            }
+            _ => json!({"id": "c", "messages": [u1, a1, u2, a2, said("u1", "other")]}),
+        };
+        world.post(body).await.read_to_end().await;
+        let messages = world.messages().await;
+        let users = messages.iter().filter(|message| message.role == Role::User);
+        let texts: Vec<&str> = users.filter_map(|message| message.parts[0].as_text()).collect();
+        assert_eq!(texts, *expected, "{what}");
+        let ids: std::collections::HashSet<_> = messages.iter().map(|message| &message.id).collect();
+        assert_eq!(ids.len(), messages.len(), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_regeneration_for_a_message_that_never_arrived_posts_the_message() {
     let world = World::new();
     world.script([text("one"), text("two")]);

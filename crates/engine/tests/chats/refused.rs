@@ -22,8 +22,8 @@ fn last_request(world: &World) -> ModelRequest {
     world.model.requests.lock().expect("no panic").last().cloned().expect("a request to the model")
 }
 
-fn refuse(world: &World, texts: &[&'static str]) {
-    world.model.refuses.lock().expect("no panic").extend(texts);
+fn refuse(world: &World, text: impl Into<String>) {
+    world.model.refuses.lock().expect("no panic").push(text.into());
 }
 
 /// Returns the refused parts that the chat's answers list, each as its type and name.
@@ -48,7 +48,9 @@ async fn a_refused_file_is_found_among_others_and_the_others_stay() {
         (&["AAAA", "BBBB"], &["AAAA", "BBBB"]),
     ] {
         let world = World::new();
-        refuse(&world, bad);
+        for name in bad {
+            refuse(&world, format!("base64,{name}"));
+        }
         world.script([text("I see."), text("Yes.")]);
         let parts = [say("look")].into_iter().chain(pictures.iter().map(|name| picture(name))).collect();
         let mut stream = world.post(post(parts)).await;
@@ -73,28 +75,32 @@ async fn a_refused_file_is_found_among_others_and_the_others_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_link_that_expires_later_does_not_end_the_chat() {
+async fn a_file_that_is_refused_later_does_not_end_the_chat() {
     let world = World::new();
     world.script([text("I see."), text("Yes."), text("Still.")]);
-    let link = json!({"type": "file", "mediaType": "image/png", "filename": "link.png", "url": "https://a.example/p.png"});
-    world.post(post(json!([say("look"), link]))).await.read_to_end().await;
-    refuse(&world, &["https://a.example/p.png"]);
+    world.post(post(json!([say("look"), picture("AAAA")]))).await.read_to_end().await;
+    // As a link does that has expired.
+    refuse(&world, "base64,AAAA");
     for answer in ["Yes.", "Still."] {
         let mut stream = world.post(post(json!([say("and now?")]))).await;
         stream.read_to_end().await;
         assert_eq!(stream.text(), answer);
     }
-    assert_eq!(listed(&world).await, ["file link.png"]);
+    assert_eq!(listed(&world).await, ["file AAAA.png"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_result_does_not_end_the_run() {
     let world = World::new();
-    refuse(&world, &["a curse"]);
+    refuse(&world, "a curse");
     world.script([calls(&[("where", json!({})), ("color", json!({}))]), text("I know.")]);
     let mut stream = world.post_text("where am I?").await;
-    let place = stream.read_until("tool-input-available").await;
-    let color = stream.read_until("tool-input-available").await;
+    while world.pending().await.len() < 2 {
+        assert!(stream.read_more().await);
+    }
+    let waiting = world.pending().await;
+    let ids: Vec<&str> = waiting.iter().filter_map(|call| call.split(' ').next()).collect();
+    let (place, color) = (ids[0].to_owned(), ids[1].to_owned());
     world.answer(output(&place, json!("a curse"))).await.expect("it is taken");
     world.answer(output(&color, json!("blue"))).await.expect("it is taken");
     stream.read_to_end().await;
@@ -109,7 +115,7 @@ async fn a_refused_result_does_not_end_the_run() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_message_ends_its_own_answer_and_not_the_chat() {
     let world = World::new();
-    refuse(&world, &["a curse"]);
+    refuse(&world, "a curse");
     world.script([text("Hello.")]);
     let mut stream = world.post(post(json!([say("a curse")]))).await;
     stream.read_to_end().await;
@@ -125,7 +131,7 @@ async fn a_refused_message_ends_its_own_answer_and_not_the_chat() {
 #[tokio::test(start_paused = true)]
 async fn a_refusal_for_another_reason_is_reported_and_nothing_is_marked() {
     let world = World::new();
-    refuse(&world, &["look"]);
+    refuse(&world, "look");
     let mut stream = world.post(post(json!([say("look"), picture("AAAA")]))).await;
     stream.read_to_end().await;
     assert_eq!(stream.find("error")["errorText"], "The model provider refused this conversation.");

@@ -51,7 +51,7 @@ pub struct ScriptedModel {
     script: Mutex<VecDeque<ScriptedStep>>,
     pub requests: Mutex<Vec<ModelRequest>>,
     /// A request with one of these texts is refused.
-    pub refuses: Mutex<Vec<&'static str>>,
+    pub refuses: Mutex<Vec<String>>,
     /// The number of streams that are being read.
     pub open_streams: Arc<AtomicUsize>,
 }
@@ -94,7 +94,9 @@ impl Model for ScriptedModel {
         assert_paired(&request);
         let written = format!("{request:?}");
         self.requests.lock().unwrap().push(request);
-        if let Some(refused) = self.refuses.lock().unwrap().iter().find(|text| written.contains(**text)) {
+        if let Some(refused) =
+            self.refuses.lock().unwrap().iter().find(|text| written.contains(text.as_str()))
+        {
             return Err(ModelError::Refused(format!("it has {refused}")));
         }
         let Some(step) = self.script.lock().unwrap().pop_front() else {
