@@ -146,7 +146,8 @@ async fn main() -> anyhow::Result<()> {
     println!("== as a stream, while another task waits for the outcome");
     let mut streamed = runner(params.user(question));
     let elsewhere = tokio::spawn(streamed.done());
-    streamed.steps().try_for_each(async |step| Ok(println!("  step {}", step.iteration))).await?;
+    let steps: Vec<Step> = streamed.steps().try_collect().await?;
+    println!("({} steps)", steps.len());
     let outcome = elsewhere.await?.context("the loop has no outcome")?;
     println!("({} messages, {:?})", outcome.messages.len(), outcome.stop_reason);
     Ok(())

@@ -189,8 +189,8 @@ fn suspects(messages: &[&UiMessage], known: &RefusedParts) -> VecDeque<RefusedPa
     let (mut new_results, mut result_files) = (Vec::new(), Vec::new());
     // The last step has no calls if an answer followed their results.
     if let Some(last) = old.last() {
-        let steps = last.parts.split(|part| *part == UiPart::StepStart);
-        let calls = steps.filter(|step| !step.is_empty()).next_back().unwrap_or_default();
+        let mut steps = last.parts.split(|part| *part == UiPart::StepStart);
+        let calls = steps.rfind(|step| !step.is_empty()).unwrap_or_default();
         for call in calls.iter().filter_map(UiPart::as_tool) {
             new_results.push(Refusable::ToolResult { tool_call_id: call.tool_call_id.clone() });
             result_files.extend(files_of_result(call).map(|(part, ..)| part));
