@@ -160,7 +160,10 @@ export class ReplacedServer {
         this.#catchUp(reader);
       },
     });
-    return new Response(body, { status: 200, headers: { 'content-type': 'text/event-stream' } });
+    return new Response(body, {
+      status: 200,
+      headers: { 'content-type': 'text/event-stream', 'x-vercel-ai-ui-message-stream': 'v1' },
+    });
   }
 
   #append(...chunks: Chunk[]) {

@@ -7,6 +7,7 @@ import { FermataTransport } from '../src';
 const event = (number: number, chunk: object) => `id: run:${number}\ndata: ${JSON.stringify(chunk)}\n\n`;
 const BEGINNING = event(1, { type: 'start', messageId: 'm' });
 const END = event(2, { type: 'finish' });
+const headers = { 'content-type': 'text/event-stream', 'x-vercel-ai-ui-message-stream': 'v1' };
 
 test('a page that is being left opens nothing again, and goes on if it is shown again', async () => {
   const requests: RequestInit[] = [];
@@ -14,7 +15,7 @@ test('a page that is being left opens nothing again, and goes on if it is shown 
     fetch: (_, init = {}) => {
       requests.push(init);
       // The first connection ends before its run.
-      return Promise.resolve(new Response(requests.length === 1 ? BEGINNING : END));
+      return Promise.resolve(new Response(requests.length === 1 ? BEGINNING : END, { headers }));
     },
   });
   const stream = await transport.sendMessages({
@@ -40,7 +41,7 @@ test('a stream is never taken from the HTTP cache of the browser, nor waits for 
   const transport = new FermataTransport({
     fetch: (_, init = {}) => {
       requests.push(init);
-      return Promise.resolve(new Response(END));
+      return Promise.resolve(new Response(END, { headers }));
     },
   });
   await transport.reconnectToStream({ chatId: 'read' });

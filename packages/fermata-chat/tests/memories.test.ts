@@ -78,7 +78,9 @@ test('a post is left out of memory as long as the option says so', async () => {
     fetch: (_url, init) => {
       posts.push((JSON.parse(init?.body as string) as { fermata: { memory?: boolean } }).fermata.memory);
       return Promise.resolve(
-        new Response('data: [DONE]\n\n', { headers: { 'content-type': 'text/event-stream' } }),
+        new Response('data: [DONE]\n\n', {
+          headers: { 'content-type': 'text/event-stream', 'x-vercel-ai-ui-message-stream': 'v1' },
+        }),
       );
     },
   });

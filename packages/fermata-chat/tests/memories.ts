@@ -12,7 +12,10 @@ export const memory = (id: string, text: string, more: Partial<Memory> = {}): Me
 });
 
 const json = (body: unknown, status = 200) =>
-  new Response(body === undefined ? null : JSON.stringify(body), { status });
+  new Response(body === undefined ? null : JSON.stringify(body), {
+    status,
+    headers: { 'content-type': 'application/json' },
+  });
 
 export const refusal = (status: number, code: string, detail: string) => json({ code, detail }, status);
 

@@ -19,10 +19,10 @@ export function RefusedParts({ parts, chat }: Props) {
       {parts.map((part, place) => (
         <li
           key={place}
-          className="flex flex-wrap items-center gap-x-3 gap-y-1 rounded-card border border-field bg-raised px-4 py-3 text-sm"
+          className="flex flex-wrap items-center justify-end gap-x-3 gap-y-2 rounded-card border border-field bg-raised px-4 py-3 text-sm"
         >
           <FileWarning className="size-4 shrink-0 text-bad" aria-hidden="true" />
-          <p dir="auto" className="min-w-0 flex-1 wrap-anywhere">
+          <p dir="auto" className="min-w-0 flex-1 basis-64 wrap-anywhere">
             {sentenceOf(part, t)}
             {part.reason !== undefined && (
               <span className="block text-muted">
