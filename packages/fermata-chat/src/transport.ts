@@ -157,7 +157,9 @@ export class FermataTransport<MESSAGE extends UIMessage = UIMessage> implements 
     const isNews = said?.role === 'user' && !this.#taken.has(said.id);
     const news = isNews ? { message: said } : {};
     this.#on(request, { type: 'sent', ...news });
-    const fields = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId };
+    // Only what is new is sent, so the server cannot see where an edited message was.
+    const edited = messageId ?? (said?.role === 'user' && !isNews ? said.id : undefined);
+    const fields = { ...this.#body(chatId), ...options.body, id: chatId, trigger, messageId: edited };
     const chosen = this.#chosen(chatId);
     const decides = trigger === 'submit-message' ? this.#decides(messages) : [];
     const send = (messages: MESSAGE[], exists: boolean) => {
