@@ -5,8 +5,7 @@
 // (`display: 'questions'`), so a form with several fields is left to the page.
 
 import { isToolUIPart, type UIMessage } from 'ai';
-import type { ElicitationAnswer } from '../answers.js';
-import { askedCall, noOutputOf, type Scope } from '../calls.js';
+import { askedCall, noOutputOf, type ElicitationAnswer, type Scope } from '../index.js';
 
 type Part = UIMessage['parts'][number];
 type ToolPart = Extract<Part, { toolCallId: string }>;

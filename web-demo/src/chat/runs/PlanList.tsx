@@ -22,11 +22,11 @@ interface PlanListProps {
   chat: Pick<FermataChat, 'dropPlan'>;
   isGrowing: boolean;
   /** `true` if a later message has the plan. */
-  isContinued: boolean;
+  isContinued?: boolean;
 }
 
 /** A plan by itself. */
-export function PlanList({ data, chat, isGrowing, isContinued }: PlanListProps) {
+export function PlanList({ data, chat, isGrowing, isContinued = false }: PlanListProps) {
   const { t } = useTranslation('runs');
   const words = usePlanWords();
   if (!isPlan(data)) return null;
