@@ -180,7 +180,9 @@ function runWith(data: ContextUsage) {
     { type: 'finish' },
   ];
   const events = chunks.map((chunk) => `data: ${JSON.stringify(chunk)}\n\n`).join('');
-  return new Response(`${events}data: [DONE]\n\n`, { headers: { 'content-type': 'text/event-stream' } });
+  return new Response(`${events}data: [DONE]\n\n`, {
+    headers: { 'content-type': 'text/event-stream', 'x-vercel-ai-ui-message-stream': 'v1' },
+  });
 }
 
 test('a component shows how full the window is once the chat is loaded, and then what a step says', async () => {

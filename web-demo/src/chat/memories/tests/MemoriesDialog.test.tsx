@@ -228,7 +228,7 @@ it('turns memory off in this browser', async () => {
   expect([isMemoryUsed.value, localStorage.getItem('fermata.memory')]).toEqual([true, null]);
 });
 
-const json = (body: object) => new Response(JSON.stringify(body));
+const json = (body: object) => Response.json(body);
 const tools = (...names: string[]) => json({ tools: names.map((name) => ({ name })), own: OWN });
 
 it.each([

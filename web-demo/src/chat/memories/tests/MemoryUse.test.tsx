@@ -97,7 +97,7 @@ it('says why something cannot be undone, and lets the person try again', async (
   render(<MemoryChanges message={message({ saved: [celsius] })} />);
   await user.click(undo());
   expect((await screen.findByRole('alert')).textContent).toBe('No change of this memory is left.');
-  server.instead = { POST: () => new Response('{"memory": null}') };
+  server.instead = { POST: () => Response.json({ memory: null }) };
   await user.click(undo());
   await screen.findByText('Undone');
   expect(screen.queryByRole('alert')).toBeNull();
