@@ -7,8 +7,8 @@
 import { isToolUIPart, type UIMessage } from 'ai';
 import { askedCall, noOutputOf, type ElicitationAnswer, type Scope } from '../index.js';
 
-type Part = UIMessage['parts'][number];
-type ToolPart = Extract<Part, { toolCallId: string }>;
+type AnyPart = UIMessage['parts'][number];
+type CallPart = Extract<AnyPart, { toolCallId: string }>;
 
 /** An answer to choose, as assistant-ui has it. */
 interface Option {
@@ -27,7 +27,7 @@ const ALWAYS = 'always';
 const idOf = (scope: Scope, place: number) => (place === 0 ? ALWAYS : `${ALWAYS}:${scope.id}`);
 
 /** Returns the answers that an approval can have. Servers before AI SDK 7 do not say for what "always" can be. */
-function optionsOf(part: ToolPart): Option[] {
+function optionsOf(part: CallPart): Option[] {
   const asked = askedCall(part);
   if (asked === undefined) return [ONCE, { id: ALWAYS, kind: 'allow-always' }, DENY];
   const always = (asked.scopes ?? []).map((scope, place): Option => ({
@@ -49,7 +49,7 @@ export function alwaysOf(optionId: string | undefined): true | { scope: string }
 }
 
 /** The call in the words of its tool, and why a person is asked. Words of an MCP server could say anything. */
-function promptOf(part: ToolPart): string | undefined {
+function promptOf(part: CallPart): string | undefined {
   const said = askedCall(part)?.server === undefined ? part.toolMetadata?.['description'] : undefined;
   const { requestReason } = part.approval as { requestReason?: string };
   const lines = [said, requestReason].filter((line) => typeof line === 'string');
@@ -57,7 +57,7 @@ function promptOf(part: ToolPart): string | undefined {
 }
 
 /** A call that waits for a decision, with its options and its request in words. */
-export function withOptions(part: ToolPart & { state: 'approval-requested' }): Part {
+export function withOptions(part: CallPart & { state: 'approval-requested' }): AnyPart {
   const prompt = promptOf(part);
   const approval = { ...part.approval, options: optionsOf(part), ...(prompt !== undefined && { prompt }) };
   return { ...part, approval };
@@ -66,14 +66,14 @@ export function withOptions(part: ToolPart & { state: 'approval-requested' }): P
 /** The message with the end of each request that nobody has decided about; the same message if there is none. */
 export function withResolutions(message: UIMessage): UIMessage {
   if (message.role !== 'assistant') return message;
-  const parts = message.parts.map((part): Part => {
+  const parts = message.parts.map((part): AnyPart => {
     if (!isToolUIPart(part)) return part;
     const { approval } = part as { approval?: { approved?: boolean | undefined } };
     const noOutput = noOutputOf(message, part.toolCallId);
     if (approval === undefined || approval.approved !== undefined || noOutput?.state !== 'cancelled')
       return part;
     const resolution = noOutput.code === 'expired' ? 'expired' : 'cancelled';
-    return { ...part, approval: { ...approval, resolution } } as Part;
+    return { ...part, approval: { ...approval, resolution } } as AnyPart;
   });
   return parts.every((part, place) => part === message.parts[place]) ? message : { ...message, parts };
 }
@@ -128,7 +128,7 @@ function choicesOf({ enum: values, oneOf }: FieldSchema): AskedField['choices'] 
 }
 
 /** A call that asks something, as a request that is answered with a choice or a text. */
-export function withQuestion(part: ToolPart, { elicitationId, message, choices }: AskedField): Part {
+export function withQuestion(part: CallPart, { elicitationId, message, choices }: AskedField): AnyPart {
   const options = choices?.map(({ value, label }): Option => ({ id: value, kind: 'allow-once', label }));
   const approval = {
     id: elicitationId,
@@ -137,7 +137,7 @@ export function withQuestion(part: ToolPart, { elicitationId, message, choices }
     display: options === undefined ? 'text' : 'select',
     ...(options !== undefined && { options }),
   };
-  return { ...part, state: 'approval-requested', approval } as Part;
+  return { ...part, state: 'approval-requested', approval } as AnyPart;
 }
 
 /** Returns the reply to a question. */
