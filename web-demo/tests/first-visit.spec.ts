@@ -11,7 +11,7 @@ test.use({
 
 async function followPlan(chat: ChatPage) {
   const plan = chat.card('make_plan');
-  await expect(plan.getByRole('group', { name: 'Plan' }).getByRole('listitem')).toHaveCount(2);
+  await expect(plan.getByRole('group', { name: 'Plan', exact: true }).getByRole('listitem')).toHaveCount(2);
   await chat.press(plan, 'Approve');
   await chat.isInState(chat.card('search_notes'), 'Done');
   await chat.press(chat.card('write_note'), 'Approve');

@@ -41,10 +41,10 @@ for (const { name, path } of PAGES) {
       );
       await asksAboutPlans(page);
       await chat.say('search my notes and write a new one');
-      const plan = chat.log.getByRole('group', { name: 'Plan' });
+      const plan = chat.log.getByRole('group', { name: 'Plan', exact: true });
       const card = chat.card('make_plan');
       await expect(card).toContainText(PLAN.goal);
-      await expect(card.getByRole('group', { name: 'Plan' })).toBeVisible();
+      await expect(card.getByRole('group', { name: 'Plan', exact: true })).toBeVisible();
       await expect(plan.getByRole('listitem').nth(1)).toContainText('after 1');
       await expect(line).toHaveText('Waiting for you');
       expect(await seriousViolations(page)).toEqual([]);
@@ -77,7 +77,7 @@ for (const { name, path } of PAGES) {
       await chat.press(card, 'Approve');
       await chat.hears('That is all for now.');
       await chat.isAtRest();
-      const plan = chat.log.getByRole('region', { name: 'Plan' });
+      const plan = chat.log.getByRole('group', { name: 'Plan', exact: true });
       const drop = page.getByRole('button', { name: 'Drop plan' });
       await expect(drop).toHaveCount(1);
       await chat.say('go on');
@@ -158,7 +158,7 @@ for (const { name, path } of PAGES) {
       world.model.script(calls({ name: 'make_plan', input: PLAN }), says('On it.'));
       await asksAboutPlans(page);
       await chat.say('search my notes and write a new one');
-      const plan = chat.log.getByRole('group', { name: 'Plan' });
+      const plan = chat.log.getByRole('group', { name: 'Plan', exact: true });
       await expect(plan).toContainText('Search the notes');
       const card = chat.card('make_plan');
       await expect(card.getByRole('group', { name: 'Input' })).toHaveCount(0);

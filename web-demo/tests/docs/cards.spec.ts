@@ -244,7 +244,7 @@ test.describe('a project with the cards', () => {
     await view.shows(/A table on Friday for 2/);
 
     await view.say('search my notes for tea and write a list');
-    const plan = page.getByRole('group', { name: 'Plan' });
+    const plan = page.getByRole('group', { name: 'Plan', exact: true });
     await view.press('Approve', card('make_plan'));
     await expect(plan.getByRole('listitem').first()).toHaveText(/Done: Search the notes for tea/);
     await view.press('Approve', card('write_note'));
