@@ -53,7 +53,7 @@ enum Kind {
 #[derive(Debug)]
 struct Message {
     role: Option<Role>,
-    /// Where it begins, behind the comma of the one before.
+    /// The position of its first byte, behind the comma of the one before.
     start: usize,
 }
 
