@@ -5,7 +5,7 @@
 //
 // FERMATA_CHROMIUM and FERMATA_FIREFOX name the browsers (./with-chromium and ./with-firefox find them).
 // FERMATA_DEMO=dist serves the pages from web-demo/dist instead of the binary's own, so that a change needs no
-// new binary. Firefox then bypasses its HTTP cache. FERMATA_PICTURES=1 writes the pictures of docs/pictures anew.
+// new binary. Firefox then bypasses its HTTP cache. FERMATA_PICTURES=1 rewrites the pictures of docs/pictures.
 
 import { resolve } from 'node:path';
 import { defineConfig, devices } from '@playwright/test';
@@ -55,7 +55,7 @@ export default defineConfig({
       use: inFirefox,
       // Its tabs are processes, and a test of seven tabs starts as many.
       timeout: 180_000,
-      // Shorter than the 20 seconds for which Firefox can hold a request back until another one has filled its cache.
+      // Firefox can delay a request by 20 seconds, until another one has filled its cache. This must be shorter.
       expect: { timeout: 15_000 },
     },
     { name: 'bench', testDir: 'bench', testMatch: '**/*.bench.ts', use: inChromium },

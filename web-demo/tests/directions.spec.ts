@@ -22,7 +22,7 @@ const turnedWrongly = (page: Page): Promise<string[]> =>
     const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = texts.nextNode(); node !== null; node = texts.nextNode()) {
       const block = blockOf(node);
-      if (block !== null && node.textContent?.trim() !== '') note(block, block.textContent ?? '');
+      if (block !== null && node.textContent?.trim() !== '') note(block, block.textContent);
     }
     for (const field of document.querySelectorAll<HTMLInputElement | HTMLTextAreaElement>('input, textarea'))
       note(field, field.value);

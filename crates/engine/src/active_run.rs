@@ -331,10 +331,9 @@ impl ActiveRun {
                 happening = self.step.next() => happening,
                 () = self.alarm.as_mut() => Happening::Deadline,
             };
-            // The first words after a refusal are noted before they are shown.
-            let is_found = self.step.model().is_some_and(|stream| stream.search.is_some());
             let Happening::Model { received, failure: None } = happening else { return happening };
-            if is_found {
+            // The first words after a refusal wait until the refused parts are noted.
+            if self.step.model().is_some_and(|stream| stream.search.is_some()) {
                 return Happening::Model { received, failure: None };
             }
             if let Some(effects) = self.hear_model(received, None) {

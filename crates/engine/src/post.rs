@@ -186,8 +186,8 @@ fn lost_message<'a>(body: &'a ChatBody, known: &KnownMessages) -> Option<&'a Pos
 
 /// Returns the message before the last one of a post.
 fn posted_before_last(body: &ChatBody) -> Option<&MessageId> {
-    let mut posted = body.messages.iter().rev().skip(1);
-    posted.find(|message| message.role != Role::System)?.id.as_ref()
+    let (_, earlier) = body.messages.split_last()?;
+    earlier.iter().rfind(|message| message.role != Role::System)?.id.as_ref()
 }
 
 fn plan_regeneration(body: &ChatBody, known: &KnownMessages) -> Result<Plan, SubmitError> {
@@ -227,18 +227,19 @@ fn plan_user_message(
         return Ok(NewMessage::Planned(Plan::Run { keep: Keep::First(position), add }));
     }
     let same = posted.id.as_ref().and_then(|id| known.user_message(id));
+    let is_at_its_place = before.is_some() && before == known.before_last_posted.as_ref();
     if let Some((position, message)) = same
-        && (before.is_none() || before == known.before_last_posted.as_ref())
+        && message.parts != posted.parts
+        && is_at_its_place
     {
-        if message.parts != posted.parts {
-            // A post of one message shows nothing of its place.
-            if before.is_none() {
-                posted.id = None;
-                return Ok(NewMessage::Said(user_message(posted, None, ids)));
-            }
-            let add = vec![user_message(posted, None, ids)];
-            return Ok(NewMessage::Planned(Plan::Run { keep: Keep::First(position), add }));
-        }
+        let add = vec![user_message(posted, None, ids)];
+        return Ok(NewMessage::Planned(Plan::Run { keep: Keep::First(position), add }));
+    }
+    // A post of one message shows nothing of its place. If the content is the same, it was posted twice.
+    if let Some((position, message)) = same
+        && message.parts == posted.parts
+        && (is_at_its_place || before.is_none())
+    {
         // The message of an open run may follow; it does not count as an answer, because the run is about to be superseded.
         let is_last = known
             .last

@@ -181,9 +181,7 @@ impl Search {
 
 /// Returns the sets of parts to leave out of one request after the other: first those that no request has had before, each alone.
 fn suspects(messages: &[&UiMessage], known: &RefusedParts) -> VecDeque<RefusedParts> {
-    let mut groups = Groups { known, groups: VecDeque::new() };
-    let answers = |message: &&&UiMessage| message.role == Role::Assistant && is_answer(message);
-    let answered = messages.iter().rposition(|message| answers(&message)).map_or(0, |at| at + 1);
+    let answered = messages.iter().rposition(|message| is_answer(message)).map_or(0, |at| at + 1);
     let (old, new) = messages.split_at(answered);
     let new_files: Vec<Refusable> = new.iter().flat_map(|message| files_in(message)).collect();
     let (mut new_results, mut result_files) = (Vec::new(), Vec::new());
@@ -197,51 +195,36 @@ fn suspects(messages: &[&UiMessage], known: &RefusedParts) -> VecDeque<RefusedPa
         }
     }
     let said: Vec<&&UiMessage> =
-        messages.iter().filter(|message| message.role == Role::User || answers(message)).collect();
-    let unanswered = said.windows(2).filter_map(|pair| match pair {
-        [one, next] if one.role == Role::User && next.role == Role::User => {
-            Some(Refusable::Message { message_id: one.id.clone() })
-        }
-        _ => None,
-    });
-    let unanswered: Vec<Refusable> = unanswered.collect();
+        messages.iter().filter(|message| message.role == Role::User || is_answer(message)).collect();
+    let unanswered = said.windows(2).filter(|pair| pair.iter().all(|message| message.role == Role::User));
+    let unanswered: Vec<Refusable> =
+        unanswered.map(|pair| Refusable::Message { message_id: pair[0].id.clone() }).collect();
     let all_files: Vec<Refusable> = messages.iter().flat_map(|message| files_in(message)).collect();
     let everything = all_files.iter().chain(&new_results).chain(&unanswered).cloned().collect();
+    let mut sets = Vec::new();
     for parts in [new_files, result_files, new_results] {
-        for part in parts.iter().rev().take(SINGLES) {
-            groups.add(vec![part.clone()]);
-        }
-        groups.add(parts);
+        sets.extend(parts.iter().rev().take(SINGLES).map(|part| vec![part.clone()]));
+        sets.push(parts);
     }
-    groups.add(unanswered);
-    groups.add(all_files);
-    groups.add(everything);
-    groups.groups.truncate(MAX_REQUESTS);
-    groups.groups
-}
-
-struct Groups<'a> {
-    known: &'a RefusedParts,
-    groups: VecDeque<RefusedParts>,
-}
-
-impl Groups<'_> {
-    /// Adds the parts that are not left out already, unless the same were added before.
-    fn add(&mut self, parts: Vec<Refusable>) {
-        let group = RefusedParts(parts.into_iter().filter(|part| !self.known.0.contains(part)).collect());
-        if !group.is_empty() && !self.groups.contains(&group) {
-            self.groups.push_back(group);
+    sets.extend([unanswered, all_files, everything]);
+    let mut suspects = VecDeque::new();
+    for parts in sets {
+        let left_out = RefusedParts(parts.into_iter().filter(|part| !known.0.contains(part)).collect());
+        if !left_out.is_empty() && !suspects.contains(&left_out) {
+            suspects.push_back(left_out);
         }
     }
+    suspects.truncate(MAX_REQUESTS);
+    suspects
 }
 
 /// Returns whether a message shows that the model has answered.
 fn is_answer(message: &UiMessage) -> bool {
-    message.parts.iter().any(|part| match part {
+    let is_of_model = |part: &UiPart| match part {
         UiPart::Text { text, .. } => !text.is_empty(),
-        UiPart::Tool(_) => true,
-        _ => false,
-    })
+        part => part.as_tool().is_some(),
+    };
+    message.role == Role::Assistant && message.parts.iter().any(is_of_model)
 }
 
 fn files_in(message: &UiMessage) -> Vec<Refusable> {

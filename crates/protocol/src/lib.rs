@@ -33,7 +33,7 @@ pub use request::{
     ChatBody, ChatRequest, ClientOptions, CompactRequest, ElicitAction, GrantedFor, HistorySkipper, Measure,
     MemoryEditRequest, MemoryRequest, NODE_BYTES, Posted, PostedMessage, PostedTool, RequestError, RetryBody,
     RetryRequest, Show, ShownApproval, SummaryRequest, ToolChoice, ToolResult, ToolResultBody,
-    ToolResultRequest, Trigger, measure,
+    ToolResultRequest, Trigger, measure, utf16_unit,
 };
 pub use stage::{ContextUsage, RunStatus, RunWaitsFor, Stage};
 pub use summary::{Summary, SummaryReason};

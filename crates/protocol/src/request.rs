@@ -26,7 +26,7 @@ pub use self::{
     answers::{AlwaysRequest, AnswerRequest, ToolResultRequest},
     chat::ChatRequest,
     history::HistorySkipper,
-    json::{BodyError, Measure, NODE_BYTES, Posted, measure},
+    json::{BodyError, Measure, NODE_BYTES, Posted, measure, utf16_unit},
     settings::CallSettings,
 };
 use std::{collections::BTreeSet, time::Duration};

@@ -145,13 +145,12 @@ export function followedChat<MESSAGE extends UIMessage, CHAT extends AbstractCha
     deleteMessage: async (messageId, options) => {
       const isAfter = options?.after === true;
       const path = `/messages/${encodeURIComponent(messageId)}${isAfter ? '?after=true' : ''}`;
-      await server.json(server.chatUrl(follower.id, path), { method: 'DELETE' }).catch((error: unknown) => {
-        // Another page has deleted it.
-        if (!(error instanceof FermataError && error.code === 'not_found')) throw error;
-      });
+      await unlessGone(server.json(server.chatUrl(follower.id, path), { method: 'DELETE' }));
       const { messages } = follower.chat;
       const at = messages.findIndex(({ id }) => id === messageId);
-      follower.chat.messages = messages.filter((_, place) => (isAfter ? place < at : place !== at));
+      // Another tab may have told this one before.
+      if (at >= 0)
+        follower.chat.messages = messages.filter((_, place) => (isAfter ? place < at : place !== at));
       tabs.tell();
     },
     dropPlan: () => dropPlan(follower),
@@ -231,14 +230,18 @@ function initOf<MESSAGE extends UIMessage>(
   };
 }
 
-async function dropPlan(follower: ChatFollower): Promise<void> {
-  const { server } = follower.transport;
+/** Waits for a deletion. Something that is gone was deleted by another page, or by a request whose reply was lost. */
+async function unlessGone(deletion: Promise<unknown>): Promise<void> {
   try {
-    await retry(() => server.json(server.chatUrl(follower.id, '/plan'), { method: 'DELETE' }));
+    await deletion;
   } catch (error) {
-    // It was dropped before, perhaps by a request whose reply was lost.
     if (!(error instanceof FermataError && error.code === 'not_found')) throw error;
   }
+}
+
+async function dropPlan(follower: ChatFollower): Promise<void> {
+  const { server } = follower.transport;
+  await unlessGone(retry(() => server.json(server.chatUrl(follower.id, '/plan'), { method: 'DELETE' })));
   void follower.refresh();
   follower.tabs.tell();
 }

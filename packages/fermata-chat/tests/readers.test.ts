@@ -767,7 +767,7 @@ test('a chat that the server has lost goes on with what the page has of it', asy
   expect(tab.posted).toEqual([1, 1, 3]);
 });
 
-test('a chat that was deleted elsewhere stays deleted, and the page is told', async () => {
+test('a chat that was deleted elsewhere stays deleted, and the page learns of it', async () => {
   world = await World.create();
   world.model.script(says('Hello Ann.'));
   const tab = world.tab();

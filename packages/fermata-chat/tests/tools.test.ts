@@ -323,19 +323,22 @@ const UNDELIVERABLE: [string, () => unknown][] = [
   ['an output that the server refuses', () => 'x'.repeat(30_000)],
 ];
 
-test.each(UNDELIVERABLE)('%s becomes a short error of its call, and the page is told', async (_, execute) => {
-  world = await World.create({ FERMATA_MAX_BODY: '20KB' });
-  world.model.script(calls({ name: 'look', input: {} }), says('I see.'));
-  const tab = world.tab({ tools: { look: { inputSchema: { type: 'object' }, execute } } });
-  tab.say('look');
-  await tab.reads('I see.');
-  const { errorText = '' } = await tab.shows('look', 'output-error');
-  expect(errorText).not.toBe('');
-  expect(errorText.length).toBeLessThanOrEqual(2000);
-  expect(tab.errors).toHaveLength(1);
-  expect(tab.chat.error).toBe(undefined);
-  await world.agrees(tab);
-});
+test.each(UNDELIVERABLE)(
+  '%s becomes a short error of its call, and the page learns of it',
+  async (_, execute) => {
+    world = await World.create({ FERMATA_MAX_BODY: '20KB' });
+    world.model.script(calls({ name: 'look', input: {} }), says('I see.'));
+    const tab = world.tab({ tools: { look: { inputSchema: { type: 'object' }, execute } } });
+    tab.say('look');
+    await tab.reads('I see.');
+    const { errorText = '' } = await tab.shows('look', 'output-error');
+    expect(errorText).not.toBe('');
+    expect(errorText.length).toBeLessThanOrEqual(2000);
+    expect(tab.errors).toHaveLength(1);
+    expect(tab.chat.error).toBe(undefined);
+    await world.agrees(tab);
+  },
+);
 
 test('an outcome that the page gives itself and that cannot be sent becomes an error as well', async () => {
   world = await World.create();

@@ -270,7 +270,7 @@ const step = () => [
   mcp('approval-requested', question()),
 ];
 
-/** A step with several calls, of which some wait. */
+/** A step with several calls. Some of them wait. */
 export const gates: (Calls & { isClosed: boolean })[] = [
   { ...shown('closed', ...step()), isClosed: true },
   { ...shown('progressive', ...step()), isClosed: false },

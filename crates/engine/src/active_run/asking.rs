@@ -50,6 +50,16 @@ fn texts_to_recall(messages: &[UiMessage]) -> Vec<String> {
     texts.filter(|text| !text.trim().is_empty()).collect()
 }
 
+// === impl ReadMessages ===
+
+impl ReadMessages {
+    /// Returns the messages, with that of the run as the last one.
+    pub fn with_own<'a>(&'a self, own: &'a UiMessage) -> Vec<&'a UiMessage> {
+        // If the readers were sent away in between, the record has an older state of the run's message.
+        self.messages.iter().filter(|message| message.id != own.id).chain([own]).collect()
+    }
+}
+
 // === impl ActiveRun ===
 
 impl ActiveRun {
@@ -226,9 +236,7 @@ impl ActiveRun {
     ) -> Result<Fitted, StoreError> {
         let read = self.read_messages().await?;
         let own = self.run.message_so_far();
-        // If the readers were sent away in between, the record has an older state of the run's message.
-        let messages = read.messages.iter().filter(|message| message.id != own.id).chain([&own]).collect();
-        let history = History { first: read.first, messages };
+        let history = History { first: read.first, messages: read.with_own(&own) };
         let (policies, settings, run) = (&self.policies, &self.services.settings, &self.run);
         let build = |fit: &_, messages: &[&UiMessage]| -> ModelRequest {
             let of_run = PromptContext::new(policies, settings, &run.settings, &self.toolbox, Some(run), fit);

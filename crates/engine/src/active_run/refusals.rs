@@ -1,7 +1,5 @@
 //! Asking again for a step that the provider has refused, without the parts of the chat that may be the reason.
 
-use fermata_protocol::UiMessage;
-
 use super::{ActiveRun, StepWork};
 use crate::{
     ports::store::StoreError,
@@ -22,8 +20,7 @@ impl ActiveRun {
             None => {
                 let read = self.read_messages().await?;
                 let own = self.run.message_so_far();
-                let messages: Vec<&UiMessage> =
-                    read.messages.iter().filter(|message| message.id != own.id).chain([&own]).collect();
+                let messages = read.with_own(&own);
                 let known = RefusedParts::of(&messages, &self.model_name());
                 let search = Search::new(reason, &messages, &known);
                 self.history = Some(read);
@@ -48,8 +45,7 @@ impl ActiveRun {
         let Some(search) = search else { return Ok(()) };
         let read = self.read_messages().await?;
         let own = self.run.message_so_far();
-        let messages: Vec<&UiMessage> = read.messages.iter().chain([&own]).collect();
-        let parts = search.without.described(&messages, &self.model_name(), &search.reason);
+        let parts = search.without.described(&read.with_own(&own), &self.model_name(), &search.reason);
         self.history = Some(read);
         tracing::warn!(
             chat = %self.record.chat,

@@ -69,8 +69,8 @@ impl MemoryService {
         Ok(recalled)
     }
 
-    /// Returns a run's knowledge of its user: the memories that are in every prompt, and those that have to do with one of the texts, the
-    /// newest of which comes first. If the store fails, nothing is recalled, and the run goes on. The run holds a slot for its
+    /// Returns a run's knowledge of its user: the memories that are in every prompt, and those about one of the texts. The
+    /// newest text comes first. If the store fails, nothing is recalled, and the run continues. The run holds a slot for its
     /// requests to models, which this uses.
     pub(crate) async fn recollect(&self, owner: &Owner, chat: &ChatId, texts: &[String]) -> Recollection {
         let notes = |memories: Vec<Memory>| memories.iter().map(MemoryNote::from).collect();

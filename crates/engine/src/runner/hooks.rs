@@ -58,8 +58,8 @@ pub trait Hooks: Send + Sync {
 pub enum Approval {
     /// The call may run.
     Approved,
-    /// The call may run with this input in place of its own. The result says so to the model. An input that does not fit the tool, or that the
-    /// policy denies, fails the call.
+    /// The call may run with this input instead of its own. The result tells the model about the change. The call fails if the input does
+    /// not fit the tool, or if the policy denies it.
     Edited {
         /// The input.
         input: JsonText,

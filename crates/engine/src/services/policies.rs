@@ -169,12 +169,10 @@ impl Policies {
 
     /// Logs which patterns in the schemas of a page's tools are not checked: once for each, although a page posts its tools with each message.
     pub fn warn_of_tools_of_page(&self, toolbox: &Toolbox, posted: &[PostedTool]) {
-        let mut warned_of = self.warned_of.lock().unwrap_or_else(PoisonError::into_inner);
         for found in posted.iter().filter_map(|tool| toolbox.find(&tool.name)) {
-            if let Some(reason) = found.unchecked_patterns()
-                && warned_of.len() < MAX_WARNINGS
-                && warned_of.insert(reason.to_owned())
-            {
+            let Some(reason) = found.unchecked_patterns() else { continue };
+            let mut warned_of = self.warned_of.lock().unwrap_or_else(PoisonError::into_inner);
+            if warned_of.len() < MAX_WARNINGS && warned_of.insert(reason.to_owned()) {
                 warn_of_unchecked(found, reason);
             }
         }

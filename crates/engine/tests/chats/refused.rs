@@ -61,7 +61,7 @@ async fn a_refused_file_is_found_among_others_and_the_others_stay() {
         let shown = stream.find("message-metadata");
         assert_eq!(shown["messageMetadata"]["refused"][0]["filename"], format!("{}.png", bad[0]));
 
-        // The chat goes on with one request, also after a restart.
+        // The next message takes one request, even after a restart.
         let world = world.restarted();
         let before = world.model_calls();
         world.post(post(json!([say("and now?")]))).await.read_to_end().await;

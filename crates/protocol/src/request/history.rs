@@ -70,7 +70,7 @@ struct PartHead<'a> {
 
 /// A longer part is no `step-start`.
 const STEP_START_BYTES: usize = 256;
-/// The depth at which no message is any more.
+/// Messages and their parts are less deep than this.
 const DEEPEST: usize = 8;
 
 impl HistorySkipper {
@@ -187,11 +187,10 @@ impl HistorySkipper {
     /// Drops the messages before the one that has just ended, except the last one of the other role.
     fn drop_messages(&mut self) {
         let Some(last) = self.messages.len().checked_sub(1) else { return };
-        let is_other = |message: &Message| {
+        let other = self.messages[..last].iter().rposition(|message| {
             message.role != self.messages[last].role
                 && matches!(message.role, Some(Role::User | Role::Assistant))
-        };
-        let other = self.messages[..last].iter().rposition(is_other);
+        });
         for index in (0..last).rev().filter(|index| Some(*index) != other) {
             // With the comma behind it.
             let (start, end) = (self.messages[index].start, self.messages[index + 1].start);

@@ -140,7 +140,7 @@ pub(super) fn without_lone_surrogates(json: &str) -> Option<String> {
 }
 
 /// Returns the UTF-16 unit of the escape that a text begins with, such as `\ud83d`.
-fn utf16_unit(text: &str) -> Option<u16> {
+pub fn utf16_unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     if digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         u16::from_str_radix(digits, 16).ok()

@@ -7,6 +7,8 @@
 
 use std::{borrow::Cow, ops::RangeInclusive};
 
+use fermata_protocol::utf16_unit;
+
 /// The character before a half. It is a noncharacter, which programs may use internally and texts do not contain.
 const MARK: char = '\u{fdd0}';
 
@@ -88,7 +90,7 @@ pub(super) fn repair(json: &str) -> Cow<'_, str> {
 
 /// Returns the length of the escape at the start of the text, and the characters that replace it if it is half a character.
 fn read_escape(text: &str, begins_string: bool) -> (usize, Option<Vec<char>>) {
-    let Some(unit) = unit(text) else {
+    let Some(unit) = utf16_unit(text) else {
         let length = text.chars().take(2).map(char::len_utf8).sum();
         return (length, None);
     };
@@ -97,7 +99,7 @@ fn read_escape(text: &str, begins_string: bool) -> (usize, Option<Vec<char>>) {
     if !is_high && !is_low {
         return (ESCAPE, None);
     }
-    if is_high && self::unit(after).is_some_and(|unit| LOW.contains(&unit)) {
+    if is_high && utf16_unit(after).is_some_and(|unit| LOW.contains(&unit)) {
         return (2 * ESCAPE, None);
     }
     let may_be_joined = (is_high && after.starts_with('"')) || (is_low && begins_string);
@@ -106,11 +108,6 @@ fn read_escape(text: &str, begins_string: bool) -> (usize, Option<Vec<char>>) {
         _ => vec![char::REPLACEMENT_CHARACTER],
     };
     (ESCAPE, Some(replacement))
-}
-
-/// Returns the UTF-16 unit of the escape at the start of the text.
-fn unit(text: &str) -> Option<u16> {
-    u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
 /// Returns the half that the character after a [`MARK`] stands for.

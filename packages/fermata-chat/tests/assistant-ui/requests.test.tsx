@@ -60,7 +60,7 @@ test('a request says in words what the call does', async () => {
   expect(approval?.prompt).toMatch(/^Write the note “Milk”/);
 });
 
-test('a request that ends without a decision has its resolution, also after a reload', async () => {
+test('a request that ends without a decision has its resolution, even after a reload', async () => {
   await start();
   world.model.script(calls({ name: 'write_note', input: { title: 'Milk', body: 'Two litres.' } }));
   const first = open();

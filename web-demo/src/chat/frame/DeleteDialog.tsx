@@ -5,7 +5,7 @@ import { flushSync } from 'react-dom';
 import { useTranslation } from 'react-i18next';
 import { chatUrl, showNewChat } from '../server/chatId';
 import { chats, deleteChat, type ListedChat } from '../server/chats';
-import { Dialog } from '../ui/Dialog';
+import { ConfirmDialog } from '../ui/ConfirmDialog';
 import { useErrorWords } from '../ui/errorWords';
 
 interface Props {
@@ -36,21 +36,19 @@ export function DeleteDialog({ chat, isShown, onDone }: Props) {
       document.querySelector<HTMLElement>(`nav a[href="${chatUrl(neighbour.id)}"]`)?.focus();
   };
   return (
-    <Dialog title={t('chats.deleteTitle')} onClose={onDone}>
-      <p className="wrap-anywhere">{t('chats.deleteText', { title: chat.title ?? t('chats.untitled') })}</p>
+    <ConfirmDialog
+      title={t('chats.deleteTitle')}
+      text={t('chats.deleteText', { title: chat.title ?? t('chats.untitled') })}
+      cancel={t('chats.cancel')}
+      confirm={t('chats.confirm')}
+      onCancel={onDone}
+      onConfirm={() => void remove()}
+    >
       {error !== undefined && (
         <p role="alert" className="mt-3 text-bad">
           {t('chats.deleteFailed', { reason: words(error) })}
         </p>
       )}
-      <div className="mt-5 flex justify-end gap-2">
-        <button type="button" className="button" onClick={onDone}>
-          {t('chats.cancel')}
-        </button>
-        <button type="button" className="button button-bad" onClick={() => void remove()}>
-          {t('chats.confirm')}
-        </button>
-      </div>
-    </Dialog>
+    </ConfirmDialog>
   );
 }

@@ -21,7 +21,7 @@ export function DeletedNotice({ chatId, chat, messages }: Props) {
   const [wasListed, setWasListed] = useState(isListed);
   if (isListed && !wasListed) setWasListed(true);
   const isMissing = wasListed && !isListed;
-  // The list says so first. The server says whether it is true.
+  // The list reports a deletion first. The server confirms it.
   useEffect(() => {
     if (isMissing) void chat.refresh();
   }, [isMissing, chat]);

@@ -2,7 +2,7 @@
 
 import { useTranslation } from 'react-i18next';
 import { AnswerError } from '../ui/AnswerError';
-import { Dialog } from '../ui/Dialog';
+import { ConfirmDialog } from '../ui/ConfirmDialog';
 import { useAction } from '../ui/useAction';
 
 interface Props {
@@ -19,17 +19,15 @@ export function DeleteAllDialog({ count, onDelete, onDone }: Props) {
     if (await act(onDelete)) onDone();
   };
   return (
-    <Dialog title={t('deleteAll.title')} onClose={onDone}>
-      <p>{t('deleteAll.text', { count })}</p>
+    <ConfirmDialog
+      title={t('deleteAll.title')}
+      text={t('deleteAll.text', { count })}
+      cancel={t('deleteAll.cancel')}
+      confirm={t('deleteAll.confirm')}
+      onCancel={onDone}
+      onConfirm={() => void confirm()}
+    >
       <AnswerError error={error} />
-      <div className="mt-5 flex justify-end gap-2">
-        <button type="button" className="button" onClick={onDone}>
-          {t('deleteAll.cancel')}
-        </button>
-        <button type="button" className="button button-bad" onClick={() => void confirm()}>
-          {t('deleteAll.confirm')}
-        </button>
-      </div>
-    </Dialog>
+    </ConfirmDialog>
   );
 }

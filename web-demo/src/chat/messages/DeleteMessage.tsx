@@ -5,8 +5,8 @@ import { useState, type ReactNode } from 'react';
 import { flushSync } from 'react-dom';
 import { useTranslation } from 'react-i18next';
 import type { FermataChat } from 'fermata-chat';
+import { ConfirmDialog } from '../ui/ConfirmDialog';
 import { focusComposer } from '../ui/focusComposer';
-import { Dialog } from '../ui/Dialog';
 import { useErrorWords } from '../ui/errorWords';
 import { IconButton } from '../ui/IconButton';
 
@@ -48,22 +48,20 @@ export function DeleteMessage({ chat, messageId, children }: Props) {
         </IconButton>
       )}
       {isAsking && (
-        <Dialog title={t('messages.deleteTitle')} onClose={close}>
-          <p>{t('messages.deleteText')}</p>
+        <ConfirmDialog
+          title={t('messages.deleteTitle')}
+          text={t('messages.deleteText')}
+          cancel={t('messages.cancel')}
+          confirm={t('messages.deleteConfirm')}
+          onCancel={close}
+          onConfirm={() => void remove()}
+        >
           {error !== undefined && (
             <p role="alert" className="mt-3 text-bad">
               {t('messages.deleteFailed', { reason: words(error) })}
             </p>
           )}
-          <div className="mt-5 flex justify-end gap-2">
-            <button type="button" className="button" onClick={close}>
-              {t('messages.cancel')}
-            </button>
-            <button type="button" className="button button-bad" onClick={() => void remove()}>
-              {t('messages.deleteConfirm')}
-            </button>
-          </div>
-        </Dialog>
+        </ConfirmDialog>
       )}
     </>
   );

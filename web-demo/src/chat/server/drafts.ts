@@ -23,7 +23,7 @@ const EMPTY: Draft = { text: '' };
 export const draftOf = (chatId: string): Draft =>
   read(recall(key(chatId), 'sessionStorage')) ?? read(recall(key(chatId))) ?? EMPTY;
 
-/** Keeps a draft; an empty one is forgotten. What another tab has written since stays. */
+/** Saves a draft, or removes it if it is empty. A newer draft of another tab stays. */
 export function keepDraft(chatId: string, { text, outgoing }: Draft) {
   const before = recall(key(chatId), 'sessionStorage');
   const isEmpty = text.trim() === '' && outgoing === undefined;

@@ -48,7 +48,7 @@ const BELONGS = [
 
 /** Control characters, those that turn the direction of writing, and those without a shape. */
 const UNSEEN = String.raw`\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800`;
-/** Line ends and tabs are seen. What is no candidate is passed over first, because most characters are none. */
+/** Line ends and tabs are visible. Most characters are no candidates, so they are skipped first. */
 const INVISIBLE = new RegExp(
   String.raw`(?=[${UNSEEN}\u{1f3f4}])(?:(?<kept>${BELONGS})|\r(?!\n)|(?![\n\r\t])[${UNSEEN}])`,
   'gu',
