@@ -396,7 +396,10 @@ describe('PostgreSQL goes away', () => {
       await database.start();
       await stream.toEnd();
       assert.ok(stream.done && textOf(stream) === 'One, two.', stream.outline);
-      assert.match(server.log, / INFO .* the database is back instance=ins_\w+ after=\d/);
+      await until(
+        () => / INFO .* the database is back instance=ins_\w+ after=\d/.test(server.log),
+        () => server.log,
+      );
       assert.equal(server.log.split('the database is away').length, 2, server.log);
     } finally {
       await Promise.all([server.discard(), model.stop(), database.discard()]);
@@ -566,6 +569,9 @@ describe('an instance is ended in good order', { concurrency: 2 }, () => {
     await until(() => !cluster.server(1).alive, 'the instance to end');
     assert.match(JSON.stringify(await recordAt(cluster.at(2))), /One, two\./);
     assert.equal(cluster.model.requests.length, 4);
-    assert.match(cluster.server(1).log, / drained .* moved=1 finished=1 cut=0 refused=\d+\n/);
+    await until(
+      () => / drained .* moved=1 finished=1 cut=0 refused=\d+\n/.test(cluster.server(1).log),
+      () => cluster.server(1).log,
+    );
   });
 });
