@@ -9,13 +9,12 @@ use std::{io::Write, num::NonZeroU32, sync::Arc};
 
 use anyhow::{Context, ensure};
 use async_trait::async_trait;
-use fermata_engine::{
-    Runner,
+use fermata::{
+    Provider, Runner, build_model,
     model::{ModelCall, ModelContent, ModelEvent, ModelMessage},
     runner::{Approval, Hooks, Params, Step, StopReason, ToolChoice},
+    tools::{CallContext, Decision, ErrorType, ToolError, ToolSpec, TypedTool, typed},
 };
-use fermata_providers::Provider;
-use fermata_tools::{CallContext, Decision, ErrorType, ToolError, ToolSpec, TypedTool, typed};
 use futures::TryStreamExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -109,7 +108,7 @@ async fn main() -> anyhow::Result<()> {
         Provider::Demo(_) => ("use stock_level", "think about lamps"),
         Provider::OpenAi(_) => ("How many lamps are left?", "Is that a lot? One sentence."),
     };
-    let params = Params::new(fermata_providers::build(provider)?)
+    let params = Params::new(build_model(provider)?)
         .system("You work in a shop. Look up the stock before you speak of it.")
         .tools([typed(StockLevel)])?
         .max_iterations(NonZeroU32::new(10).context("ten is not zero")?);

@@ -16,8 +16,12 @@ use std::{
 use anyhow::{Context, ensure};
 use async_trait::async_trait;
 use axum::{Router, extract::State, routing::get};
-use fermata_server::{App, config::Config, router};
-use fermata_tools::{CallContext, Decision, ToolError, TypedTool, typed};
+use fermata::{
+    App,
+    config::Config,
+    router,
+    tools::{CallContext, Decision, ToolError, TypedTool, typed},
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};

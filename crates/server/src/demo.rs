@@ -34,7 +34,7 @@ pub struct File {
 pub const ASSETS: &str = "/assets/";
 
 #[derive(RustEmbed)]
-#[folder = "../../web-demo/dist"]
+#[folder = "web-demo"]
 #[allow_missing = true]
 struct Built;
 

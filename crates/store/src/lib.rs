@@ -29,5 +29,8 @@ pub use opening::{OpenError, OpenOptions};
 pub use queries::{audit::Decision, notes::Note};
 pub use schema::Migrated;
 pub use shared_clock::SharedClock;
-pub use sqlite::backup::{BackupError, back_up, restore};
+pub use sqlite::{
+    backup::{BackupError, back_up, restore},
+    open::file_of,
+};
 pub use store::SqlStore;

@@ -18,7 +18,7 @@ macro_rules! migrations {
         &[$(Migration {
             number: $number,
             name: $name,
-            sql: include_str!(concat!("../../../migrations/", $folder, "/", $file)),
+            sql: include_str!(concat!("../migrations/", $folder, "/", $file)),
         }),+]
     };
 }
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn every_file_is_a_migration_and_they_are_in_order() {
         for (folder, migrations) in [("sqlite", SQLITE), ("postgres", POSTGRES)] {
-            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations").join(folder);
+            let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations").join(folder);
             let mut files: Vec<_> = fs::read_dir(folder)
                 .unwrap()
                 .map(|file| file.unwrap().file_name().into_string().unwrap())

@@ -152,6 +152,12 @@ fn look(connection: &Connection) -> rusqlite::Result<Schema> {
     Ok(schema)
 }
 
+/// Returns the file of a SQLite database; `None` if the URL is another one.
+pub fn file_of(url: &str) -> Option<PathBuf> {
+    let place = Place::parse(url).ok()?;
+    (!place.is_in_memory).then_some(place.path)
+}
+
 // === impl Place ===
 
 impl Place {
