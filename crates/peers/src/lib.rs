@@ -31,6 +31,7 @@ use fermata_engine::{
     peer_transport::{PeerTransport, TransportError},
     store::InstanceId,
 };
+use futures::future::select_all;
 use tokio::{
     sync::{Mutex as AsyncMutex, watch},
     time::Instant,
@@ -53,11 +54,9 @@ pub struct RedisTransport {
     server: Server,
     prefix: String,
     limits: MailboxLimits,
-    cluster: ClusterKey,
+    /// The keys of the deployment, at least one. The first one seals messages.
+    keys: Vec<KnownKey>,
     seal: Seal,
-    /// Kept when a mailbox is opened again, so that it recognizes messages that it has opened before. Held while the messages of one read
-    /// are opened, never across an await.
-    opener: Mutex<Opener>,
     dropped: Mutex<DroppedMessages>,
     /// The connection that sends all messages. Each mailbox is read on its own connection, because a read waits most of the time.
     sending: SharedConnection,
@@ -65,6 +64,14 @@ pub struct RedisTransport {
     mailboxes: Mutex<HashMap<InstanceId, OpenMailbox>>,
     /// The time that seals tell, and are compared with.
     clock: Clock,
+}
+
+/// A key, and what it has opened.
+struct KnownKey {
+    cluster: ClusterKey,
+    /// Kept when a mailbox is opened again, so that it recognizes messages that it has opened before. Held while the messages of one read
+    /// are opened, never across an await.
+    opener: Mutex<Opener>,
 }
 
 /// The time of all instances.
@@ -99,7 +106,8 @@ pub enum ConnectError {
 }
 
 struct OpenMailbox {
-    reader: Arc<AsyncMutex<MailboxReader>>,
+    /// A reader for each key.
+    readers: Arc<[AsyncMutex<MailboxReader>]>,
     /// Dropped when the mailbox is closed or opened again, which ends a `receive` that waits.
     closed: watch::Sender<()>,
 }
@@ -113,6 +121,15 @@ impl Default for MailboxLimits {
     /// at most.
     fn default() -> Self {
         Self { messages: 16_384, expiry: Duration::from_secs(30) }
+    }
+}
+
+// === impl KnownKey ===
+
+impl KnownKey {
+    fn new(cluster: ClusterKey) -> Self {
+        let opener = Mutex::new(Opener::new(cluster.clone()));
+        Self { cluster, opener }
     }
 }
 
@@ -131,14 +148,20 @@ impl RedisTransport {
             server: Server::new(url)?,
             prefix: prefix.to_owned(),
             limits: MailboxLimits::default(),
-            cluster: cluster.clone(),
+            keys: vec![KnownKey::new(cluster.clone())],
             seal: Seal::new(cluster).map_err(|_| ConnectError::NoRandomNumbers)?,
-            opener: Mutex::new(Opener::new(cluster.clone())),
             dropped: Mutex::default(),
             sending: SharedConnection::default(),
             mailboxes: Mutex::default(),
             clock: Box::new(SystemTime::now),
         })
+    }
+
+    /// Takes messages that are sealed with one of these keys as well, while the instances get a new key one after the other.
+    #[must_use]
+    pub fn with_other_keys(mut self, others: impl IntoIterator<Item = ClusterKey>) -> Self {
+        self.keys.extend(others.into_iter().map(KnownKey::new));
+        self
     }
 
     /// Uses this clock instead of the machine's.
@@ -153,21 +176,26 @@ impl RedisTransport {
         Self { limits, ..self }
     }
 
-    fn key(&self, instance: &InstanceId) -> String {
-        format!("{}:box:{instance}:{}", self.prefix, self.cluster.name())
+    /// Returns the mailbox of an instance for messages that are sealed with this key.
+    fn mailbox(&self, instance: &InstanceId, key: &KnownKey) -> String {
+        format!("{}:box:{instance}:{}", self.prefix, key.cluster.name())
+    }
+
+    fn mailboxes_of(&self, instance: &InstanceId) -> Vec<String> {
+        self.keys.iter().map(|key| self.mailbox(instance, key)).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<InstanceId, OpenMailbox>> {
         self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens the seals of what was found in a mailbox, and returns the messages that are genuine.
-    fn open_seals(&self, instance: &InstanceId, found: &[Vec<u8>]) -> Vec<Vec<u8>> {
-        let (key, now) = (self.key(instance), (self.clock)());
-        let mut opener = self.opener.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Opens the seals of what was found in the mailbox of the key at this place, and returns the messages that are genuine.
+    fn open_seals(&self, instance: &InstanceId, place: usize, found: &[Vec<u8>]) -> Vec<Vec<u8>> {
+        let (mailbox, now) = (self.mailbox(instance, &self.keys[place]), (self.clock)());
+        let mut opener = self.keys[place].opener.lock().unwrap_or_else(PoisonError::into_inner);
         let mut messages = Vec::new();
         for sealed in found {
-            match opener.open(&key, sealed, now) {
+            match opener.open(&mailbox, sealed, now) {
                 Ok(message) => messages.push(message),
                 Err(refusal) => self.warn_dropped(instance, refusal),
             }
@@ -193,9 +221,13 @@ impl PeerTransport for RedisTransport {
     async fn open(&self, instance: &InstanceId) -> Result<(), TransportError> {
         // If this fails, a caller that waits for messages must not go on waiting for those of the old mailbox.
         self.lock().remove(instance);
-        let reader = MailboxReader::open(&self.server, self.key(instance), self.limits.expiry).await?;
-        let reader = Arc::new(AsyncMutex::new(reader));
-        self.lock().insert(instance.clone(), OpenMailbox { reader, closed: watch::Sender::new(()) });
+        let mut readers = Vec::new();
+        for mailbox in self.mailboxes_of(instance) {
+            let reader = MailboxReader::open(&self.server, mailbox, self.limits.expiry).await?;
+            readers.push(AsyncMutex::new(reader));
+        }
+        let open = OpenMailbox { readers: readers.into(), closed: watch::Sender::new(()) };
+        self.lock().insert(instance.clone(), open);
         Ok(())
     }
 
@@ -203,7 +235,7 @@ impl PeerTransport for RedisTransport {
         if messages.is_empty() {
             return Ok(());
         }
-        let (key, now) = (self.key(to), (self.clock)());
+        let (key, now) = (self.mailbox(to, &self.keys[0]), (self.clock)());
         let mut sealed = Vec::with_capacity(messages.len());
         for message in messages {
             let Ok(message) = self.seal.seal(&key, message, now) else {
@@ -228,23 +260,24 @@ impl PeerTransport for RedisTransport {
     }
 
     async fn receive(&self, instance: &InstanceId) -> Result<Vec<Vec<u8>>, TransportError> {
-        let (reader, mut closed) = match self.lock().get(instance) {
-            Some(mailbox) => (mailbox.reader.clone(), mailbox.closed.subscribe()),
+        let (readers, mut closed) = match self.lock().get(instance) {
+            Some(mailbox) => (mailbox.readers.clone(), mailbox.closed.subscribe()),
             None => return Err(TransportError::NoMailbox),
         };
         loop {
-            let found = tokio::select! {
-                found = async { reader.lock().await.next().await } => found,
-                _ = closed.changed() => Err(TransportError::NoMailbox),
+            let nexts = readers.iter().map(|reader| Box::pin(async { reader.lock().await.next().await }));
+            let (found, place) = tokio::select! {
+                (found, place, _) = select_all(nexts) => (found, place),
+                _ = closed.changed() => (Err(TransportError::NoMailbox), 0),
             };
             if found.is_err() {
                 // The mailbox may have lost messages. It may also have been opened again meanwhile, and the new one stays.
                 let mut mailboxes = self.lock();
-                if mailboxes.get(instance).is_some_and(|open| Arc::ptr_eq(&open.reader, &reader)) {
+                if mailboxes.get(instance).is_some_and(|open| Arc::ptr_eq(&open.readers, &readers)) {
                     mailboxes.remove(instance);
                 }
             }
-            let messages = self.open_seals(instance, &found?);
+            let messages = self.open_seals(instance, place, &found?);
             if !messages.is_empty() {
                 return Ok(messages);
             }
@@ -254,7 +287,7 @@ impl PeerTransport for RedisTransport {
     async fn close(&self, instance: &InstanceId) {
         self.lock().remove(instance);
         let mut commands = redis::pipe();
-        commands.cmd("UNLINK").arg(self.key(instance));
+        commands.cmd("UNLINK").arg(self.mailboxes_of(instance));
         // A mailbox that cannot be removed now expires by itself.
         let _: Result<(), TransportError> =
             self.sending.execute(&self.server, &commands, Instant::now() + TIMEOUT).await;

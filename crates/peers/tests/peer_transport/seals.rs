@@ -99,3 +99,29 @@ async fn instances_with_different_keys_learn_at_once_that_they_cannot_reach_each
     ours.send(&a, vec![message("ours")]).await.unwrap();
     assert_eq!(ours.receive(&a).await.unwrap(), [message("ours")]);
 }
+
+#[tokio::test]
+async fn a_key_is_replaced_while_messages_arrive_in_both_directions() {
+    let Some(server) = Server::start(&[]) else { return };
+    let draw = || ClusterKey::parse(&ClusterKey::draw().unwrap()).unwrap();
+    let (old, new) = (draw(), draw());
+    let with = |first: &ClusterKey, other: Option<&ClusterKey>| {
+        RedisTransport::connect(&server.url(), PREFIX, first).unwrap().with_other_keys(other.cloned())
+    };
+    // Each instance goes through these steps, one instance after the other.
+    let steps = [(&old, None), (&old, Some(&new)), (&new, Some(&old)), (&new, None)];
+    for pair in steps.windows(2) {
+        let (behind, ahead) = (with(pair[0].0, pair[0].1), with(pair[1].0, pair[1].1));
+        let (a, b) = (instance("a"), instance("b"));
+        behind.open(&a).await.unwrap();
+        ahead.open(&b).await.unwrap();
+        for round in ["one", "two"] {
+            behind.send(&b, vec![message(round)]).await.unwrap();
+            assert_eq!(ahead.receive(&b).await.unwrap(), [message(round)]);
+            ahead.send(&a, vec![message(round)]).await.unwrap();
+            assert_eq!(behind.receive(&a).await.unwrap(), [message(round)]);
+        }
+        behind.close(&a).await;
+        assert_eq!(ahead.send(&a, vec![message("late")]).await, Err(TransportError::NoMailbox));
+    }
+}
