@@ -75,7 +75,13 @@ export class Server {
     return this.#child !== undefined && this.#child.exitCode === null && this.#child.signalCode === null;
   }
 
-  async start() {
+  /** @param {Record<string, string>} settings environment variables of its next start, besides the others */
+  set(settings) {
+    this.#settings = { ...this.#settings, ...settings };
+  }
+
+  /** Starts the process, and does not wait until it listens. */
+  launch() {
     const [command = '', ...args] = [...this.#through, this.binary ?? binary()];
     const child = spawn(command, args, {
       cwd: this.folder,
@@ -103,6 +109,11 @@ export class Server {
         this.log += bytes.toString('utf8');
       });
     }
+    return child;
+  }
+
+  async start() {
+    const child = this.launch();
     await until(
       () => {
         if (child.exitCode !== null || child.signalCode !== null || child.pid === undefined)

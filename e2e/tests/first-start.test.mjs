@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
+import { EventStream } from '../harness/events.mjs';
 import { FakeOpenAi, refuses } from '../harness/fake-openai.mjs';
 import { Server } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
@@ -130,6 +131,119 @@ test('a request has an id, which its lines in the log repeat', async () => {
     assert.deepEqual(warnings, [
       'FERMATA_MAX_STPES is set, but there is no such setting; did you mean FERMATA_MAX_STEPS?',
     ]);
+  } finally {
+    await server.discard();
+  }
+});
+
+test('a server without settings takes the next free port, and says where chats are and how to have a model', async () => {
+  // Others may use port 3000 already: it is taken in either case.
+  const taken = createServer();
+  await new Promise((resolve) =>
+    taken.once('error', resolve).listen(3000, '127.0.0.1', () => resolve(undefined)),
+  );
+  const server = new Server(0, { FERMATA_BIND: '', DATABASE_URL: '' });
+  const found = /listening on http:\/\/127\.0\.0\.1:(\d+), answered by the model demo/;
+  try {
+    server.launch();
+    const [, port] = await until(
+      () => found.exec(server.log),
+      () => server.log,
+    );
+    assert.notEqual(port, '3000');
+    const words = [
+      `port 3000 is taken, so the server listens on port ${port}`,
+      `chats are stored in ${server.folder}/fermata.db`,
+      'set OPENAI_API_KEY, or OPENAI_BASE_URL and FERMATA_MODEL',
+    ];
+    await until(
+      () => words.every((line) => server.log.includes(line)),
+      () => server.log,
+    );
+    assert.equal((await fetch(`http://127.0.0.1:${port}/healthz`)).status, 200);
+  } finally {
+    taken.close();
+    await server.discard();
+  }
+});
+
+test('a port that was chosen and is taken is an error', async () => {
+  const taken = createServer();
+  await new Promise((resolve) => taken.listen(0, '127.0.0.1', () => resolve(undefined)));
+  const address = taken.address();
+  const port = typeof address === 'object' ? Number(address?.port) : 0;
+  const server = new Server(port, {});
+  try {
+    server.launch();
+    const words = `cannot listen on 127.0.0.1:${port}`;
+    await until(
+      () => server.log.includes(words) && server.exitCode === 1,
+      () => server.log,
+    );
+  } finally {
+    taken.close();
+    await server.discard();
+  }
+});
+
+test('init writes a file that the server takes, and overwrites nothing', async () => {
+  const server = new Server(0, {});
+  try {
+    const { code, output } = await server.command('init');
+    assert.deepEqual([code, output.split(';')[0]], [0, 'wrote fermata.toml']);
+    assert.equal((await server.command('--check')).code, 0);
+    const again = await server.command('init');
+    assert.equal(again.code, 1);
+    assert.match(again.output, /fermata\.toml exists/);
+  } finally {
+    await server.discard();
+  }
+});
+
+test('an operator lists chats, reads one and answers a call from a terminal', async () => {
+  const token = 'a-token-of-some-length';
+  const server = await Server.start({ FERMATA_AUTH: 'token', FERMATA_TOKENS: `ann:${token}` });
+  const at = ['--url', server.url, '--token', token];
+  try {
+    const stream = await EventStream.open(`${server.url}/api/chat`, {
+      headers: { authorization: `Bearer ${token}` },
+      body: { id: 'shopping', messages: [{ role: 'user', content: 'write a note: buy\u001b[31m milk' }] },
+    });
+    await stream.sees('tool-approval-request');
+    const list = await server.command('chats', ...at);
+    assert.match(list.output, /^shopping {2}.*1 waiting {2,}write a note: buy/);
+    assert.ok(!list.output.includes('\u001b'), 'a chat cannot write to the terminal');
+    const refused = await server.command('chats', '--url', server.url);
+    assert.equal(refused.code, 1);
+    assert.match(refused.output, /FERMATA_TOKEN/);
+    const shown = await server.command('show', 'shopping', ...at);
+    assert.match(shown.output, /fermata answer shopping yes --call call_/);
+    const unknown = await server.command('answer', 'shopping', 'yes', '--call', 'call_none', ...at);
+    assert.match(unknown.output, /call_none of chat shopping does not wait for approval/);
+    const answered = await server.command('answer', 'shopping', 'no', '--reason', 'not today', ...at);
+    assert.deepEqual(
+      [answered.code, /^denied: Write the note/.test(answered.output)],
+      [0, true],
+      answered.output,
+    );
+    await stream.toEnd();
+    assert.match(JSON.stringify(stream.chunks), /not today/);
+    const late = await server.command('answer', 'shopping', 'yes', ...at);
+    assert.match(late.output, /no call of chat shopping waits for approval/);
+  } finally {
+    await server.discard();
+  }
+});
+
+test('the manual page and the completions of shells come from the program', async () => {
+  const server = new Server(0, {});
+  try {
+    assert.match((await server.command('man')).output, /^\.ie[\s\S]*\.TH fermata 1/);
+    for (const shell of ['bash', 'zsh', 'fish'])
+      assert.match(
+        (await server.command('completions', shell)).output,
+        /policy[\s\S]*answer|answer[\s\S]*policy/,
+      );
   } finally {
     await server.discard();
   }

@@ -368,7 +368,8 @@ async fn peer_transport(
     };
     // If instances cannot reach each other, their keys may differ. The name of a key shows that without revealing the key.
     tracing::info!("messages between instances are sealed with the cluster key {} {source}", key.name());
-    let transport = RedisTransport::connect(url.as_str(), REDIS_PREFIX, &key)?;
+    let transport = RedisTransport::connect(url.as_str(), REDIS_PREFIX, &key)?
+        .with_other_keys(settings.other_cluster_key.iter().map(|SharedKey(key)| key.clone()));
     let clock = database.clock();
     Ok(Some(Arc::new(transport.with_clock(move || clock.now()))))
 }

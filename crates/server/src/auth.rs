@@ -128,10 +128,22 @@ impl Auth {
         }
     }
 
-    /// Replaces the tokens, if the settings name tokens. Open streams stay open.
-    pub fn set_tokens(&self, tokens: &[Token]) {
-        if let AuthMethod::Token(known) = &self.method {
-            *known.0.write().unwrap_or_else(PoisonError::into_inner) = tokens.into();
+    /// Replaces the tokens and secrets. Open streams stay open. Another kind of authentication needs a restart; until then, the known ones
+    /// stay valid.
+    pub fn set_secrets(&self, access: &AccessSettings) {
+        match &self.method {
+            AuthMethod::Token(known) if access.auth == AuthKind::Token => {
+                *known.0.write().unwrap_or_else(PoisonError::into_inner) = access.tokens.clone().into();
+            }
+            AuthMethod::Jwt(jwt) if access.auth == AuthKind::Jwt => jwt.set_secrets(access),
+            _ => {}
+        }
+    }
+
+    /// Fetches the published keys of tokens again, so that those that were withdrawn are not accepted any more.
+    pub async fn refetch_keys(&self) {
+        if let AuthMethod::Jwt(jwt) = &self.method {
+            jwt.refetch().await;
         }
     }
 
@@ -224,7 +236,7 @@ impl KnownTokens {
         let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
         let mut found = None;
         for token in tokens.iter() {
-            if is_same(&token.secret, given) {
+            if token.is(given) {
                 found = Some(Owner::new(token.owner.as_str()));
             }
         }

@@ -18,6 +18,7 @@ mod mcp;
 mod models;
 mod network;
 mod node;
+mod placed;
 mod policy;
 mod report;
 mod schema;
@@ -28,6 +29,7 @@ mod sources;
 mod tools;
 mod url;
 mod values;
+mod variables;
 mod written;
 
 use std::sync::Arc;
@@ -40,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     assistants::{AssistantSettings, Builtin},
-    command::{DataCommand, Invocation, OperatorCommand, PolicyCommand, TestedCall},
+    command::{Answer, Asked, DataCommand, Decision, Invocation, OperatorCommand, PolicyCommand, TestedCall},
     database::{DatabaseUrl, RedisUrl},
     file::Tables,
     identity::{AuthKind, UserHeader, UserSettings},
@@ -52,8 +54,8 @@ pub use self::{
     secret::{Secret, SharedKey, Token},
     setting::{SETTINGS, Setting},
     settings::{
-        AccessSettings, AssistantDefaults, ChatLimits, ConnectionSettings, DatabaseSettings, LogFormat,
-        MemorySettings, ModelDefaults, OwnerLimits, PlanSettings, RequestLimits, ServerSettings,
+        AccessSettings, AssistantDefaults, ChatLimits, ConnectionSettings, DatabaseSettings, InsecureBind,
+        LogFormat, MemorySettings, ModelDefaults, OwnerLimits, PlanSettings, RequestLimits, ServerSettings,
         ToolCallSettings,
     },
     sources::warnings_of_variables,
@@ -120,6 +122,17 @@ impl Config {
     /// Returns an error if an API is named but no model, or if the file of scenes cannot be read or used.
     pub fn provider(&self) -> Result<Provider, BuildError> {
         ModelSettings::default().provider(self)
+    }
+
+    /// Returns whether an operator has chosen the port, and not the default.
+    pub fn is_port_chosen(&self) -> bool {
+        self.server.bind.port.is_some() || self.origins.is_set("port")
+    }
+
+    /// Returns whether nothing says which model answers, so that it is the demo model as it comes.
+    pub fn is_model_unset(&self) -> bool {
+        let keys = ["openai_base_url", "openai_api_key", "model", "demo_scenes"];
+        keys.iter().all(|key| !self.origins.is_set(key)) && self.tables.models.is_empty()
     }
 
     /// Returns whether only people at this machine can use the server, and no proxy or page of another host stands in between.

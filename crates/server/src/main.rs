@@ -15,10 +15,11 @@ use fermata_server::{
     config::{
         Config, ConfigError, DataCommand, Invocation, OperatorCommand, PolicyCommand, warnings_of_variables,
     },
-    drain, health,
+    drain, first_start, health,
     mcp_check::{self, McpReport},
     migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
     reload::Reloader,
+    running::RunningServer,
     serve::{ConnectionLimits, Server},
     site,
     sockets::{Inherited, Sockets},
@@ -90,22 +91,23 @@ fn start(log: &LogWriter) -> anyhow::Result<()> {
             let inherited = Inherited::from_environment();
             runtime()?.block_on(serve(*config, inherited, log))
         }
-        Invocation::Check(config, false) => print(&report(&config)),
+        Invocation::Check(config, false) => print(report(&config)),
         Invocation::Check(config, true) => {
-            print(&report(&config))?;
+            print(report(&config))?;
             let McpReport { text, failed } = runtime()?.block_on(mcp_check::report(&config.tables.mcp));
-            print(&text)?;
+            print(text)?;
             anyhow::ensure!(failed.is_empty(), "MCP servers are not connected: {}", failed.join(", "));
             Ok(())
         }
-        Invocation::Schema(schema) => print(&schema),
+        Invocation::Print(text) => print(text),
+        Invocation::Init(file) => print(first_start::init(&file)?),
         Invocation::Command(config, command) => runtime()?.block_on(run(&config, command)),
     }
 }
 
 async fn run(config: &Config, command: OperatorCommand) -> anyhow::Result<()> {
     let Config { database, server, .. } = config;
-    print(&match command {
+    print(match command {
         OperatorCommand::Policy(PolicyCommand::Test(call)) => policy_dry_run::report(config, &call).await?,
         OperatorCommand::Migrate => migrate::report(database).await?,
         OperatorCommand::Backup { file } => backup::back_up(database, &file)?,
@@ -117,6 +119,11 @@ async fn run(config: &Config, command: OperatorCommand) -> anyhow::Result<()> {
             personal_data::delete(database, &owner).await?
         }
         OperatorCommand::Prompt { chat } => prompt_preview::report(config, &chat).await?,
+        OperatorCommand::Chats(asked) => RunningServer::new(server, asked)?.chats().await?,
+        OperatorCommand::Show { chat, asked } => RunningServer::new(server, asked)?.show(&chat).await?,
+        OperatorCommand::Answer { answer, asked } => {
+            RunningServer::new(server, asked)?.answer(&answer).await?
+        }
         OperatorCommand::Health => return Ok(health::ask(server).await?),
         OperatorCommand::Drain { wait } => drain::ask(server, wait).await?,
     })
@@ -154,8 +161,8 @@ fn report(config: &Config) -> String {
 }
 
 /// Writes a report to the standard output. It is not an error if the reader closes the pipe.
-fn print(report: &str) -> anyhow::Result<()> {
-    match io::stdout().write_all(report.as_bytes()) {
+fn print(report: impl AsRef<[u8]>) -> anyhow::Result<()> {
+    match io::stdout().write_all(report.as_ref()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         Ok(()) | Err(_) => Ok(()),
     }
@@ -171,6 +178,7 @@ async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::
     let mut signals = ShutdownSignals::listen()?;
     let version = fermata_engine::version();
     tracing::info!(version, "listening on http://{address}, answered by the model {}", app.model());
+    first_start::tell(&given, &config);
     if config.model.model.is_none()
         && let Ok(Provider::OpenAi(api)) = config.provider()
     {
@@ -199,6 +207,7 @@ async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::
     let shutdown = CancellationToken::new();
     let reloader = Reloader::new(app.clone(), given, Box::new(read_settings));
     let tasks = TaskTracker::new();
+    tasks.spawn(shutdown.clone().run_until_cancelled_owned(first_start::mention_ollama(config.clone())));
     tasks.spawn(tidy_metrics(app.clone(), shutdown.clone()));
     tasks.spawn(reloader.on_signal(hangups, shutdown.clone()));
     if let Some(listener) = operators {

@@ -316,6 +316,9 @@ mod tests {
 Every metric is shown from the start. The series whose labels are known (outcomes, tools, models, routes) begin at zero, so
 that a rate counts their first event.
 
+[deploy/prometheus/alerts.yml](../../deploy/prometheus/alerts.yml) has alerts, and [deploy/grafana.json](../../deploy/grafana.json)
+a dashboard. [Deployment](deployment.md#monitoring) says how to use them.
+
 | metric | type | labels | meaning |
 | --- | --- | --- | --- |
 ";

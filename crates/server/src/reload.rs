@@ -9,15 +9,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     App,
-    config::{AuthKind, Config, ConfigError, Invocation},
+    config::{Config, ConfigError, Invocation},
 };
 
 /// The settings that can be changed without a restart, besides all tables of the file.
-const RELOADABLE: [&str; 20] = [
+const RELOADABLE: [&str; 22] = [
     "approval",
     "gate",
     "chain",
     "tokens",
+    "jwt_secret",
+    "other_jwt_secret",
     "openai_base_url",
     "openai_api_key",
     "model",
@@ -84,10 +86,7 @@ pub fn apply(app: &App, config: &Config) -> Result<(), BuildError> {
     app.engine().set_assistants(assistants);
     app.engine().memories().set_embedder(embedder);
     app.engine().set_rules(config.rules());
-    // Another kind of authentication needs a restart. Until then, the known tokens stay valid.
-    if config.access.auth == AuthKind::Token {
-        app.auth().set_tokens(&config.access.tokens);
-    }
+    app.auth().set_secrets(&config.access);
     app.auth().set_users(&config.tables.users);
     app.mcp().set_servers(config.tables.mcp.clone());
     Ok(())
@@ -107,6 +106,7 @@ impl Reloader {
             match self.reload() {
                 Ok(changes) => {
                     changes.log(&self.current);
+                    self.app.auth().refetch_keys().await;
                     self.app.note_rules(AuditAction::RulesReloaded, &self.current).await;
                 }
                 Err(error) => {
@@ -125,7 +125,7 @@ impl Reloader {
     pub fn reload(&mut self) -> Result<Changes, ReloadError> {
         let config = match (self.read)()? {
             Invocation::Serve(config) => *config,
-            Invocation::Check(..) | Invocation::Schema(_) | Invocation::Command(..) => {
+            Invocation::Check(..) | Invocation::Print(_) | Invocation::Init(_) | Invocation::Command(..) => {
                 return Err(ReloadError::NotServing);
             }
         };

@@ -43,6 +43,8 @@ pub enum SocketError {
 
 /// The number of connections that may wait to be accepted. It is that of tokio's own sockets.
 const BACKLOG: u32 = 1024;
+/// The number of ports that are tried if the default port is taken.
+const NEXT_PORTS: u16 = 20;
 
 // === impl Inherited ===
 
@@ -74,7 +76,14 @@ impl Sockets {
                 let config = config.at(listener.local_addr()?)?;
                 (listener, config)
             }
-            None => (listen(config.server.address(), config.server.reuse_port)?, config.clone()),
+            None if config.is_port_chosen() => {
+                (listen(config.server.address(), config.server.reuse_port)?, config.clone())
+            }
+            None => {
+                let listener = listen_near(config.server.address(), config.server.reuse_port)?;
+                let config = config.at(listener.local_addr()?)?;
+                (listener, config)
+            }
         };
         let operators = match config.server.operator_bind {
             None => None,
@@ -85,6 +94,18 @@ impl Sockets {
             }),
         };
         Ok(Self { everybody, operators, config })
+    }
+}
+
+/// Listens on the address, or on one of the next ports if its own is taken.
+fn listen_near(address: SocketAddr, reuse_port: bool) -> Result<TcpListener, SocketError> {
+    let is_taken = |error: &SocketError| matches!(error, SocketError::Open { source, .. } if source.kind() == io::ErrorKind::AddrInUse);
+    match listen(address, reuse_port) {
+        Err(error) if is_taken(&error) => {
+            let mut next = (1..=NEXT_PORTS).filter_map(|more| address.port().checked_add(more));
+            next.find_map(|port| listen(SocketAddr::new(address.ip(), port), reuse_port).ok()).ok_or(error)
+        }
+        listener => listener,
     }
 }
 

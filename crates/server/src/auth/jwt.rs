@@ -3,6 +3,8 @@
 //! The algorithms that a key may verify follow from the key, never from the token. So neither the algorithm `none` nor the use of a public
 //! key as a secret can succeed. Error texts say what is wrong with a token and never contain the token.
 
+use std::sync::{Arc, PoisonError, RwLock};
+
 use axum::http::HeaderMap;
 use fermata_tools::Principal;
 use jsonwebtoken::{
@@ -34,7 +36,8 @@ pub struct Jwt {
 }
 
 enum Keys {
-    Secret(DecodingKey),
+    /// The secrets of the settings that were read last.
+    Secrets(RwLock<Arc<[DecodingKey]>>),
     Published(KeySet),
 }
 
@@ -60,9 +63,7 @@ impl Jwt {
     pub fn build(access: &AccessSettings) -> Option<Self> {
         let keys = match (&access.jwks_url, &access.jwt_secret) {
             (Some(url), _) => Keys::Published(KeySet::at(url.0.clone())),
-            (None, Some(secret)) => {
-                Keys::Secret(DecodingKey::from_secret(secret.0.expose_secret().as_bytes()))
-            }
+            (None, Some(_)) => Keys::Secrets(RwLock::new(secrets(access))),
             (None, None) => return None,
         };
         let mut validation = Validation::new(Algorithm::HS256);
@@ -97,6 +98,20 @@ impl Jwt {
         }
     }
 
+    /// Replaces the secrets, if the settings have any.
+    pub fn set_secrets(&self, access: &AccessSettings) {
+        if let Keys::Secrets(known) = &self.keys {
+            *known.write().unwrap_or_else(PoisonError::into_inner) = secrets(access);
+        }
+    }
+
+    /// Fetches the published keys again, so that those that were withdrawn are not accepted any more.
+    pub async fn refetch(&self) {
+        if let Keys::Published(keys) = &self.keys {
+            keys.refetch().await;
+        }
+    }
+
     /// Returns the owner and the groups that the token of a request names.
     pub async fn principal(&self, headers: &HeaderMap) -> Result<Principal, Refusal> {
         let token = bearer(headers)?;
@@ -127,9 +142,11 @@ impl Jwt {
             return Ok(Err(Fault::NotSigned("it needs extensions (crit) that this server does not support")));
         }
         let keys = match &self.keys {
-            Keys::Secret(key) => {
+            Keys::Secrets(secrets) => {
                 let algorithms = [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512];
-                return Ok(self.verify(token, key, &algorithms));
+                let secrets = secrets.read().unwrap_or_else(PoisonError::into_inner).clone();
+                let outcome = self.verify_by_any(token, secrets.iter().map(|key| (key, &algorithms[..])));
+                return Ok(outcome.unwrap_or(Err(Fault::NotSigned("this server has no secret for tokens"))));
             }
             Keys::Published(keys) => keys,
         };
@@ -141,12 +158,13 @@ impl Jwt {
         })?;
         for is_newest in [false, true] {
             let candidates = if is_newest { keys.newer_than(&known).await } else { known.clone() };
-            for key in candidates.iter().filter(|key| key.may_have_signed(&header)) {
-                outcome = self.verify(token, &key.key, &key.algorithms);
-                match outcome {
-                    Err(Fault::NotSigned(_)) => {}
-                    Ok(_) | Err(Fault::NotValid(_)) => return Ok(outcome),
-                }
+            let signers = candidates.iter().filter(|key| key.may_have_signed(&header));
+            if let Some(found) = self.verify_by_any(token, signers.map(|key| (&key.key, &key.algorithms[..])))
+            {
+                outcome = found;
+            }
+            if !matches!(outcome, Err(Fault::NotSigned(_))) {
+                break;
             }
             // Newer keys do not help if the key that the token names is known and has not signed it.
             if header.kid.is_some() && candidates.iter().any(|key| key.id == header.kid) {
@@ -154,6 +172,24 @@ impl Jwt {
             }
         }
         Ok(outcome)
+    }
+
+    /// Verifies a token with one key after the other. Returns the outcome of the key that has signed it, or else of the last one; `None` if
+    /// there is no key.
+    fn verify_by_any<'k>(
+        &self,
+        token: &str,
+        keys: impl Iterator<Item = (&'k DecodingKey, &'k [Algorithm])>,
+    ) -> Option<Result<Claims, Fault>> {
+        let mut last = None;
+        for (key, algorithms) in keys {
+            let outcome = self.verify(token, key, algorithms);
+            if !matches!(outcome, Err(Fault::NotSigned(_))) {
+                return Some(outcome);
+            }
+            last = Some(outcome);
+        }
+        last
     }
 
     fn verify(&self, token: &str, key: &DecodingKey, algorithms: &[Algorithm]) -> Result<Claims, Fault> {
@@ -166,6 +202,11 @@ impl std::fmt::Debug for Jwt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Jwt")
     }
+}
+
+fn secrets(access: &AccessSettings) -> Arc<[DecodingKey]> {
+    let secrets = access.jwt_secret.iter().chain(&access.other_jwt_secret);
+    secrets.map(|secret| DecodingKey::from_secret(secret.0.expose_secret().as_bytes())).collect()
 }
 
 /// Returns the groups of a claim, which has a list of texts or one text. A claim whose name is the whole path overrides one within claims.

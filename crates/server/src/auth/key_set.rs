@@ -119,6 +119,18 @@ impl KeySet {
         lock(&self.state).known.as_ref().map(|known| known.keys.clone()).ok_or(NoKeys)
     }
 
+    /// Fetches the keys, however often the issuer was asked before. If that fails, the known ones stay.
+    pub async fn refetch(&self) {
+        let request = {
+            let mut state = lock(&self.state);
+            state.requested_at.clear();
+            state.request(&self.source, &self.state)
+        };
+        if let Some(request) = request {
+            request.await;
+        }
+    }
+
     /// Returns newer keys than `known`, if the issuer may be asked again and has any; otherwise `known`.
     pub async fn newer_than(&self, known: &Arc<Vec<Key>>) -> Arc<Vec<Key>> {
         let request = {

@@ -4,8 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::Uri;
 use fermata_engine::assistants::DEFAULT_ASSISTANT;
-use fermata_providers::{BuildError, Demo};
-use secrecy::ExposeSecret;
+use fermata_providers::{BuildError, Demo, Provider};
 
 use super::{
     Config, ConfigError,
@@ -14,7 +13,7 @@ use super::{
     identity::AuthKind,
     network::Address,
     secret::Token,
-    settings::{AccessSettings, AssistantDefaults, ServerSettings},
+    settings::{AccessSettings, AssistantDefaults, InsecureBind},
     values::NonEmpty,
     written::toml_key,
 };
@@ -124,10 +123,44 @@ impl Config {
                 &format!("{owners} have the same token; give each owner one of their own"),
             );
         }
-        match check_access(&self.access, &self.server) {
+        match self.check_access() {
             Ok(()) => Ok(()),
             Err((key, words)) => fault(key, &words),
         }
+    }
+
+    /// Checks that no combination of settings leaves a server open that was meant to ask people who they are. The error has the key of a
+    /// setting, and its fault.
+    fn check_access(&self) -> Result<(), (&'static str, String)> {
+        let Self { access, server, .. } = self;
+        check_identity(access)?;
+        if access.auth != AuthKind::None || server.bind.ip.is_loopback() {
+            return Ok(());
+        }
+        let reason = match server.insecure_bind {
+            InsecureBind::True => return Ok(()),
+            InsecureBind::Demo if self.is_only_demo() => return Ok(()),
+            InsecureBind::Demo => {
+                "auth is none and insecure_bind is demo, but there is more than the demo model. Everybody who reaches \
+                 this address could use the model at your cost"
+            }
+            InsecureBind::False => {
+                "auth is none, so everybody who reaches this address could read every chat and use the model at your cost"
+            }
+        };
+        let words = format!(
+            "{reason}. Set auth to token, or listen on 127.0.0.1, or say insecure_bind = true \
+             (FERMATA_INSECURE_BIND=true, --insecure-bind true) if that is what you want"
+        );
+        Err(("bind", words))
+    }
+
+    /// Returns whether a stranger can neither cause costs nor reach an MCP server.
+    fn is_only_demo(&self) -> bool {
+        let is_demo = |model: Result<Provider, BuildError>| matches!(model, Ok(Provider::Demo(_)));
+        is_demo(self.provider())
+            && self.tables.models.values().all(|model| is_demo(model.provider(self)))
+            && self.tables.mcp.is_empty()
     }
 
     /// Returns these settings for a server that listens on this address in place of `bind`.
@@ -137,7 +170,7 @@ impl Config {
     pub fn at(&self, address: SocketAddr) -> Result<Self, ConfigError> {
         let mut config = self.clone();
         config.server.bind = Address { ip: address.ip(), port: Some(address.port()) };
-        match check_access(&config.access, &config.server) {
+        match config.check_access() {
             Ok(()) => Ok(config),
             Err((key, words)) => {
                 Err(ConfigError::Bad(format!("{address}, the socket that was handed over: {key}: {words}")))
@@ -149,16 +182,14 @@ impl Config {
 /// Returns the names of two owners that have the same token, if there are any.
 fn shared_token(tokens: &[Token]) -> Option<String> {
     tokens.iter().enumerate().find_map(|(place, token)| {
-        let other = tokens[..place].iter().find(|other| {
-            other.owner != token.owner && other.secret.expose_secret() == token.secret.expose_secret()
-        })?;
+        let other =
+            tokens[..place].iter().find(|other| other.owner != token.owner && other.is_same_secret(token))?;
         Some(format!("{} and {}", other.owner, token.owner))
     })
 }
 
-/// Checks that no combination of settings leaves a server open that was meant to ask people who they are. The error has the key of a
-/// setting, and its fault.
-fn check_access(access: &AccessSettings, server: &ServerSettings) -> Result<(), (&'static str, String)> {
+/// Checks that the settings about authentication go together.
+fn check_identity(access: &AccessSettings) -> Result<(), (&'static str, String)> {
     let auth = access.auth.as_str();
     if access.auth != AuthKind::Token && !access.tokens.is_empty() {
         let words = format!(
@@ -169,6 +200,7 @@ fn check_access(access: &AccessSettings, server: &ServerSettings) -> Result<(), 
     let about_jwt = [
         ("jwks_url", access.jwks_url.is_some()),
         ("jwt_secret", access.jwt_secret.is_some()),
+        ("other_jwt_secret", access.other_jwt_secret.is_some()),
         ("jwt_issuer", access.jwt_issuer.is_some()),
         ("jwt_audience", !access.jwt_audience.is_empty()),
         ("jwt_groups_claim", access.jwt_groups_claim.is_some()),
@@ -182,13 +214,6 @@ fn check_access(access: &AccessSettings, server: &ServerSettings) -> Result<(), 
         return Err(("user_header", format!("auth is {auth}; leave out one of them, or set auth to header")));
     }
     match access.auth {
-        AuthKind::None if !server.bind.ip.is_loopback() && !server.insecure_bind => Err((
-            "bind",
-            "auth is none, so everybody who reaches this address could read every chat and use the model at your \
-             cost. Set auth to token, or listen on 127.0.0.1, or say insecure_bind = true \
-             (FERMATA_INSECURE_BIND=true, --insecure-bind true) if that is what you want"
-                .into(),
-        )),
         AuthKind::Token if access.tokens.is_empty() => Err((
             "auth",
             "auth is token but there are no tokens; set FERMATA_TOKENS to owner:token,owner:token".into(),
@@ -223,6 +248,9 @@ fn check_jwt(access: &AccessSettings) -> Result<(), (&'static str, String)> {
              machine alone"
                 .into(),
         )),
+        (Some(_), None) if access.other_jwt_secret.is_some() => {
+            Err(("other_jwt_secret", "it is for jwt_secret, and jwks_url is set; leave out one of them".into()))
+        }
         (Some(_), None) | (None, Some(_)) => Ok(()),
     }
 }

@@ -3,9 +3,10 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{
-    Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand,
+    Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use clap_complete::Shell;
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, RunBy};
 use serde::Deserialize;
@@ -13,11 +14,12 @@ use serde_json::Value as Json;
 
 use super::{
     Config, ConfigError,
-    file::File,
-    node::{Node, Variables},
+    file::{DEFAULT_PATH, File},
+    node::Node,
     schema::file_schema,
     setting::{SETTINGS, Setting, words},
     sources::collect,
+    variables::Variables,
 };
 
 /// A request of the command line.
@@ -27,8 +29,10 @@ pub enum Invocation {
     Serve(Box<Config>),
     /// Print the settings in force, and exit. If this is true, start the MCP servers as well, and print the offer of each.
     Check(Box<Config>, bool),
-    /// Print this JSON Schema of the file, and exit.
-    Schema(String),
+    /// Print this text, and exit.
+    Print(Vec<u8>),
+    /// Write a file of settings here, and exit.
+    Init(PathBuf),
     /// Run this command, and exit.
     Command(Box<Config>, OperatorCommand),
 }
@@ -47,6 +51,44 @@ pub struct TestedCall {
     /// The owner of the chat, for rules about owners [default: anyone].
     #[arg(long, value_parser = owner, default_value_t = Owner::anyone(), hide_default_value = true)]
     pub owner: Owner,
+}
+
+/// The server that is asked, and the user who asks.
+#[derive(Args, Clone, Debug, Default)]
+#[group(skip)]
+pub struct Asked {
+    /// The address of the server. By default it is the one in the settings.
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// The bearer token of the user, if the server wants one [env: FERMATA_TOKEN].
+    #[arg(long, value_name = "TOKEN")]
+    pub token: Option<String>,
+}
+
+/// A decision about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Decision {
+    /// The call runs.
+    Yes,
+    /// The call does not run.
+    No,
+}
+
+/// A decision, and the call that it is about.
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub struct Answer {
+    /// The id of the chat.
+    #[arg(value_parser = chat_id)]
+    pub chat: ChatId,
+    /// Whether the call may run.
+    pub decision: Decision,
+    /// The id of the call. It is needed if several calls of the chat wait for approval.
+    #[arg(long, value_name = "ID")]
+    pub call: Option<String>,
+    /// The reason for a no. The model receives it.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
 }
 
 #[derive(Parser)]
@@ -80,6 +122,15 @@ enum Subcommands {
     Operator(OperatorCommand),
     /// Print the JSON Schema of the file, so that editors can complete and check it.
     Schema,
+    /// Write a small file of settings, fermata.toml unless --config names another.
+    Init,
+    /// Print the completions of a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print the manual page.
+    Man,
 }
 
 /// A command that needs the settings.
@@ -99,6 +150,26 @@ pub enum OperatorCommand {
     Restore {
         /// The file that fermata backup has made.
         file: PathBuf,
+    },
+    /// List the chats of a user at the running server.
+    Chats(Asked),
+    /// Print a chat of the running server, with the calls that wait.
+    Show {
+        /// The id of the chat.
+        #[arg(value_parser = chat_id)]
+        chat: ChatId,
+        /// The server.
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Decide about a call that waits for approval at the running server.
+    Answer {
+        /// The decision.
+        #[command(flatten)]
+        answer: Answer,
+        /// The server.
+        #[command(flatten)]
+        asked: Asked,
     },
     /// Export or delete all that is stored for a user, even while servers use the database.
     #[command(subcommand)]
@@ -158,13 +229,27 @@ impl Invocation {
         let matches = command().try_get_matches_from(arguments)?;
         let CommandLine { config: _, check, mcp, command } = CommandLine::from_arg_matches(&matches)?;
         let command = match command {
-            Some(Subcommands::Schema) => return Ok(Self::Schema(format!("{:#}\n", file_schema()))),
+            Some(Subcommands::Schema) => return Ok(Self::Print(format!("{:#}\n", file_schema()).into())),
+            Some(Subcommands::Init) => {
+                let file = innermost(&matches).get_one::<String>("config").cloned();
+                return Ok(Self::Init(file.unwrap_or_else(|| DEFAULT_PATH.to_owned()).into()));
+            }
+            Some(Subcommands::Completions { shell }) => {
+                let mut text = Vec::new();
+                clap_complete::generate(shell, &mut self::command(), "fermata", &mut text);
+                return Ok(Self::Print(text));
+            }
+            Some(Subcommands::Man) => {
+                let mut text = Vec::new();
+                clap_mangen::Man::new(self::command()).render(&mut text).expect("memory takes every text");
+                return Ok(Self::Print(text));
+            }
             Some(Subcommands::Operator(command)) => Some(command),
             None => None,
         };
-        let set = |name: &str| environment(name).filter(|value| !value.is_empty());
-        let file = open_file(innermost(&matches).get_one("config"), &set)?;
-        let config = Box::new(collect(&matches, &set, file)?.checked()?);
+        let variables = Variables::new(environment);
+        let file = open_file(innermost(&matches).get_one("config"), variables)?;
+        let config = Box::new(collect(&matches, variables, file)?.checked()?);
         Ok(match command {
             _ if check => Self::Check(config, mcp),
             Some(command) => Self::Command(config, command),
@@ -180,15 +265,19 @@ impl Config {
     /// # Errors
     /// Returns an error that names the place of the first value that cannot be used.
     pub fn from_environment(environment: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let set = |name: &str| environment(name).filter(|value| !value.is_empty());
-        let file = open_file(None, &set)?;
-        collect(&ArgMatches::default(), &set, file)?.checked()
+        let variables = Variables::new(environment);
+        let file = open_file(None, variables)?;
+        collect(&ArgMatches::default(), variables, file)?.checked()
     }
 }
 
 /// Opens the file with this path, or the one that the variable names.
-fn open_file(named: Option<&String>, set: Variables<'_>) -> Result<File, ConfigError> {
-    File::open(named.cloned().or_else(|| set("FERMATA_CONFIG")).as_deref(), set)
+fn open_file(named: Option<&String>, variables: Variables<'_>) -> Result<File, ConfigError> {
+    let path = match named {
+        Some(path) => Some(path.clone()),
+        None => variables.get("FERMATA_CONFIG").map_err(ConfigError::Bad)?.map(|placed| placed.text),
+    };
+    File::open(path.as_deref(), variables)
 }
 
 /// Returns the options of the innermost subcommand. clap hands a global option down to subcommands, so these have it.

@@ -3,7 +3,7 @@
 //! A setting stays a text here, because a variable or an option may stand in its place. `${NAME}` in a string is replaced from the
 //! environment. Nothing that is shown, neither by `Debug` nor by [`Written`] nor in an error, has values of the environment.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use fermata_mcp::ServerConfig;
 use fermata_tools::{ErrorPolicy, Pattern, ToolSettings};
@@ -22,16 +22,18 @@ use super::{
     identity::UserSettings,
     mcp::{self, ServerTable},
     models::ModelSettings,
-    node::{self, Variables},
+    node,
+    placed::Placed,
     policy::{RuleTable, WrittenRule, join_paths},
     setting::SETTINGS,
     tools::ToolsTable,
+    variables::Variables,
     written::{Written, mask, toml_key},
 };
 use crate::owner::read_owner;
 
 /// The path of the file if nobody names one.
-const DEFAULT_PATH: &str = "fermata.toml";
+pub(super) const DEFAULT_PATH: &str = "fermata.toml";
 /// The names of the tables.
 const TABLES: [&str; 8] = ["policy", "tools", "mcp", "errors", "models", "assistants", "users", "context"];
 
@@ -43,13 +45,6 @@ pub(super) struct File {
     /// The settings by key.
     pub(super) settings: BTreeMap<String, Placed>,
     pub(super) tables: Tables,
-}
-
-/// The text of a setting, and the place that sets it: an option, a variable, `file:line` or the default.
-#[derive(Clone)]
-pub(super) struct Placed {
-    pub(super) text: String,
-    pub(super) place: String,
 }
 
 /// The tables of a file.
@@ -252,11 +247,5 @@ fn unknown_key(name: &str) -> String {
     match nearest(name, &known) {
         Some(meant) => format!("unknown key {name}; did you mean {meant}?"),
         None => format!("unknown key {name}; fermata --help lists all keys"),
-    }
-}
-
-impl fmt::Debug for Placed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.place)
     }
 }

@@ -21,10 +21,10 @@ use toml::{
     de::{DeInteger, DeValue},
 };
 
-use super::fault::{Fault, Wrong};
-
-/// The environment.
-pub(super) type Variables<'a> = &'a dyn Fn(&str) -> Option<String>;
+use super::{
+    fault::{Fault, Wrong},
+    variables::Variables,
+};
 
 /// A value that serde reads.
 pub(super) enum Node<'a> {
@@ -77,7 +77,8 @@ fn expand(text: &str, variables: Variables<'_>) -> Result<String, String> {
     while let Some((before, after)) = rest.split_once("${") {
         let (name, behind) = after.split_once('}').ok_or("a ${ has no }")?;
         expanded += before;
-        expanded += &variables(name).ok_or_else(|| format!("the environment variable {name} is not set"))?;
+        let found = variables.get(name)?;
+        expanded += &found.ok_or_else(|| format!("the environment variable {name} is not set"))?.text;
         rest = behind;
     }
     Ok(expanded + rest)

@@ -4,6 +4,8 @@ use fermata_peers::{ClusterKey, is_guessable};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 
 use crate::owner::read_owner;
 
@@ -19,15 +21,15 @@ pub struct Secret<const MIN: usize = 0>(#[serde(serialize_with = "hide")] pub Se
 #[schemars(with = "String", inline, title = "KEY")]
 pub struct SharedKey(#[serde(serialize_with = "hide")] pub ClusterKey);
 
-/// An owner and the owner's bearer token.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+/// An owner and the owner's bearer token, or the hash of the token as `sha256:` and 64 hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String", inline, title = "OWNER:TOKEN")]
 pub struct Token {
     /// The owner.
     pub owner: String,
-    /// The token.
-    pub secret: SecretString,
+    /// The hash of the token.
+    sha256: [u8; 32],
 }
 
 /// The minimum length of a token. A shorter one could be guessed.
@@ -42,6 +44,15 @@ const HIDDEN: &str = "(secret)";
 /// Returns whether a value for a report leaves something out.
 pub(super) fn is_masked(value: &toml::Value) -> bool {
     value.to_string().contains(HIDDEN)
+}
+
+/// Reads the 64 hexadecimal digits of a hash.
+fn from_hex(digits: &str) -> Option<[u8; 32]> {
+    let pairs: Vec<u8> = (0..digits.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
+        .collect::<Option<_>>()?;
+    pairs.try_into().ok()
 }
 
 fn hide<T, S: Serializer>(_: &T, serializer: S) -> Result<S::Ok, S::Error> {
@@ -78,9 +89,15 @@ impl TryFrom<String> for SharedKey {
     }
 }
 
-impl PartialEq for Token {
-    fn eq(&self, other: &Self) -> bool {
-        self.owner == other.owner && self.secret.expose_secret() == other.secret.expose_secret()
+impl Token {
+    /// Returns whether this is the token, after a time that does not depend on it.
+    pub fn is(&self, given: &str) -> bool {
+        self.sha256.ct_eq(Sha256::digest(given).as_slice()).into()
+    }
+
+    /// Returns whether another token is the same, whoever its owner is.
+    pub(super) fn is_same_secret(&self, other: &Self) -> bool {
+        self.sha256 == other.sha256
     }
 }
 
@@ -92,6 +109,14 @@ impl TryFrom<String> for Token {
             Some((owner, secret)) if !owner.trim().is_empty() && !secret.trim().is_empty() => {
                 let secret = secret.trim();
                 let named = read_owner(owner).map_err(|fault| format!("the name of an owner {fault}"))?;
+                let owner_of = |sha256| Self { owner: named.as_str().into(), sha256 };
+                if let Some(digits) = secret.strip_prefix("sha256:") {
+                    let digest = from_hex(digits).ok_or_else(|| {
+                        format!("the hash of the token of {owner} must be sha256: and 64 hexadecimal digits; make it with: \
+                                 printf %s TOKEN | sha256sum")
+                    })?;
+                    return Ok(owner_of(digest));
+                }
                 let length = secret.chars().count();
                 if length < MIN_TOKEN {
                     return Err(format!(
@@ -104,7 +129,7 @@ impl TryFrom<String> for Token {
                         "the token of {owner} is too regular and could be guessed; make one with: openssl rand -hex 24"
                     ));
                 }
-                Ok(Self { owner: named.as_str().into(), secret: secret.into() })
+                Ok(owner_of(Sha256::digest(secret).into()))
             }
             Some(_) | None => Err("each entry must be owner:token".into()),
         }

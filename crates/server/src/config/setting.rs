@@ -112,6 +112,11 @@ fn schema_in_file(mut schema: Value) -> Value {
 // === impl Setting ===
 
 impl Setting {
+    /// Returns whether the setting has several values, with commas between them.
+    pub(super) fn is_list(&self) -> bool {
+        self.value_name.ends_with(",…")
+    }
+
     fn new(section: &str, group: &Value, key: &str, schema: Value) -> Self {
         let text = |name: &str| schema[name].as_str().map(str::to_owned);
         let variable = text("x-variable").unwrap_or_else(|| format!("FERMATA_{}", key.to_uppercase()));

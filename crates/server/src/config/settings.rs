@@ -36,16 +36,18 @@ pub struct ServerSettings {
     /// The address to listen on, such as 127.0.0.1:3000, 0.0.0.0 or localhost.
     #[schemars(extend("default" = "127.0.0.1"))]
     pub bind: Address,
-    /// The port to listen on if bind has none. Platforms that run containers set this variable.
+    /// The port to listen on if bind has none. Platforms that run containers set this variable. If neither is set and the port is taken,
+    /// the server listens on the next free one.
     #[schemars(title = "PORT", extend("default" = "3000", "x-variable" = "PORT"))]
     pub port: u16,
     /// Let several processes of this machine listen on the same port (SO_REUSEPORT), so that one can take the place of another
     /// while no connection is refused. They share a PostgreSQL database, and each needs an operator_bind of its own.
     #[schemars(extend("default" = "false"))]
     pub reuse_port: bool,
-    /// Listen beyond this machine although auth is none. Everybody who reaches the port is then the same owner.
-    #[schemars(extend("default" = "false"))]
-    pub insecure_bind: bool,
+    /// Listen beyond this machine although auth is none: false, true, or demo (only with the demo model and without MCP servers). Everybody
+    /// who reaches the port is then the same owner.
+    #[schemars(with = "Value", title = "true|false|demo", extend("default" = "false", "anyOf" = [{"type": "boolean"}, {"const": "demo"}]))]
+    pub insecure_bind: InsecureBind,
     /// A second address for operators only, with /metrics, /drain, /healthz and /readyz. If it is set, /metrics is served only
     /// there, unless there is an operator_token. Without one, everybody who reaches the address may drain the server.
     pub operator_bind: Option<OperatorAddress>,
@@ -201,6 +203,8 @@ pub struct DatabaseSettings {
     /// The key that encrypts messages between instances in Redis: at least 32 random bytes, in hexadecimal
     /// or base64, the same for all of them. By default they keep one in the database.
     pub cluster_key: Option<SharedKey>,
+    /// Another key that decrypts such messages, while cluster_key is being replaced.
+    pub other_cluster_key: Option<SharedKey>,
     /// The retention of idle chats. By default, chats are kept.
     #[schemars(extend("x-over" = "the chat is deleted: 404 `not_found`"))]
     pub keep: Option<NonZeroDuration>,
@@ -217,7 +221,8 @@ pub struct AccessSettings {
     /// Token) or header (a header of a proxy).
     #[schemars(extend("default" = "none"))]
     pub auth: AuthKind,
-    /// The owners and their bearer tokens, of at least 16 characters. For auth = token.
+    /// The owners and their bearer tokens, of at least 16 characters, or the hash of a token as sha256:<64 hexadecimal digits>. For
+    /// auth = token.
     #[serde(default)]
     pub tokens: Vec<Token>,
     /// The URL where the issuer of JSON Web Tokens publishes its keys (JWKS). For auth = jwt; the owner is the token's
@@ -225,6 +230,8 @@ pub struct AccessSettings {
     pub jwks_url: Option<Url>,
     /// The secret that signs JSON Web Tokens (HS256, HS384 or HS512), of at least 32 bytes, in place of jwks_url.
     pub jwt_secret: Option<Secret<MIN_SIGNING_SECRET>>,
+    /// Another secret of tokens that are accepted, while jwt_secret is being replaced.
+    pub other_jwt_secret: Option<Secret<MIN_SIGNING_SECRET>>,
     /// The issuer (iss) that JSON Web Tokens must have. By default, any.
     pub jwt_issuer: Option<String>,
     /// The accepted audiences (aud) of JSON Web Tokens. By default, any.
@@ -457,6 +464,18 @@ pub enum LogFormat {
     Text,
     /// An object in each line, for programs.
     Json,
+}
+
+/// Whether a server without authentication may listen beyond this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InsecureBind {
+    /// No.
+    False,
+    /// Yes.
+    True,
+    /// Only if the demo model answers and there are no MCP servers, so that a stranger costs nothing and reaches nothing.
+    Demo,
 }
 
 /// The maximum of `max_json_depth`: what the JSON parser takes, less what Fermata's own objects add around a posted value.

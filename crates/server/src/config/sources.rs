@@ -9,9 +9,11 @@ use serde_path_to_error::Segment;
 use super::{
     Config, ConfigError,
     fault::nearest,
-    file::{File, Placed},
-    node::{Node, Variables},
+    file::File,
+    node::Node,
+    placed::Placed,
     setting::{SETTINGS, Setting},
+    variables::{Variables, in_file},
 };
 
 /// The place of a value that nothing has set.
@@ -27,22 +29,23 @@ pub(super) fn collect(
     variables: Variables<'_>,
     file: File,
 ) -> Result<Config, ConfigError> {
-    let find = |setting: &'static Setting| {
-        let Setting { key, variable, default, .. } = setting;
-        if let Ok(Some(text)) = options.try_get_one::<String>(key) {
-            Some(Placed { text: text.clone(), place: format!("--{}", key.replace('_', "-")) })
-        } else if let Some(name) = variable
-            && let Some(text) = variables(name)
-        {
-            Some(Placed { text, place: name.clone() })
-        } else if let Some(placed) = file.settings.get(key) {
-            Some(placed.clone())
-        } else {
-            default.clone().map(|text| Placed { text, place: DEFAULT.to_owned() })
+    let mut origins = Origins::default();
+    for setting @ Setting { key, variable, default, .. } in SETTINGS.iter() {
+        let of_option = options.try_get_one::<String>(key).ok().flatten();
+        let of_option = of_option
+            .map(|text| Placed { text: text.clone(), place: format!("--{}", key.replace('_', "-")) });
+        let of_variable = match (&of_option, variable) {
+            (None, Some(name)) => variables.get(name).map_err(ConfigError::Bad)?,
+            (Some(_), _) | (_, None) => None,
+        };
+        let of_variable =
+            of_variable.map(|placed| if setting.is_list() { placed.in_one_line() } else { placed });
+        let of_default = || default.clone().map(|text| Placed { text, place: DEFAULT.to_owned() });
+        let found = of_option.or(of_variable).or_else(|| file.settings.get(key).cloned()).or_else(of_default);
+        if let Some(found) = found {
+            origins.0.insert(key, found);
         }
-    };
-    let found = SETTINGS.iter().filter_map(|setting| Some((setting.key.as_str(), find(setting)?)));
-    let origins = Origins(found.collect());
+    }
     let config = origins.read()?;
     Ok(Config { tables: file.tables, file: file.path, origins, ..config })
 }
@@ -75,6 +78,11 @@ impl Origins {
         }
     }
 
+    /// Returns whether something sets the setting.
+    pub(super) fn is_set(&self, key: &str) -> bool {
+        self.0.get(key).is_some_and(|placed| placed.place != DEFAULT)
+    }
+
     /// Returns the place of the value in force, for people.
     pub(super) fn place(&self, key: &str) -> &str {
         self.0.get(key).map_or(DEFAULT, |placed| &placed.place)
@@ -97,15 +105,20 @@ impl Origins {
 
 /// Returns a warning for each of these environment variables that looks like a setting but is none.
 pub fn warnings_of_variables(variables: impl IntoIterator<Item = (String, String)>) -> Vec<String> {
-    let known: Vec<&str> =
-        SETTINGS.iter().filter_map(|setting| setting.variable.as_deref()).chain(["FERMATA_CONFIG"]).collect();
+    let known: Vec<&str> = SETTINGS
+        .iter()
+        .filter_map(|setting| setting.variable.as_deref())
+        .chain(["FERMATA_CONFIG", "FERMATA_TOKEN"])
+        .collect();
     let mut warnings = Vec::new();
     for (name, value) in variables {
         // Kubernetes describes a service named fermata to every container by such variables.
         let is_of_service = name.starts_with("FERMATA_SERVICE_")
             || name.starts_with("FERMATA_PORT_")
             || (name == "FERMATA_PORT" && value.contains("://"));
-        if name.starts_with("FERMATA_") && !known.contains(&name.as_str()) && !is_of_service {
+        let is_known =
+            known.contains(&name.as_str()) || in_file(&name).is_some_and(|name| known.contains(&name));
+        if name.starts_with("FERMATA_") && !is_known && !is_of_service {
             let key = name["FERMATA_".len()..].to_ascii_lowercase();
             if SETTINGS.iter().any(|setting| setting.key == key && setting.variable.is_none()) {
                 warnings.push(format!("{name} is set, but {key} is a key of the file only"));

@@ -13,7 +13,7 @@ use fermata_engine::{FileUrls, Hold};
 use fermata_protocol::Profile;
 use secrecy::ExposeSecret;
 
-use super::{command::command, file::File, sources::collect, *};
+use super::{command::command, file::File, sources::collect, variables::Variables, *};
 
 fn read(arguments: &[&str], variables: &[(&str, &str)], toml: &str) -> Result<(Config, String), String> {
     let options = command()
@@ -21,11 +21,12 @@ fn read(arguments: &[&str], variables: &[(&str, &str)], toml: &str) -> Result<(C
         .map_err(|error| error.to_string())?;
     let find = |name: &str| {
         let variable = variables.iter().find(|(known, _)| *known == name);
-        variable.map(|(_, value)| (*value).to_owned()).filter(|value| !value.is_empty())
+        variable.map(|(_, value)| (*value).to_owned())
     };
-    let file = File::parse("fermata.toml", toml, &find).map_err(|error| error.to_string())?;
+    let variables = Variables::new(&find);
+    let file = File::parse("fermata.toml", toml, variables).map_err(|error| error.to_string())?;
     let config =
-        collect(&options, &find, file).and_then(Config::checked).map_err(|error| error.to_string())?;
+        collect(&options, variables, file).and_then(Config::checked).map_err(|error| error.to_string())?;
     let report = config.report().to_string();
     Ok((config, report))
 }
@@ -83,7 +84,7 @@ fn a_report_is_a_file_without_secrets() {
         assert!(!report.contains(secret), "{report}");
     }
     assert!(report.contains("alice:(secret)"), "{report}");
-    File::parse("report", &report, &|_| None).expect("the report can be read as a file");
+    File::parse("report", &report, Variables::new(&|_| None)).expect("the report can be read as a file");
 }
 
 #[test]
@@ -168,8 +169,9 @@ fn variables_are_put_into_the_strings_of_the_file() {
     let toml = "tokens = [\"alice:${A}\", \"bob:x${B}y\"]\nauth = \"token\"\n";
     let (config, _) = read(&[], &[("A", "the-first-of-two-tokens"), ("B", "two-two-two-two")], toml)
         .expect("good settings");
-    let secrets: Vec<&str> = config.access.tokens.iter().map(|token| token.secret.expose_secret()).collect();
-    assert_eq!(secrets, ["the-first-of-two-tokens", "xtwo-two-two-twoy"]);
+    let tokens = &config.access.tokens;
+    assert!(tokens[0].is("the-first-of-two-tokens") && tokens[1].is("xtwo-two-two-twoy"));
+    assert!(!tokens[0].is("xtwo-two-two-twoy"));
     assert_eq!(config.owner_limits.runs_per_owner, NonZeroUsize::new(64));
     assert_eq!(config.owner_limits.readers_per_owner, NonZeroUsize::new(256));
     assert_eq!(config.owner_limits.chats_per_owner, NonZeroUsize::new(10_000));
@@ -187,6 +189,16 @@ fn nobody_listens_beyond_this_machine_unasked() {
     read(&["--bind", "0.0.0.0:1", "--auth", "token", "--tokens", "a:sixteen-letters!"], &[], "")
         .expect("there are several owners");
     read(&["--bind", "[::1]:1"], &[], "").expect("loopback");
+    let demo = ("FERMATA_INSECURE_BIND", "demo");
+    read(&["--bind", "0.0.0.0:1"], &[demo], "").expect("only the demo model");
+    for (variable, toml) in [
+        (("OPENAI_API_KEY", "sk-one"), ""),
+        (("HOME", "/"), "[models.large]\nmodel = \"m\"\nbase_url = \"https://api.example.com/v1\"\n"),
+        (("HOME", "/"), "[mcp.files]\ncommand = \"files\"\n"),
+    ] {
+        let words = error(&[("FERMATA_BIND", "0.0.0.0:1"), demo, variable], toml);
+        assert!(words.contains("there is more than the demo model"), "{words}");
+    }
 }
 
 #[test]
@@ -305,7 +317,9 @@ fn scenes_of_the_demo_model_that_cannot_be_played_are_refused_with_their_line() 
 
 #[test]
 fn a_named_file_must_be_there() {
-    let words = File::open(Some("/no/such/fermata.toml"), &|_| None).expect_err("there is none").to_string();
+    let words = File::open(Some("/no/such/fermata.toml"), Variables::new(&|_| None))
+        .expect_err("there is none")
+        .to_string();
     assert!(words.starts_with("/no/such/fermata.toml: cannot be read"), "{words}");
 }
 
@@ -398,6 +412,70 @@ fn a_variable_that_is_no_setting_is_warned_of() {
             "FERMATA_ZZZZZZ is set, but there is no such setting",
         ]
     );
+}
+
+#[test]
+fn a_variable_may_be_in_a_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path.to_str().expect("a path").to_owned()
+    };
+    let (tokens, key) = (
+        write("tokens", "alice:a-token-of-some-length\n\nbob:another-token-of-his\n"),
+        write("key", "sk-hush\n"),
+    );
+    let variables =
+        [("FERMATA_TOKENS_FILE", tokens.as_str()), ("OPENAI_API_KEY_FILE", &key), ("FERMATA_AUTH", "token")];
+    let (config, report) = read(&[], &variables, "").expect("good settings");
+    let owners: Vec<&str> = config.access.tokens.iter().map(|token| token.owner.as_str()).collect();
+    assert_eq!(owners, ["alice", "bob"]);
+    assert_eq!(config.model.openai_api_key.as_ref().expect("a key").0.expose_secret(), "sk-hush");
+    assert!(report.contains("# OPENAI_API_KEY_FILE\n") && !report.contains("hush"), "{report}");
+    let (config, _) = read(&[], &[("WORDS_FILE", &key)], "instructions = \"${WORDS}\"\n").expect("a text");
+    assert_eq!(config.assistant.instructions.as_deref(), Some("sk-hush"));
+
+    let both = error(&[("OPENAI_API_KEY", "sk-one"), ("OPENAI_API_KEY_FILE", &key)], "");
+    assert_eq!(both, "OPENAI_API_KEY and OPENAI_API_KEY_FILE are both set; leave out one of them");
+    let absent = error(&[("OPENAI_API_KEY_FILE", "/no/such/file")], "");
+    assert!(absent.starts_with("OPENAI_API_KEY_FILE: /no/such/file cannot be read: "), "{absent}");
+    let known = warnings_of_variables([
+        ("FERMATA_TOKENS_FILE".to_owned(), tokens.clone()),
+        ("FERMATA_TOKENZ_FILE".to_owned(), key.clone()),
+    ]);
+    assert_eq!(known.len(), 1, "{known:?}");
+}
+
+#[test]
+fn a_token_may_be_given_as_its_hash() {
+    // printf %s a-token-of-some-length | sha256sum
+    let hash = "sha256:4f0d205b316ab19696f52d3dc08107a4186c12b117a2a23581353b462001edee";
+    let entry = format!("alice:{hash}");
+    let (config, report) =
+        read(&[], &[("FERMATA_AUTH", "token"), ("FERMATA_TOKENS", &entry)], "").expect("a hash");
+    let token = &config.access.tokens[0];
+    assert!(token.is("a-token-of-some-length") && !token.is(hash), "the hash is not the token");
+    assert!(!report.contains("4f0d205b"), "{report}");
+    let digits = "4f0d205b";
+    for bad in [format!("alice:sha256:{digits}"), format!("alice:sha256:{}", "zz".repeat(32))] {
+        let words = error(&[("FERMATA_AUTH", "token"), ("FERMATA_TOKENS", &bad)], "");
+        assert!(words.contains("64 hexadecimal digits"), "{words}");
+    }
+}
+
+#[test]
+fn the_file_of_init_is_a_good_one_with_and_without_its_comments() {
+    let initial = include_str!("../first_start/fermata.toml");
+    read(&[], &[], initial).expect("nothing is set");
+    let uncommented: String = initial
+        .lines()
+        .filter_map(|line| line.strip_prefix("# "))
+        .filter(|line| line.starts_with('[') || line.contains(" = "))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    let (config, _) = read(&[], &[("OPENAI_API_KEY", "sk-one")], &uncommented).expect("all of it");
+    assert_eq!((config.tables.policy.len(), config.tables.mcp.len()), (1, 1));
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn of_a_database_the_host_is_shown_and_the_password_is_not() {
         let (config, report) = read(&[], &[("DATABASE_URL", url)], "").expect("a good URL");
         assert!(report.contains(&format!("database_url = \"{shown}\"  # DATABASE_URL\n")), "{report}");
         assert!(!format!("{config:?}").contains("hush"), "{config:?}");
-        File::parse("report", &report, &|_| None).expect("the report can be read as a file");
+        File::parse("report", &report, Variables::new(&|_| None)).expect("the report can be read as a file");
     }
 }
 
