@@ -311,10 +311,21 @@ impl ActiveRun {
             | Ending::Superseded
             | Ending::Expired
             | Ending::StepLimit
-            | Ending::ToolNotCalled { .. } => {
-                tracing::debug!(%chat, %run, ending = ending.name(), "the run is over");
-            }
+            | Ending::ToolNotCalled { .. } => {}
         }
+        let started = self.run.settings.started;
+        let usage = self.run.state.usage.unwrap_or_default();
+        tracing::info!(
+            %chat,
+            %run,
+            model = self.run.settings.model,
+            ending = ending.name(),
+            ms = self.services.clock.now().duration_since(started).as_millis(),
+            input_tokens = usage.input_tokens,
+            output_tokens = usage.output_tokens,
+            calls = self.run.own_calls(),
+            "the run has ended"
+        );
         metrics::counter!("fermata_runs_total", "outcome" => ending.name()).increment(1);
     }
 }

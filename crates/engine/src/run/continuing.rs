@@ -196,6 +196,11 @@ impl Run {
     }
 
     /// Returns whether the call is one of the run's own message.
+    /// Returns the number of the calls that this run has made, and not taken over.
+    pub fn own_calls(&self) -> usize {
+        self.calls.iter().filter(|call| self.is_own(call)).count()
+    }
+
     pub(super) fn is_own(&self, call: &Call) -> bool {
         self.state.earlier.as_ref().is_none_or(|earlier| earlier.step < call.step)
     }
