@@ -1,0 +1,3 @@
+import { full } from '../llms.ts';
+
+export const GET = () => new Response(full());

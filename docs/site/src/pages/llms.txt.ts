@@ -1,0 +1,3 @@
+import { index } from '../llms.ts';
+
+export const GET = () => new Response(index());
