@@ -11,18 +11,18 @@ CARGO_TEST := $(if $(HAS_NEXTEST),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run check test fmt lint doc deny unit counts fuzz examples e2e web browser soak bench archive package image tested-bin demo demo-where-npm-is
+.PHONY: help run check test fmt lint doc deny unit counts fuzz examples e2e web browser rehearsal docs templates soak bench archive packages image tested-bin demo demo-where-npm-is
 
 help:
 	@echo 'make run      start the server; with no model API configured, the demo model answers'
 	@echo 'make check    format, lints and the tests that need only Rust: run it while you work'
-	@echo 'make test     every check, in this order: fmt lint doc deny unit counts fuzz examples e2e web browser (each is a target, too)'
+	@echo 'make test     every check, in this order: fmt lint doc deny unit counts fuzz examples docs e2e web browser rehearsal (each is a target, too)'
 	@echo '              tests that need PostgreSQL or Redis are skipped if there is none (e2e/with-services says how it looks)'
 	@echo 'make soak     a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes, a very long chat,'
 	@echo '              MCP servers from npm and PyPI and the pages in WebKit, from e2e/'
 	@echo 'make bench    what deltas, requests and runs that wait cost beside a byte proxy, nginx and the AI SDK, the hot paths alone, long chats, and how smooth the pages are'
-	@echo 'make archive  a release of this platform, in target/archive; make image builds the container image,'
-	@echo '              make package the npm package for chat pages'
+	@echo 'make archive  a release of this platform, in target/archive; make packages and make image pack it for npm and as an image'
+	@echo 'make docs     the documentation as a site, in docs/site/dist'
 
 run: require-cargo demo-where-npm-is
 	cargo run --profile quick --locked -p fermata-server --no-default-features --bin fermata
@@ -32,7 +32,7 @@ check: fmt lint
 	$(CARGO_TEST) --workspace --exclude fermata-mcp --exclude fermata-protocol --locked
 	$(CARGO_TEST) -p fermata-mcp -p fermata-protocol --lib --test heap --test logs --test protocol --locked
 
-test: node_modules/.for-tests demo fmt lint doc deny unit counts fuzz examples e2e web browser
+test: node_modules/.for-tests demo fmt lint doc deny unit counts fuzz examples docs e2e web browser rehearsal
 
 fmt: require-cargo
 	cargo fmt --all --check
@@ -148,6 +148,7 @@ soak: require-cargo tested-bin
 		every_schedule_keeps_what_was_acknowledged --nocapture
 	$(MAKE) --no-print-directory fuzz FUZZ_SECONDS=600 FUZZ_PROFILE=--release
 	cd e2e && FERMATA_BIN=$(TESTED_BIN) ./with-services npm run --silent --if-present soak
+	$(MAKE) --no-print-directory templates
 
 # FERMATA_BIN names another binary to measure, such as the result of bench/build-release.
 bench: export FERMATA_BIN ?= $(TARGET_DIR)/release/fermata
@@ -168,20 +169,32 @@ archive: VERSION = $(shell cargo pkgid -p fermata-server | sed 's/.*[@\#]//')
 archive: NAME = fermata-$(VERSION)-$(HOST)
 archive: require-cargo demo
 	rm -rf $(TARGET_DIR)/archive
-	mkdir -p $(TARGET_DIR)/archive/$(NAME)/docs/guide
 	FERMATA_BUILD=$(BUILD) bench/build-release $(TARGET_DIR)/archive/$(NAME)/fermata
-	cp README.md CHANGELOG.md LICENSE-* fermata.example.toml $(TARGET_DIR)/archive/$(NAME)
-	cp docs/guide/fermata.schema.json $(TARGET_DIR)/archive/$(NAME)/docs/guide
-	cd $(TARGET_DIR)/archive && tar -czf $(NAME).tar.gz $(NAME) && rm -r $(NAME)
-	cd $(TARGET_DIR)/archive && { sha256sum $(NAME).tar.gz 2>/dev/null || shasum -a 256 $(NAME).tar.gz; } > $(NAME).tar.gz.sha256
+	release/archive $(TARGET_DIR)/archive/$(NAME)
 
-# The package for chat pages, as npm installs it, and as single files.
-package: node_modules/.for-tests
+# The npm packages of a release, with the binaries of the archives that are there.
+packages: node_modules/.for-tests
 	npm run --silent build -w fermata-chat
-	cd packages/fermata-chat && npm pack --silent
+	node release/npm.mjs $(TARGET_DIR)/archive $(TARGET_DIR)/packages
 
-image:
-	docker build --build-arg FERMATA_BUILD=$(BUILD) -t fermata .
+# The container image of this machine's processor, from the archive. It needs Linux.
+image: archive
+	release/image $(TARGET_DIR)/archive $(TARGET_DIR)/image
+	docker build -t ghcr.io/fermata-chat/fermata $(TARGET_DIR)/image
+
+# Each step of a release that needs no host, with the binary under test, which is used in Chromium in the end.
+rehearsal: node_modules/.for-tests tested-bin
+	npm run --silent build -w fermata-chat
+	cd e2e && FERMATA_BIN=$(TESTED_BIN) ../web-demo/with-chromium npm run --silent rehearsal
+
+# The documentation as a site, in docs/site/dist. A broken link fails.
+docs: docs/site/node_modules/.for-tests
+	cd docs/site && npm run --silent check && npm run --silent build
+
+# Each template of `npm create fermata` is made, built and used in Chromium. It takes about three minutes.
+templates: node_modules/.for-tests tested-bin
+	npm run --silent build -w fermata-chat
+	cd e2e && FERMATA_BIN=$(TESTED_BIN) ../web-demo/with-chromium npm run --silent templates
 
 # The packages of the pages share one folder.
 node_modules/.for-tests: package.json package-lock.json packages/fermata-chat/package.json web-demo/package.json | require-node
