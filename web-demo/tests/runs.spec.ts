@@ -224,6 +224,12 @@ for (const { name, path } of PAGES) {
         await chat.hears('It still is.');
         await chat.isAtRest();
         await expect(chat.card('write_note')).toHaveCount(2);
+        // The first one is not offered again, even after a reload, and leads to the second one.
+        await chat.page.reload();
+        await expect(chat.card('write_note')).toHaveCount(2);
+        await expect(again).toHaveCount(0);
+        await card.getByRole('button', { name: 'Show the new call' }).click();
+        await expect(chat.card('write_note').last()).toBeFocused();
       });
     });
 

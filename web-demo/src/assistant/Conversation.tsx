@@ -2,9 +2,10 @@
 
 import { ThreadPrimitive, useAui, useAuiState } from '@assistant-ui/react';
 import { ArrowDown } from 'lucide-react';
-import { useEffect, useRef } from 'react';
+import { useEffect, useRef, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { focusComposer } from '../chat/ui/focusComposer';
+import { RetriesProvider } from '../chat/calls/Retries';
 import { SummaryLine } from '../chat/context/SummaryLine';
 import { Greeting } from '../chat/frame/Greeting';
 import { Announcer } from '../chat/messages/Announcer';
@@ -57,15 +58,17 @@ export function Conversation({ id }: { id: string }) {
               />
             )}
             <SummaryOfEarlier count={earlier.count} />
-            <div role="log" aria-label={t('messages.label')} aria-live="off">
-              {Array.from({ length: count }, (_, place) => (
-                <ThreadPrimitive.MessageByIndex
-                  key={earlier.count + place}
-                  index={place}
-                  components={MESSAGES}
-                />
-              ))}
-            </div>
+            <WithRetries>
+              <div role="log" aria-label={t('messages.label')} aria-live="off">
+                {Array.from({ length: count }, (_, place) => (
+                  <ThreadPrimitive.MessageByIndex
+                    key={earlier.count + place}
+                    index={place}
+                    components={MESSAGES}
+                  />
+                ))}
+              </div>
+            </WithRetries>
             <State />
           </div>
         </ThreadPrimitive.Viewport>
@@ -99,6 +102,11 @@ function Empty({ id }: { id: string }) {
       />
     );
   return chat?.error === undefined && <p className="pt-8 text-sm text-muted">{t('messages.loading')}</p>;
+}
+
+function WithRetries({ children }: { children: ReactNode }) {
+  const chat = useFermataThread();
+  return <RetriesProvider messages={chat?.messages ?? []}>{children}</RetriesProvider>;
 }
 
 /** The summary, if the messages that it covers are not shown. */

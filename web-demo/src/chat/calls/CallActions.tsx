@@ -3,6 +3,7 @@
 import { useTranslation } from 'react-i18next';
 import { FermataError, type FermataChat } from 'fermata-chat';
 import type { CallState } from '../record/toolState';
+import { useRetriedAs } from './Retries';
 import { AnswerError } from '../ui/AnswerError';
 import { Button } from '../ui/Button';
 import { useAnswer } from '../ui/useAnswer';
@@ -16,11 +17,27 @@ interface Props {
 
 export function CallActions({ chat, toolCallId, name, state }: Props) {
   const { t } = useTranslation('runs');
+  const retriedAs = useRetriedAs(toolCallId);
   if (state.name === 'running')
     return (
       <Action key="cancel" label={t('cancelLabel', { name })} onAct={() => chat.cancelCall(toolCallId)}>
         {t('cancel')}
       </Action>
+    );
+  if (state.name === 'failed' && retriedAs !== undefined)
+    return (
+      <p className="flex flex-wrap items-center gap-2 text-sm text-muted">
+        {t('retriedAs')}
+        <button
+          type="button"
+          className="button"
+          onClick={() => {
+            document.querySelector<HTMLElement>(`[data-call="${CSS.escape(retriedAs)}"]`)?.focus();
+          }}
+        >
+          {t('showRetry')}
+        </button>
+      </p>
     );
   if (state.name === 'failed')
     return (

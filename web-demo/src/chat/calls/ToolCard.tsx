@@ -119,6 +119,7 @@ function Card({
       tabIndex={part.state === 'approval-requested' ? 0 : -1}
       aria-label={t('card.label', { name })}
       data-tool={name}
+      data-call={part.toolCallId}
       data-state={state.name}
       className={
         `group/card rounded-card text-ink outline-none ${isQuiet ? '' : 'border border-field bg-raised'} ` +

@@ -7,6 +7,7 @@ import { useTranslation } from 'react-i18next';
 import type { SummarizedChat } from '../context/SummaryDialog';
 import { useUnsent } from 'fermata-chat/react';
 import { SummaryLine } from '../context/SummaryLine';
+import { RetriesProvider } from '../calls/Retries';
 import { copyOf, isParked, isPlanContinued, isQuiet, type Message } from '../record/message';
 import { useErrorWords } from '../ui/errorWords';
 import { Sign } from '../ui/Sign';
@@ -58,26 +59,28 @@ export function MessageList(props: Props) {
           {messages.length === 0 && children}
           {earlier > 0 && <Earlier onReached={showEarlier} />}
           <SummaryLine chat={chat} after={messages.slice(0, earlier)} />
-          <div role="log" aria-label={t('messages.label')} aria-live="off">
-            {shown.map((message) => (
-              <Contained
-                key={message.id}
-                attempt={message}
-                instead={<p className="my-6 text-sm text-bad">{t('messages.unshowable')}</p>}
-              >
-                <MessageView
-                  message={message}
-                  chat={chat}
-                  actions={actions}
-                  isLast={message === last}
-                  isGrowing={isGrowing && message === last}
-                  isEdited={message.id === edited}
-                  isPlanContinued={isPlanContinued(message, messages)}
-                />
-                <SummaryLine chat={chat} after={[message]} />
-              </Contained>
-            ))}
-          </div>
+          <RetriesProvider messages={messages}>
+            <div role="log" aria-label={t('messages.label')} aria-live="off">
+              {shown.map((message) => (
+                <Contained
+                  key={message.id}
+                  attempt={message}
+                  instead={<p className="my-6 text-sm text-bad">{t('messages.unshowable')}</p>}
+                >
+                  <MessageView
+                    message={message}
+                    chat={chat}
+                    actions={actions}
+                    isLast={message === last}
+                    isGrowing={isGrowing && message === last}
+                    isEdited={message.id === edited}
+                    isPlanContinued={isPlanContinued(message, messages)}
+                  />
+                  <SummaryLine chat={chat} after={[message]} />
+                </Contained>
+              ))}
+            </div>
+          </RetriesProvider>
           {isQuiet(messages, status) && !isUnsent && <Working />}
           {error !== undefined && <Failure error={error} onTryAgain={onTryAgain} />}
         </div>

@@ -75,6 +75,8 @@ const runs = {
   inPlaceOf: 'in place of {{tool}}',
   replacedBy: '{{tool}} was called in its place',
   retry: 'Try again',
+  retriedAs: 'It was tried again.',
+  showRetry: 'Show the new call',
   retryLabel: 'Try again: {{name}}',
   cancel: 'Cancel',
   cancelLabel: 'Cancel {{name}}',

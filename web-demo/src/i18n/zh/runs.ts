@@ -78,6 +78,8 @@ const runs: Translated<typeof english> = {
   inPlaceOf: '代替 {{tool}}',
   replacedBy: '已改为调用 {{tool}}',
   retry: '重试',
+  retriedAs: '已重试。',
+  showRetry: '查看新的调用',
   retryLabel: '重试 {{name}}',
   cancel: '取消',
   cancelLabel: '取消 {{name}}',
