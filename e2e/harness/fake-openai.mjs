@@ -242,6 +242,10 @@ export class FakeOpenAi {
   #server = http.createServer((request, response) => void this.#take(request, response));
   /** @type {ModelRequest[]} */
   requests = [];
+  /** The header `traceparent` of each of them.
+   *
+   * @type {unknown[]} */
+  traceparents = [];
   /** @type {string[]} */
   faults = [];
   /** Fields of an assistant's message that it takes back, besides those that every provider knows. */
@@ -314,6 +318,7 @@ export class FakeOpenAi {
     if (message.headers.authorization !== `Bearer ${API_KEY}`) faults.push('a wrong API key');
     const request = new ModelRequest(isObject(body) ? body : {});
     this.requests.push(request);
+    this.traceparents.push(message.headers.traceparent);
     const reply = this.#script.shift() ?? this.improvise?.(request);
     if (reply === undefined) faults.push(`nobody expected request ${this.requests.length}`);
     this.faults.push(...faults);

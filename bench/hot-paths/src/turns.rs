@@ -104,6 +104,7 @@ impl World {
                 MemoryLimits::default(),
             ),
             model_requests: Capacity::unlimited(),
+            traces: None,
             settings: Settings {
                 hold: Hold::For(Duration::from_secs(60)),
                 heartbeat_thread: false,
@@ -129,6 +130,7 @@ impl World {
             address: None,
             groups: Vec::new(),
             retries: None,
+            traceparent: None,
         };
         let ended = self.runtime.block_on(async {
             let mut following = self.engine.submit(submission).await.expect("a run");

@@ -32,6 +32,7 @@ use crate::{
     cluster::Cluster,
     deployment_clock::{Clock, DeploymentClock},
     memories::MemoryService,
+    ports::traces::Traces,
     ports::{
         ids::Ids,
         peer_transport::PeerTransport,
@@ -83,6 +84,8 @@ pub struct EngineParts {
     pub memories: MemoryService,
     /// The slots of requests to models, for any purpose. The memories have the same.
     pub model_requests: Capacity,
+    /// Takes the traces of runs; `None` if they are not traced.
+    pub traces: Option<Arc<dyn Traces>>,
     /// The settings, which are fixed while the engine runs.
     pub settings: Settings,
 }
@@ -140,6 +143,7 @@ impl Engine {
             shutdown,
             repeated: Repeated::default(),
             outage,
+            traces: parts.traces,
         });
         let cluster = Arc::new(Cluster::new(services.clone(), parts.peers));
         let router = Arc::new(Router::new(services.clone(), cluster.clone()));

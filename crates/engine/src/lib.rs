@@ -53,6 +53,7 @@ pub use ports::{
     peer_transport::{self, PeerTransport},
     resolver::{self, Resolver, SystemResolver},
     store::{self, Store},
+    traces::{self as trace, Traces},
 };
 pub use run_log::Reader;
 pub use run_tools::{plan, questions};

@@ -49,6 +49,8 @@ pub struct ModelRequest {
     pub settings: Map<String, Value>,
     /// A request is worth repeating after failures with [`ErrorStrategy::Retry`](fermata_tools::ErrorStrategy::Retry).
     pub error_policy: ErrorPolicy,
+    /// The header `traceparent` of the request, if the run is traced.
+    pub traceparent: Option<String>,
 }
 
 /// A message to a model.

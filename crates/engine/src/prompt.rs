@@ -203,6 +203,7 @@ pub(crate) fn prompt<'a>(
         tool_choice: context.tool_choice.clone(),
         settings,
         error_policy: context.rules.error_policy.clone(),
+        traceparent: None,
     }
 }
 

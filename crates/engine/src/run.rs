@@ -30,6 +30,7 @@ mod stage;
 mod streaming;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod validation;
 mod working;
 
@@ -62,6 +63,7 @@ pub(crate) use recovery::RememberedRun;
 pub(crate) use rejected::Rejected;
 pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
+pub(crate) use trace::{FinishedStep, parent_of_call, parent_of_step};
 pub(crate) use validation::{ValidAnswers, Validation};
 pub(crate) use working::{EDITED_FIELDS, LAST_OUTPUT};
 
@@ -131,6 +133,9 @@ pub(crate) struct RunSettings {
     /// A person makes this call again. The run begins with it in place of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<RetriedCall>,
+    /// The header `traceparent` of the post, if runs are traced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 /// The part of a run that is saved as one piece each time. The calls, the log and the message are saved apart, as they grow.
@@ -148,6 +153,9 @@ pub(crate) struct RunState {
     /// The position of the newest chunk in the log.
     pub position: Position,
     pub usage: Option<Usage>,
+    /// The steps that the model has finished.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<FinishedStep>,
     /// The data chunks that the client asked for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub show: BTreeSet<Show>,
@@ -283,6 +291,7 @@ impl Run {
             own_steps: 0,
             position: Position::START,
             usage: None,
+            steps: Vec::new(),
             show: request.show,
             is_reminded: false,
             earlier: None,

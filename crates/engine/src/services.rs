@@ -35,6 +35,7 @@ pub(crate) use shutdown::Shutdown;
 use crate::{
     deployment_clock::DeploymentClock,
     memories::MemoryService,
+    ports::traces::Traces,
     ports::{ids::Ids, resolver::Resolver, store::Store},
     settings::Settings,
 };
@@ -71,4 +72,6 @@ pub(crate) struct Services {
     pub repeated: Repeated,
     /// Tells the log when the store is away.
     pub outage: Outage,
+    /// Takes the traces of runs, if they are traced.
+    pub traces: Option<Arc<dyn Traces>>,
 }

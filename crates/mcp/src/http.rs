@@ -42,9 +42,9 @@ use tokio::sync::Notify;
 use crate::{
     config::Secrets,
     failure::{ConnectError, redacted_excerpt},
-    idempotency,
     lenient::{ReplyKind, error_reply, is_reply, read_messages, reply_id, says_that_the_session_is_gone},
     link::Link,
+    metadata,
 };
 
 /// The time limit for opening a TCP connection.
@@ -63,9 +63,6 @@ const MAX_SIZE: usize = 16 * 1024 * 1024;
 const MAX_ERROR_SIZE: usize = 64 * 1024;
 /// The time limit for asking a server whether it speaks the older transport.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The header with the key under which a server may recognize a repeated call.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The HTTP client of one connection. It reads more forms of responses than the library's own, and it reports errors that may mean that
 /// the server is gone.
@@ -202,8 +199,10 @@ impl HttpClient {
         if let Some(session) = session {
             request = request.header(HEADER_SESSION_ID, session);
         }
-        if let Some(key) = idempotency::key_of(message) {
-            request = request.header(IDEMPOTENCY_KEY, key);
+        for (header, name) in metadata::HEADERS {
+            if let Some(value) = metadata::field(message, name) {
+                request = request.header(header, value);
+            }
         }
         let response = request.send().await?;
         let id = match message {

@@ -25,7 +25,7 @@ use crate::{
     calls::{OpenCallGuard, Unanswered},
     client::{ELICITATION_METHOD, elicit_result, read_elicitation},
     failure::{CallFailure, call_failure, connection_lost, invalid_response},
-    idempotency,
+    metadata,
     server::Server,
     servers::Servers,
     session::Connection,
@@ -104,7 +104,7 @@ impl McpTool {
             CallFailure::Failed(error)
         })?;
         let mut params = CallToolRequestParams::new(self.name.clone()).with_arguments(arguments);
-        params.meta = Some(idempotency::metadata(context.idempotency_key()));
+        params.meta = Some(metadata::of_call(context));
         let mut notes = Vec::new();
         for _ in 0..MAX_ROUNDS {
             let result = self.request(server, session, &open_call, params.clone(), context).await?;

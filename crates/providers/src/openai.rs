@@ -259,6 +259,7 @@ impl Model for OpenAi {
                 Request {
                     transport: self.transport.clone(),
                     body,
+                    traceparent: request.traceparent.clone(),
                     last_reasoning_field: self.last_reasoning_field.clone(),
                     origin: dialect.origin.clone(),
                     names: ToolNames::new(&request.tools, &dialect),

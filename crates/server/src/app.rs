@@ -27,6 +27,7 @@ use crate::{
     metrics::Metrics,
     posts::Posts,
     readers::Readers,
+    telemetry::{Telemetry, TelemetryError},
     tools::{self, NoteLimits},
 };
 
@@ -49,6 +50,7 @@ struct Parts {
     mcp: Hub,
     database: Database,
     drain: Drain,
+    telemetry: Option<Telemetry>,
     /// `true` if only the person at this machine can use the server.
     shows_causes: bool,
 }
@@ -76,6 +78,8 @@ const REDIS_PREFIX: &str = "fermata";
 pub enum BuildError {
     #[error(transparent)]
     Model(#[from] fermata_providers::BuildError),
+    #[error(transparent)]
+    Telemetry(#[from] TelemetryError),
     #[error(transparent)]
     Store(#[from] fermata_store::OpenError),
     #[error(transparent)]
@@ -182,6 +186,9 @@ impl App {
 
     /// Closes the database. No request may use it any more.
     pub async fn close(&self) {
+        if let Some(telemetry) = &self.0.telemetry {
+            telemetry.close().await;
+        }
         self.0.database.close().await;
     }
 
@@ -289,7 +296,9 @@ impl AppBuilder<'_> {
             is_demo,
         )?;
         tools.extend(added);
+        let (telemetry, traces) = Telemetry::start(&config.telemetry)?.unzip();
         let engine = Engine::new(EngineParts {
+            traces,
             assistants,
             peers,
             tools,
@@ -322,6 +331,7 @@ impl AppBuilder<'_> {
             metrics,
             own_model: model,
             drain: Drain::new(linger),
+            telemetry,
             shows_causes: config.is_for_this_machine_alone(),
         };
         let app = App(Arc::new(parts));

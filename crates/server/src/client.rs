@@ -27,6 +27,18 @@ pub struct Client {
     pub address: Option<IpAddr>,
 }
 
+/// The header with the span that a request belongs to.
+const TRACEPARENT: &str = "traceparent";
+
+/// Returns the span that a request belongs to, if the header names one.
+pub fn traceparent(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(TRACEPARENT)?.to_str().ok()?;
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'a'..=b'f'));
+    let lengths: Vec<usize> = text.split('-').map(str::len).collect();
+    let is_one = lengths == [2, 32, 16, 2] && text.split('-').all(is_hex);
+    is_one.then(|| text.to_owned())
+}
+
 /// The header where each proxy appends the address of its client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 

@@ -56,7 +56,7 @@ pub use self::{
     settings::{
         AccessSettings, AssistantDefaults, ChatLimits, ConnectionSettings, DatabaseSettings, InsecureBind,
         LogFormat, MemorySettings, ModelDefaults, OwnerLimits, PlanSettings, RequestLimits, ServerSettings,
-        ToolCallSettings,
+        TelemetrySettings, ToolCallSettings,
     },
     sources::warnings_of_variables,
     url::Url,
@@ -81,6 +81,8 @@ pub enum ConfigError {
 pub struct Config {
     /// Server
     pub server: ServerSettings,
+    /// Traces
+    pub telemetry: TelemetrySettings,
     /// Model
     pub model: ModelDefaults,
     /// Assistants

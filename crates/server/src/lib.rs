@@ -33,6 +33,7 @@ pub mod running;
 pub mod serve;
 pub mod sockets;
 pub mod sse;
+pub mod telemetry;
 mod tools;
 
 pub use app::{App, AppBuilder, BuildError};

@@ -17,11 +17,15 @@ use axum::{
     response::Response,
 };
 use fermata_engine::{DrainCounts, version};
+use fermata_store::Connections;
 use metrics::{Counter, Histogram, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
 use utoipa::openapi::{OpenApi, PathItem, path::Operation};
 
-use crate::drain::{DrainStatus, Stage};
+use crate::{
+    drain::{DrainStatus, Stage},
+    telemetry::TRACES_LOST,
+};
 
 /// The metrics of this process; `None` if the program has its own recorder.
 #[derive(Clone)]
@@ -44,6 +48,7 @@ enum Kind {
 }
 
 const REQUEST_DURATION: &str = "http_server_request_duration_seconds";
+const DECISION_WAIT: &str = "fermata_decision_wait_seconds";
 const LOG_LINES_LOST: &str = "fermata_log_lines_lost_total";
 
 /// All metrics.
@@ -157,6 +162,79 @@ const METRICS: &[Metric] = &[
         about: "The requests that were refused because the server drains.",
     },
     Metric {
+        name: DECISION_WAIT,
+        kind: Kind::Histogram,
+        labels: &["gen_ai_tool_name", "outcome"],
+        about: "The time that a call waited for a person's decision, by its outcome: `approved`, `denied`, or `none` if nobody decided.",
+    },
+    Metric {
+        name: "fermata_streams_open",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The event streams that clients read from this process.",
+    },
+    Metric {
+        name: "fermata_database_connections",
+        kind: Kind::Gauge,
+        labels: &["state"],
+        about: "The connections to PostgreSQL that are `used` or `idle`; 0 with SQLite.",
+    },
+    Metric {
+        name: "fermata_database_waiting",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The operations that wait for a connection to PostgreSQL.",
+    },
+    Metric {
+        name: TRACES_LOST,
+        kind: Kind::Counter,
+        labels: &[],
+        about: "The traces of runs that the OpenTelemetry collector did not take.",
+    },
+    Metric {
+        name: "process_start_time_seconds",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The start of the process, in Unix time.",
+    },
+    Metric { name: "process_threads", kind: Kind::Gauge, labels: &[], about: "The threads of the process." },
+    Metric {
+        name: "process_virtual_memory_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The virtual memory of the process.",
+    },
+    Metric {
+        name: "process_virtual_memory_max_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The limit on the virtual memory of the process.",
+    },
+    Metric {
+        name: "process_max_fds",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The limit on open files and connections of the process.",
+    },
+    Metric {
+        name: "process_cpu_seconds_total",
+        kind: Kind::Counter,
+        labels: &[],
+        about: "The processor time of the process.",
+    },
+    Metric {
+        name: "process_resident_memory_bytes",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The memory of the process.",
+    },
+    Metric {
+        name: "process_open_fds",
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The open files and connections of the process.",
+    },
+    Metric {
         name: LOG_LINES_LOST,
         kind: Kind::Counter,
         labels: &[],
@@ -165,6 +243,8 @@ const METRICS: &[Metric] = &[
 ];
 
 const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0];
+/// From seconds to a week: a person decides.
+const WAITS: &[f64] = &[1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0, 28_800.0, 86_400.0, 604_800.0];
 const TOKENS: &[f64] =
     &[1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_576.0];
 
@@ -185,6 +265,7 @@ impl Metrics {
         }
         let recorder = PrometheusBuilder::new()
             .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), SECONDS)?
+            .set_buckets_for_metric(Matcher::Full(DECISION_WAIT.into()), WAITS)?
             .set_buckets_for_metric(Matcher::Full("gen_ai_client_token_usage".into()), TOKENS)?
             .install_recorder();
         describe();
@@ -201,9 +282,15 @@ impl Metrics {
         metrics::counter!(LOG_LINES_LOST)
     }
 
-    /// Returns all metrics as text, with those of the end of the server.
-    pub fn render(&self, drain: &DrainStatus) -> String {
+    /// Returns all metrics as text, with those that are read for it.
+    pub fn render(&self, drain: &DrainStatus, streams: usize, database: Connections) -> String {
         note_drain(drain);
+        metrics::gauge!("fermata_streams_open").set(streams as f64);
+        for (state, count) in [("used", database.used), ("idle", database.idle)] {
+            metrics::gauge!("fermata_database_connections", "state" => state).set(count as f64);
+        }
+        metrics::gauge!("fermata_database_waiting").set(database.waiting as f64);
+        metrics_process::Collector::default().collect();
         self.0.as_ref().map(PrometheusHandle::render).unwrap_or_default()
     }
 
@@ -239,6 +326,7 @@ fn describe() {
 fn begin_at_zero() {
     metrics::gauge!("fermata_build_info", "version" => version()).set(1);
     metrics::counter!(LOG_LINES_LOST).increment(0);
+    metrics::counter!(TRACES_LOST).increment(0);
     metrics::counter!("fermata_holds_cut_short_total").increment(0);
     for reason in ["server", "address"] {
         metrics::counter!("fermata_connections_refused_total", "reason" => reason).increment(0);

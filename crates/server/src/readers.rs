@@ -57,6 +57,11 @@ impl Readers {
         Self { limit, epoch: Instant::now(), open: Arc::default() }
     }
 
+    /// Returns the number of open streams.
+    pub fn streams(&self) -> usize {
+        self.open().streams.len()
+    }
+
     /// Counts one more stream of an owner.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use fermata_tools::Owner;
 use crate::{
     Decision, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
     backend::Backend,
-    postgres::{self, is_postgres},
+    postgres::{self, is_postgres, pool::Connections},
     queries::{audit, cluster_keys, owners},
     sqlite,
 };
@@ -94,6 +94,14 @@ impl Database {
     /// Overwrites what is left of deleted rows in a SQLite file, which a server does with its next heartbeats.
     pub async fn sweep(&self) {
         self.sql.sweep().await;
+    }
+
+    /// Returns the state of the connections to PostgreSQL. With SQLite there are none.
+    pub fn connections(&self) -> Connections {
+        match &self.sql.backend {
+            Backend::Sqlite(_) => Connections::default(),
+            Backend::Postgres(database) => database.pool.connections(),
+        }
     }
 
     /// Waits for the work under way and closes all connections, including those of clones.

@@ -26,6 +26,7 @@ mod vector;
 pub use database::{Database, migrate, open};
 pub use notes::{NotePage, Notes, WriteNoteError};
 pub use opening::{OpenError, OpenOptions};
+pub use postgres::pool::Connections;
 pub use queries::{audit::Decision, notes::Note};
 pub use schema::Migrated;
 pub use shared_clock::SharedClock;

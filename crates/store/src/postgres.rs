@@ -17,7 +17,7 @@ use sessions::Sessions;
 mod connect;
 pub mod open;
 mod pgvector;
-mod pool;
+pub mod pool;
 mod process;
 mod sessions;
 mod tls;

@@ -49,6 +49,8 @@ pub struct CallOrigin {
     pub run: RunId,
     /// The message of the assistant.
     pub message: MessageId,
+    /// The header `traceparent` for requests of the call, if the run is traced.
+    pub traceparent: Option<String>,
 }
 
 /// The reason why a call waits for something else than its own work. The mutex is held for an instant, never across an await.

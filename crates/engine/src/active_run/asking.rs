@@ -21,6 +21,7 @@ use crate::{
     ports::store::{Files, STORED_FILE, StoreError},
     prompt::{PromptContext, prompt},
     refused::{RefusedParts, Search},
+    run::parent_of_step,
     run::{Compaction, CompactionState, Event},
     services::{Patience, Services},
     summarizer::{self, WriteError},
@@ -278,6 +279,7 @@ impl ActiveRun {
         let (_, choice) = self.run.settings.answering(&self.policies);
         let model = choice.model.clone();
         let name = Arc::<str>::from(model.name());
+        request.traceparent = self.services.traces.as_ref().map(|_| parent_of_step(&self.run));
         let services = self.services.clone();
         let asked = async move {
             services.settings.file_urls.apply_lookups(&mut request.messages, &*services.resolver).await;

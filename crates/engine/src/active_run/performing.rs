@@ -10,7 +10,9 @@ use super::{ActiveRun, Admitted, Happening, Ownership, StepWork, ToolEvent};
 use crate::{
     context::Window,
     ports::store::StoreError,
+    ports::traces::RunTrace,
     record::Record,
+    run::parent_of_call,
     run::{Admission, AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
     services::{LockRequest, Patience, PolicySnapshot, ResourceLock, Services},
     step::call_executor::CallExecutor,
@@ -219,7 +221,11 @@ impl ActiveRun {
             Some(key) => context.with_idempotency_key(key),
             None => context,
         };
-        let origin = CallOrigin { run: self.run.id.clone(), message: self.run.message.clone() };
+        let origin = CallOrigin {
+            run: self.run.id.clone(),
+            message: self.run.message.clone(),
+            traceparent: self.services.traces.as_ref().map(|_| parent_of_call(&self.run.id, id)),
+        };
         let context = context
             .of(origin)
             .permitted_by(call.permission())
@@ -313,19 +319,22 @@ impl ActiveRun {
             | Ending::StepLimit
             | Ending::ToolNotCalled { .. } => {}
         }
-        let started = self.run.settings.started;
+        let now = self.services.clock.now();
         let usage = self.run.state.usage.unwrap_or_default();
         tracing::info!(
             %chat,
             %run,
             model = self.run.settings.model,
             ending = ending.name(),
-            ms = self.services.clock.now().duration_since(started).as_millis(),
+            ms = now.duration_since(self.run.settings.started).as_millis(),
             input_tokens = usage.input_tokens,
             output_tokens = usage.output_tokens,
-            calls = self.run.own_calls(),
+            calls = self.run.own_calls().count(),
             "the run has ended"
         );
+        if let Some(traces) = &self.services.traces {
+            traces.run_ended(RunTrace::of(&self.run, chat, ending, now, traces.has_content()));
+        }
         metrics::counter!("fermata_runs_total", "outcome" => ending.name()).increment(1);
     }
 }

@@ -71,6 +71,21 @@ pub(super) fn model_span(model: &str, run: &Run) -> Span {
     )
 }
 
+/// Records how long a call waited for a person's decision.
+fn count_decision(call: &Call, tool: String) {
+    let history = call.history();
+    let Some(asked) = history.windows(2).find(|pair| pair[0].state == StateName::AwaitingApproval) else {
+        return;
+    };
+    let outcome = call
+        .approval_decision
+        .as_ref()
+        .map_or("none", |decision| if decision.approved { "approved" } else { "denied" });
+    let seconds = asked[1].at.duration_since(asked[0].at).as_secs_f64().max(0.0);
+    let labels = [("gen_ai_tool_name", tool), ("outcome", outcome.to_owned())];
+    metrics::histogram!("fermata_decision_wait_seconds", &labels).record(seconds);
+}
+
 /// Counts the outcome of a call and its duration.
 fn count_outcome(call: &Call) {
     // Labels are kept for ever and shown to operators, and pages and models can make up any number of names. So the tools of pages share
@@ -88,6 +103,7 @@ fn count_outcome(call: &Call) {
         ("error_type", error_type.to_owned()),
     ];
     metrics::counter!("fermata_calls_total", &labels).increment(1);
+    count_decision(call, tool.clone());
     let began = call.history().iter().rfind(|entered| entered.state == StateName::Executing);
     if let Some(began) = began {
         let seconds = call.since().duration_since(began.at).as_secs_f64().max(0.0);

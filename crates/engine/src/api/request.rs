@@ -111,6 +111,9 @@ pub struct Submission {
     /// The failed call that is made again; the post has no messages then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<ToolCallId>,
+    /// The header `traceparent` of the post.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traceparent: Option<String>,
 }
 
 // === impl Submission ===

@@ -329,7 +329,7 @@ impl ChatActor {
         post: NewPost,
     ) -> Result<Following, SubmitError> {
         let NewPost { toolbox, mut settings, open_run, keep, add, bytes, history, mut changes } = post;
-        let Submission { owner, body, hold: _, address: _, groups: _, retries: _ } = submission;
+        let Submission { owner, body, .. } = submission;
         let services = self.services.clone();
         let profile = self.profile_of(submission);
         let hold = services.holds.of(submission, &*services.store).await?;
@@ -524,6 +524,7 @@ fn run_settings(
         wants_plan: false,
         open_plan: None,
         retries: None,
+        traceparent: submission.traceparent.clone(),
     })
 }
 

@@ -76,6 +76,7 @@ pub async fn preview(
             wants_plan: false,
             open_plan: None,
             retries: None,
+            traceparent: None,
         },
     };
     if let Some(run) = &run {

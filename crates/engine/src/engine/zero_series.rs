@@ -59,6 +59,10 @@ fn begin_tool(tool: &str) {
         [("gen_ai_operation_name", "execute_tool".to_owned()), ("gen_ai_tool_name", tool.to_owned())];
     // A histogram is shown once it has a handle.
     let _ = metrics::histogram!("gen_ai_client_operation_duration_seconds", &labels);
+    for outcome in ["approved", "denied", "none"] {
+        let labels = [("gen_ai_tool_name", tool.to_owned()), ("outcome", outcome.to_owned())];
+        let _ = metrics::histogram!("fermata_decision_wait_seconds", &labels);
+    }
 }
 
 fn begin_model(model: &str) {

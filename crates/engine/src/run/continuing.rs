@@ -196,9 +196,9 @@ impl Run {
     }
 
     /// Returns whether the call is one of the run's own message.
-    /// Returns the number of the calls that this run has made, and not taken over.
-    pub fn own_calls(&self) -> usize {
-        self.calls.iter().filter(|call| self.is_own(call)).count()
+    /// Returns the calls that this run has made, and not taken over.
+    pub fn own_calls(&self) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(|call| self.is_own(call)).map(|call| &**call)
     }
 
     pub(super) fn is_own(&self, call: &Call) -> bool {

@@ -9,7 +9,7 @@ use fermata_tools::{Call, InputError, RunBy, ToolRef};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Deciding, Ending, Next, Phase, Run};
+use super::{Deciding, Ending, FinishedStep, Next, Phase, Run};
 use crate::{
     context::context_usage,
     model::{Citation, ModelEvent, Usage, provider_metadata},
@@ -209,7 +209,7 @@ impl Deciding<'_> {
             StepChange::Completed(step) => {
                 let tool = required.to_owned();
                 self.run.open_step = OpenStep::default();
-                self.note_usage(step.usage);
+                self.note_finished(step.usage);
                 if self.run.state.is_reminded {
                     return self.end_run(Ending::ToolNotCalled { tool });
                 }
@@ -315,7 +315,7 @@ impl Deciding<'_> {
 
     /// Has the inputs of a complete answer checked. If the answer was cut off, its calls have failed, and the run is over.
     fn complete_answer(&mut self, step: CollectedStep) {
-        self.note_usage(step.usage);
+        self.note_finished(step.usage);
         let reason = step.finish_reason;
         let calls: Vec<_> =
             std::mem::take(&mut self.run.open_step).calls.into_iter().zip(step.calls).collect();
@@ -369,7 +369,10 @@ impl Deciding<'_> {
         }
     }
 
-    fn note_usage(&mut self, usage: Option<Usage>) {
+    /// Notes that the model has finished a step.
+    fn note_finished(&mut self, usage: Option<Usage>) {
+        let step = FinishedStep { step: self.run.state.step, ended: self.context.now, usage };
+        self.run.state.steps.push(step);
         if let Some(usage) = usage {
             *self.run.state.usage.get_or_insert_default() += usage;
             self.show_context(usage.input_tokens);

@@ -114,6 +114,7 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
             wants_plan: false,
             open_plan: None,
             retries: None,
+            traceparent: None,
         },
     }
 }

@@ -230,6 +230,7 @@ impl Params {
             tool_choice: self.tool_choice.clone(),
             settings: self.settings.clone(),
             error_policy: self.error_policy.clone(),
+            traceparent: None,
         }
     }
 }

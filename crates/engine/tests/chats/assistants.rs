@@ -246,8 +246,15 @@ async fn posts(
     let message = json!({"role": "user", "content": "hello"});
     let body = ChatBody::parse(json!({"id": chat, "message": message, "fermata": fermata})).unwrap();
     let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-    let submission =
-        Submission { owner: Owner::new(user), body, hold: None, address: None, groups, retries: None };
+    let submission = Submission {
+        owner: Owner::new(user),
+        body,
+        hold: None,
+        address: None,
+        groups,
+        retries: None,
+        traceparent: None,
+    };
     let following = world.engine.submit(submission).await?;
     crate::world::StreamReader::new(following.reader).read_to_end().await;
     Ok(())

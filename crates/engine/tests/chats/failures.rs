@@ -226,6 +226,7 @@ async fn retry(world: &World, call: &str) -> Result<StreamReader, SubmitError> {
         address: None,
         groups: Vec::new(),
         retries,
+        traceparent: None,
     };
     world.engine.submit(submission).await.map(|following| StreamReader::new(following.reader))
 }

@@ -664,8 +664,15 @@ async fn streams_that_wait_move_in_batches() {
         body["id"] = format!("chat_{number}").into();
         let owner = Owner::new(format!("user_{number}").as_str());
         let body = ChatBody::parse(body).unwrap();
-        let submission =
-            Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
+        let submission = Submission {
+            owner,
+            body,
+            hold: None,
+            address: None,
+            groups: Vec::new(),
+            retries: None,
+            traceparent: None,
+        };
         let mut stream = StreamReader::new(here.engine.submit(submission).await.unwrap().reader);
         stream.read_until("tool-input-available").await;
         ends.spawn(async move {

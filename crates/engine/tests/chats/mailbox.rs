@@ -51,6 +51,7 @@ async fn request(world: &World, index: usize, call: &str) -> Result<(), String> 
                 address: None,
                 groups: Vec::new(),
                 retries: None,
+                traceparent: None,
             };
             matches!(engine.submit(submission).await, Err(SubmitError::Unavailable(Unavailable::Busy)))
         }

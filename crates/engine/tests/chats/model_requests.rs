@@ -119,7 +119,15 @@ async fn post(world: &World, owner: &Owner, chat: &str, past: usize) {
     messages.push(json!({"role": "user", "content": "and now?"}));
     let body = ChatBody::parse(json!({"id": chat, "messages": messages})).unwrap();
     let owner = owner.clone();
-    let submission = Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
+    let submission = Submission {
+        owner,
+        body,
+        hold: None,
+        address: None,
+        groups: Vec::new(),
+        retries: None,
+        traceparent: None,
+    };
     let following = world.engine.submit(submission).await.unwrap();
     StreamReader::new(following.reader).read_to_end().await;
 }

@@ -41,6 +41,7 @@ pub async fn post_in(world: &World, chat: &str) -> StreamReader {
         address: None,
         groups: Vec::new(),
         retries: None,
+        traceparent: None,
     };
     StreamReader::new(world.engine.submit(submission).await.unwrap().reader)
 }

@@ -365,6 +365,7 @@ impl World {
                 MemoryLimits::default(),
             ),
             model_requests,
+            traces: None,
             settings: Settings {
                 hold,
                 expire: Duration::from_secs(3600),
@@ -465,6 +466,7 @@ impl World {
                 address: None,
                 groups: Vec::new(),
                 retries: None,
+                traceparent: None,
             })
             .await
     }

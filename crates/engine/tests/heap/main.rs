@@ -118,6 +118,7 @@ fn engine(store: &Arc<InMemoryStore>, tool: Waits) -> Engine {
         resolver: Arc::new(SystemResolver::default()),
         memories,
         model_requests: Capacity::unlimited(),
+        traces: None,
         settings: Settings {
             heartbeat_thread: false,
             limits: Limits { argument_nodes: 200_000, ..Limits::default() },
@@ -137,6 +138,7 @@ async fn post(engine: &Engine, chat: &str, objects: usize) -> Reader {
         address: None,
         groups: Vec::new(),
         retries: None,
+        traceparent: None,
     };
     engine.submit(submission).await.unwrap().reader
 }

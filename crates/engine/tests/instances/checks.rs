@@ -315,6 +315,7 @@ impl World {
                     address: None,
                     groups: Vec::new(),
                     retries: None,
+                    traceparent: None,
                 })
                 .await;
             let mut reader = following.map_err(|error| error.to_string())?.reader;

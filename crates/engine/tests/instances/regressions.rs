@@ -38,7 +38,15 @@ async fn post_text(world: &World, instance: &Instance, text: &str) -> Result<Fol
     let message = json!({"role": "user", "content": text});
     let body = ChatBody::parse(body(&chat, 6, &json!({ "message": message }))).unwrap();
     let owner = world.owner.clone();
-    let submission = Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
+    let submission = Submission {
+        owner,
+        body,
+        hold: None,
+        address: None,
+        groups: Vec::new(),
+        retries: None,
+        traceparent: None,
+    };
     instance.engine.submit(submission).await.map_err(|error| error.to_string())
 }
 

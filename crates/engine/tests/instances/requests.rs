@@ -74,7 +74,15 @@ impl World {
         let (engine, owner) = (instance.engine.clone(), self.owner.clone());
         let work = async move {
             engine
-                .submit(Submission { owner, body, hold, address: None, groups: Vec::new(), retries: None })
+                .submit(Submission {
+                    owner,
+                    body,
+                    hold,
+                    address: None,
+                    groups: Vec::new(),
+                    retries: None,
+                    traceparent: None,
+                })
                 .await
         };
         let (history, chat, requested_at) = (self.history().clone(), chat.clone(), Instant::now());

@@ -134,6 +134,7 @@ impl World {
                 MemoryLimits::default(),
             ),
             model_requests: Capacity::unlimited(),
+            traces: None,
             settings: settings(),
         });
         let instance = Instance { engine: engine.unwrap(), process, store };

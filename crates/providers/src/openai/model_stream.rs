@@ -31,6 +31,8 @@ pub(super) struct ModelStream {
 pub(super) struct Request {
     pub(super) transport: Transport,
     pub(super) body: Box<RawValue>,
+    /// The header of that name.
+    pub(super) traceparent: Option<String>,
     /// The URL of the API for errors, without its query.
     pub(super) url: String,
     pub(super) last_reasoning_field: LastReasoningField,
@@ -71,7 +73,8 @@ impl ModelStream {
                 State::Unsent => {
                     let field = self.request.last_reasoning_field.clone();
                     // On the heap, because each delta would have to step over it otherwise.
-                    match Box::pin(self.request.transport.ask(&self.request.body, field)).await {
+                    let Request { transport, body, traceparent, .. } = &self.request;
+                    match Box::pin(transport.ask(body, traceparent.as_deref(), field)).await {
                         Ok(answer) => {
                             self.state = State::Reading { answer: Box::new(answer), has_begun: false };
                             continue;

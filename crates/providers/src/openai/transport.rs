@@ -11,7 +11,10 @@ use std::time::Duration;
 use async_openai::{Client, error::OpenAIError, middleware::HttpRequestFactory};
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
-use reqwest::{Response, header::CONTENT_TYPE};
+use reqwest::{
+    Response,
+    header::{CONTENT_TYPE, HeaderName, HeaderValue},
+};
 use serde::{Serialize, de::IgnoredAny};
 use serde_json::{Value, value::RawValue};
 use tokio::sync::mpsc;
@@ -27,6 +30,8 @@ use super::{
 /// The limit on the bytes of an error body that are read.
 const ERROR_BODY_LIMIT: usize = 64 * 1024;
 /// The time limit for reading an error body.
+/// The header with the span that a request belongs to.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const ERROR_BODY_TIME: Duration = Duration::from_secs(5);
 
 /// The way to the API.
@@ -47,7 +52,7 @@ impl Transport {
             Self::Http { api, http } => (api, http),
             Self::Recording(pieces) => return Ok(pieces.concat()),
         };
-        let response = send(api, http, Operation::Embeddings, body).await?;
+        let response = send(api, http, Operation::Embeddings, body, None).await?;
         if !response.status().is_success() {
             return Err(read_refusal(response).await);
         }
@@ -58,6 +63,7 @@ impl Transport {
     pub(super) async fn ask(
         &self,
         body: &RawValue,
+        traceparent: Option<&str>,
         last_reasoning_field: LastReasoningField,
     ) -> Result<Answer, Failure> {
         let (api, http) = match self {
@@ -67,7 +73,7 @@ impl Transport {
                 return Ok(Answer::streamed(pieces, last_reasoning_field));
             }
         };
-        let response = send(api, http, Operation::Chat, body).await?;
+        let response = send(api, http, Operation::Chat, body, traceparent).await?;
         if !response.status().is_success() {
             return Err(read_refusal(response).await);
         }
@@ -93,13 +99,19 @@ async fn send(
     http: &reqwest::Client,
     operation: Operation,
     body: impl Serialize,
+    traceparent: Option<&str>,
 ) -> Result<Response, Failure> {
     let (responses, mut received) = mpsc::unbounded_channel();
     let http = http.clone();
+    let traceparent = traceparent.and_then(|value| HeaderValue::from_str(value).ok());
     let service = tower::service_fn(move |request: HttpRequestFactory| {
-        let (http, responses) = (http.clone(), responses.clone());
+        let (http, responses, traceparent) = (http.clone(), responses.clone(), traceparent.clone());
         async move {
-            let response = http.execute(request.build().await?).await?;
+            let mut request = request.build().await?;
+            if let Some(traceparent) = traceparent {
+                request.headers_mut().insert(TRACEPARENT, traceparent);
+            }
+            let response = http.execute(request).await?;
             // This fails only if nobody waits for the response any more.
             let _ = responses.send(response);
             Ok::<_, OpenAIError>(Response::from(http::Response::new("null")))

@@ -71,6 +71,24 @@ pub struct ServerSettings {
     pub drain: Duration,
 }
 
+/// The settings of traces.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+pub struct TelemetrySettings {
+    /// The URL of an OpenTelemetry collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`. The trace of each run is sent
+    /// there when the run ends. By default, runs are not traced.
+    #[schemars(extend("x-variable" = "OTEL_EXPORTER_OTLP_ENDPOINT"))]
+    pub otel_endpoint: Option<Url>,
+    /// The headers for the collector, as name=value,name=value.
+    #[schemars(extend("x-variable" = "OTEL_EXPORTER_OTLP_HEADERS"))]
+    pub otel_headers: Option<Secret>,
+    /// The name of this service in traces.
+    #[schemars(extend("default" = "fermata", "x-variable" = "OTEL_SERVICE_NAME"))]
+    pub otel_service: String,
+    /// Put the inputs and outputs of calls into traces.
+    #[schemars(extend("default" = "false"))]
+    pub otel_content: bool,
+}
+
 /// The settings of the main model, which the models by name inherit.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct ModelDefaults {

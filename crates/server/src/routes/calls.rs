@@ -2,7 +2,7 @@
 
 use axum::{
     extract::{Path, State, rejection::PathRejection},
-    http::StatusCode,
+    http::{HeaderMap, StatusCode},
     response::Response,
 };
 use fermata_engine::CallError;
@@ -68,12 +68,13 @@ pub async fn retry(
     State(app): State<App>,
     Caller(principal): Caller,
     client: Client,
+    headers: HeaderMap,
     path: Result<Path<(String, String)>, PathRejection>,
     ApiJson { body: RetryBody(mut body), reservation: _reservation }: ApiJson<RetryBody>,
 ) -> Result<Response, ApiError> {
     let (chat, call) = chat_and_call(path)?;
     body.id = Some(chat);
-    submit(&app, principal, body, client, Some(call)).await
+    submit(&app, principal, body, client, &headers, Some(call)).await
 }
 
 fn chat_and_call(

@@ -13,7 +13,7 @@ use super::schema::{EventStream, refusals};
 use crate::{
     App,
     auth::{Caller, Identity},
-    client::Client,
+    client::{Client, traceparent},
     config::Duration,
     error::{ApiError, Code, Problem},
     extract::{ApiJson, ChatPath},
@@ -35,9 +35,10 @@ pub async fn post(
     State(app): State<App>,
     Caller(principal): Caller,
     client: Client,
+    headers: HeaderMap,
     ApiJson { body, reservation: _reservation }: ApiJson<ChatBody>,
 ) -> Result<Response, ApiError> {
-    submit(&app, principal, body, client, None).await
+    submit(&app, principal, body, client, &headers, None).await
 }
 
 /// Starts a run as a post asks for it, and streams it.
@@ -46,6 +47,7 @@ pub(super) async fn submit(
     Principal { user: owner, groups }: Principal,
     body: ChatBody,
     client: Client,
+    headers: &HeaderMap,
     retries: Option<ToolCallId>,
 ) -> Result<Response, ApiError> {
     let hold = match body.fermata.hold.as_deref().map(Duration::parse) {
@@ -64,7 +66,8 @@ pub(super) async fn submit(
     }
     // A run that its owner may not read must not start.
     let guard = app.readers().enter(&owner)?;
-    let submission = Submission { owner, groups, body, hold, address: client.address, retries };
+    let traceparent = traceparent(headers);
+    let submission = Submission { owner, groups, body, hold, address: client.address, retries, traceparent };
     let following = app.engine().submit(submission).await?;
     Ok(sse::stream(app.engine(), following, guard))
 }

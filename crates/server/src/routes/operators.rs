@@ -66,7 +66,7 @@ pub async fn readyz(State(app): State<App>) -> Result<String, ApiError> {
 pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
     (
         [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
-        app.metrics().render(&app.drain_status()),
+        app.metrics().render(&app.drain_status(), app.readers().streams(), app.database().connections()),
     )
 }
 

@@ -125,6 +125,7 @@ async fn what_a_model_would_be_sent_is_printed_and_nobody_is_asked() {
             address: None,
             groups: Vec::new(),
             retries: None,
+            traceparent: None,
         };
         app.engine().submit(submission).await.expect("a run").reader
     };

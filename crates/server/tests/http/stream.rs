@@ -34,13 +34,22 @@ async fn a_quiet_stream_gives_a_sign_of_life_in_time() {
         resolver: Arc::new(fermata_engine::SystemResolver::default()),
         memories: MemoryService::new(store, clock, ids, None, Capacity::unlimited(), MemoryLimits::default()),
         model_requests: Capacity::unlimited(),
+        traces: None,
         settings: Settings::default(),
     })
     .expect("an engine");
     let body = ChatBody::parse(says_with_location("c", "where?")).expect("a body");
     let owner = Owner::anyone();
     let guard = Readers::new(None).enter(&owner).expect("a guard");
-    let submission = Submission { owner, body, hold: None, address: None, groups: Vec::new(), retries: None };
+    let submission = Submission {
+        owner,
+        body,
+        hold: None,
+        address: None,
+        groups: Vec::new(),
+        retries: None,
+        traceparent: None,
+    };
     let mut stream = Stream::of(sse::stream(&engine, engine.submit(submission).await.expect("a run"), guard));
     stream.until("tool-input-available").await;
     let mut last = tokio::time::Instant::now();

@@ -40,6 +40,17 @@ pub struct Pool {
 #[derive(Clone, Default)]
 struct Stale(Arc<Mutex<Option<Instant>>>);
 
+/// The connections of this process to a database server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Those that an operation uses.
+    pub used: usize,
+    /// Those that are open and unused.
+    pub idle: usize,
+    /// The operations that wait for one.
+    pub waiting: usize,
+}
+
 // === impl Pool ===
 
 impl Pool {
@@ -99,6 +110,13 @@ impl Pool {
         let mut pipeline = self.acquire().await?;
         pipeline.begin(statement);
         Ok(pipeline)
+    }
+
+    /// Returns the number of connections, and of the operations that wait for one.
+    pub fn connections(&self) -> Connections {
+        let status = self.pool.status();
+        let idle = status.available.min(status.size);
+        Connections { used: status.size - idle, idle, waiting: status.waiting }
     }
 
     /// Has all connections replaced that are open now.

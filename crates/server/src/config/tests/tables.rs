@@ -604,6 +604,7 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
         ("REDIS_PASSWORD", "p"),
         ("OPERATOR_TOKEN", "sixteen-letters!"),
         ("CLUSTER_KEY", "S1GA2b94PjbTYTdTTtDAkfRTBZbnMjrDxEIFSoRoAZU="),
+        ("OTEL_TOKEN", "t"),
         ("CLUSTER_KEY_2", "8c0180d9be0f8e36d361375343b4c091f453059667323ac3c442054a84680196"),
     ];
     let postgres = ["--database-url", "postgres://db.example.com/fermata"];

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fermata_protocol::{ApprovalId, Assembler, ElicitationId, ToolChoice, ToolState, UiPart};
+use fermata_protocol::{ApprovalId, Assembler, ChatId, ElicitationId, ToolChoice, ToolState, UiPart};
 use fermata_tools::{
     ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Grant, Permission, StateName, Transition,
 };
@@ -12,6 +12,7 @@ use crate::{
     assistants::ClientSystem,
     context::Fit,
     model::ModelMessage,
+    ports::traces::RunTrace,
     prompt::{PromptContext, prompt},
     refused::RefusedParts,
     run_tools::plan::MAKE_PLAN,
@@ -324,8 +325,9 @@ impl Facts {
     }
 
     /// Checks what holds when a run has ended.
-    pub fn check_end(&self, run: &Run, scene: &Scene, earlier: &[UiMessage]) {
+    pub fn check_end(&self, run: &Run, scene: &Scene, earlier: &[UiMessage], now: Timestamp) {
         self.check_states(run);
+        check_trace(run, now);
         check_limited_steps(run, scene);
         let open: Vec<_> = run.calls.iter().filter(|call| !call.state().is_final()).collect();
         assert!(open.is_empty(), "a run is over and these are open: {open:?}");
@@ -522,6 +524,25 @@ fn settled_by(chunk: &UiChunk) -> Option<&ToolCallId> {
 }
 
 /// Checks the steps where not every tool may be called: the first one if a tool was chosen, and the last one.
+/// Checks that the trace of a run is one tree within the time of the run, with a span for each call that has run.
+fn check_trace(run: &Run, now: Timestamp) {
+    let chat = ChatId::parse("c").expect("an id");
+    let spans = RunTrace::of(run, &chat, &Ending::Stopped, now, false).spans;
+    let (root, others) = spans.split_first().expect("a root");
+    assert!(root.parent.is_none() && others.iter().all(|span| span.parent == Some(root.id)), "{spans:#?}");
+    let ids: BTreeSet<_> = spans.iter().map(|span| span.id).collect();
+    assert_eq!(ids.len(), spans.len(), "a span comes twice: {spans:#?}");
+    for span in others {
+        assert!(
+            root.started <= span.started && span.ended <= root.ended,
+            "{span:#?} is outside of {root:#?}"
+        );
+    }
+    let have_run = run.own_calls().filter(|call| call.times_run() > 0).count();
+    let named = |name: &str| others.iter().filter(|span| span.name.starts_with(name)).count();
+    assert_eq!(named("execute_tool "), have_run, "{spans:#?}");
+}
+
 fn check_limited_steps(run: &Run, scene: &Scene) {
     // The limit is on the requests to the model, and a step of the run's own takes none.
     let own: BTreeSet<u32> =

@@ -410,7 +410,7 @@ impl World {
         }
         self.check_failure(false)?;
         if next.ending().is_some() {
-            self.facts.check_end(&self.run, &self.scene, &self.earlier);
+            self.facts.check_end(&self.run, &self.scene, &self.earlier, self.now);
             self.live = None;
         } else if *next == Next::AskModel {
             self.use_newest_rules();
