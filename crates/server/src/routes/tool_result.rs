@@ -34,8 +34,9 @@ enum Responses {
     /// `not_found`: there is no such chat or call, or it belongs to another owner
     #[response(status = 404, content_type = "application/problem+json")]
     NotFound(#[to_schema] Problem),
-    /// `already_answered` or `wrong_answer`, with the call's `state`; `tool_changed`: the tool has changed since the call was shown, and the
-    /// call has a new approval request
+    /// `already_answered`: another answer was accepted before, and the call has its `state`; `wrong_answer`: the call does not wait for
+    /// such an answer, and has its `state`; `tool_changed`: the tool has changed since the call was shown, and the call has a new approval
+    /// request
     #[response(status = 409, content_type = "application/problem+json")]
     Conflict(#[to_schema] Problem),
     /// `gone`: the call expired or was cancelled

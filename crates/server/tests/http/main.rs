@@ -27,6 +27,7 @@ mod policy_dry_run;
 mod proxied;
 mod reading;
 mod record;
+mod reference;
 mod scripted;
 mod settings;
 mod signals;
