@@ -185,7 +185,7 @@ image: archive
 # Each step of a release that needs no host, with the binary under test, which is used in Chromium in the end.
 rehearsal: node_modules/.for-tests tested-bin
 	npm run --silent build -w fermata-chat
-	cd e2e && FERMATA_BIN=$(TESTED_BIN) ../web-demo/with-chromium npm run --silent rehearsal
+	cd web-demo && FERMATA_BIN=$(TESTED_BIN) ./with-chromium npm --prefix ../e2e run --silent rehearsal
 
 # The documentation as a site, in docs/site/dist. A broken link fails.
 docs: docs/site/node_modules/.for-tests
@@ -194,7 +194,7 @@ docs: docs/site/node_modules/.for-tests
 # Each template of `npm create fermata` is made, built and used in Chromium. It takes about three minutes.
 templates: node_modules/.for-tests tested-bin
 	npm run --silent build -w fermata-chat
-	cd e2e && FERMATA_BIN=$(TESTED_BIN) ../web-demo/with-chromium npm run --silent templates
+	cd web-demo && FERMATA_BIN=$(TESTED_BIN) ./with-chromium npm --prefix ../e2e run --silent templates
 
 # The packages of the pages share one folder.
 node_modules/.for-tests: package.json package-lock.json packages/fermata-chat/package.json web-demo/package.json | require-node

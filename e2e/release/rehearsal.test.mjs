@@ -118,11 +118,7 @@ async function approveOnPage(address) {
       .getByRole('button', { name: /^Approve/ })
       .first()
       .click();
-    await page
-      .getByText('I have written it down')
-      .or(page.getByText(/The note/))
-      .first()
-      .waitFor();
+    await page.getByText('I wrote down').first().waitFor();
   } finally {
     await browser.close();
   }

@@ -401,6 +401,8 @@ describe('Kubernetes', () => {
       const secrets = { ...SECRETS, 'database-url': database.url, 'redis-url': redis.url };
       const [port, operators] = [await freePort(), await freePort()];
       const server = new Server(port, {
+        // The harness names a SQLite file, unless told otherwise.
+        DATABASE_URL: '',
         ...environment(container, secrets),
         FERMATA_BIND: `127.0.0.1:${port}`,
         FERMATA_OPERATOR_BIND: `127.0.0.1:${operators}`,
