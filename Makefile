@@ -173,7 +173,7 @@ archive: require-cargo demo
 	release/archive $(TARGET_DIR)/archive/$(NAME)
 
 # The npm packages of a release, with the binaries of the archives that are there.
-packages: node_modules/.for-tests
+packages: node_modules/.for-tests demo
 	npm run --silent build -w fermata-chat
 	node release/npm.mjs $(TARGET_DIR)/archive $(TARGET_DIR)/packages
 

@@ -2,11 +2,14 @@
 // What somebody meets who starts the server for the first time, with what is in their shell.
 
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { EventStream } from '../harness/events.mjs';
 import { FakeOpenAi, refuses } from '../harness/fake-openai.mjs';
-import { Server } from '../harness/server.mjs';
+import { freePort } from '../harness/ports.mjs';
+import { Server, binary } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
 
 /**
@@ -245,6 +248,69 @@ test('the manual page and the completions of shells come from the program', asyn
         /policy[\s\S]*answer|answer[\s\S]*policy/,
       );
   } finally {
+    await server.discard();
+  }
+});
+
+test('a second server on the same SQLite file is refused, and the first one goes on', async () => {
+  const server = await Server.start({});
+  const second = new Server(await freePort(), { DATABASE_URL: `sqlite://${server.folder}/chats.db` });
+  try {
+    second.launch();
+    await until(
+      () => second.exitCode === 1 && second.log.includes('another server uses the database'),
+      () => second.log,
+    );
+    assert.ok(second.log.includes(`(process ${server.pid})`), second.log);
+    const { text } = await say(server);
+    assert.match(text, /\[DONE\]/);
+    // The system lets go of the file, however the first one ends.
+    await server.kill();
+    second.launch();
+    await until(
+      () =>
+        fetch(`${second.url}/healthz`)
+          .then(({ ok }) => ok)
+          .catch(() => false),
+      () => second.log,
+    );
+  } finally {
+    await second.discard();
+    await server.discard();
+  }
+});
+
+test('a server ends with its terminal, and SIGHUP in an open terminal is a reload', async () => {
+  const port = await freePort();
+  const server = new Server(port, {});
+  // `script` gives the command a terminal, and types nothing.
+  const terminal = spawn('script', ['-qec', `exec ${binary()}`, '/dev/null'], {
+    cwd: server.folder,
+    env: { ...process.env, FERMATA_BIND: `127.0.0.1:${port}`, FERMATA_DRAIN: '1s' },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  });
+  let log = '';
+  terminal.stdout.on('data', (/** @type {Buffer} */ bytes) => {
+    log += bytes.toString('utf8');
+  });
+  const isUp = () =>
+    fetch(`http://127.0.0.1:${port}/healthz`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  try {
+    await until(isUp, () => log);
+    const id = Number(readFileSync(`${server.folder}/fermata.db-lock`, 'utf8'));
+    process.kill(id, 'SIGHUP');
+    await until(
+      () => log.includes('read the settings again'),
+      () => log,
+    );
+    assert.ok(await isUp(), log);
+    terminal.kill('SIGKILL');
+    await until(async () => !(await isUp()), 'the end of the server');
+  } finally {
+    terminal.kill('SIGKILL');
     await server.discard();
   }
 });

@@ -114,7 +114,9 @@ impl ServerConfig {
             Transport::Program { env, args, .. } => {
                 let hidden = env.iter().filter(|(name, value)| may_be_secret(name, value));
                 let values = hidden.map(|(_, value)| value);
-                (values.collect(), args.iter().flat_map(|arg| secrets_of_argument(arg)).collect())
+                let before = std::iter::once("").chain(args.iter().map(String::as_str));
+                let args = before.zip(args);
+                (values.collect(), args.flat_map(|(before, arg)| secrets_of_argument(before, arg)).collect())
             }
             Transport::Http { url, headers } => (headers.values().collect(), secrets_of_url(url).collect()),
         };
@@ -139,9 +141,13 @@ const SECRET_NAMES: [&str; 8] = ["key", "token", "secret", "pass", "auth", "cred
 /// Returns whether the value of a variable may be a secret. Paths and plain words such as `production` are none, and tools may mention them,
 /// unless the variable's name says otherwise.
 fn may_be_secret(name: &str, value: &str) -> bool {
-    let name = name.to_ascii_lowercase();
     let is_plain = is_path(value) || value.bytes().all(|byte| byte.is_ascii_lowercase());
-    !is_plain || SECRET_NAMES.iter().any(|part| name.contains(part))
+    !is_plain || is_name_of_secret(name)
+}
+
+fn is_name_of_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
 fn is_path(value: &str) -> bool {
@@ -149,14 +155,16 @@ fn is_path(value: &str) -> bool {
 }
 
 /// Returns the parts of an argument that may be keys. The names of options, files and packages are not keys, and tools may
-/// mention them.
-fn secrets_of_argument(arg: &str) -> Vec<&str> {
-    let value = match arg.split_once('=') {
-        Some((name, value)) if name.starts_with('-') => value,
+/// mention them. Neither are plain words, unless the option before them has a key.
+fn secrets_of_argument<'a>(before: &'a str, arg: &'a str) -> Vec<&'a str> {
+    let (option, value) = match arg.split_once('=') {
+        Some((name, value)) if name.starts_with('-') => (name, value),
         Some(_) | None if arg.starts_with('-') => return Vec::new(),
-        Some(_) | None => arg,
+        Some(_) | None => (before, arg),
     };
-    let is_name = is_path(value) || value.starts_with('@');
+    let is_word = value.bytes().all(|byte| byte.is_ascii_lowercase() || b"-_.".contains(&byte));
+    let has_key = option.starts_with('-') && is_name_of_secret(option);
+    let is_name = is_path(value) || value.starts_with('@') || (is_word && !has_key);
     if value.contains("://") {
         secrets_of_url(value).chain([value]).collect()
     } else if is_name {

@@ -5,6 +5,7 @@ mod log;
 use std::{
     io::{self, Write},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
@@ -28,6 +29,7 @@ use fermata_server::{
 use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind},
+    sync::Notify,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -53,6 +55,8 @@ struct Flushed<'a>(&'a LogWriter);
 struct ShutdownSignals {
     terminate: Signal,
     interrupt: Signal,
+    /// The terminal was closed.
+    closed: Arc<Notify>,
 }
 
 fn main() -> ExitCode {
@@ -171,6 +175,8 @@ fn print(report: impl AsRef<[u8]>) -> anyhow::Result<()> {
 async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::Result<()> {
     // This comes first, because the signal ends a process that does not listen for it.
     let hangups = tokio::signal::unix::signal(SignalKind::hangup()).context(NO_SIGNALS)?;
+    // Another server of the same file would take the runs of this one.
+    let _lock = fermata_store::lock(given.database.database_url.as_str())?;
     let Sockets { everybody: listener, operators, config } = Sockets::open(inherited, &given)?;
     let address = listener.local_addr().context("cannot read the address of the socket")?;
     let app = App::build(&config).await?;
@@ -209,7 +215,7 @@ async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::
     let tasks = TaskTracker::new();
     tasks.spawn(shutdown.clone().run_until_cancelled_owned(first_start::mention_ollama(config.clone())));
     tasks.spawn(tidy_metrics(app.clone(), shutdown.clone()));
-    tasks.spawn(reloader.on_signal(hangups, shutdown.clone()));
+    tasks.spawn(reloader.on_signal(hangups, signals.closed.clone(), shutdown.clone()));
     if let Some(listener) = operators {
         tracing::info!("listening for operators on http://{}", listener.local_addr()?);
         let limits = ConnectionLimits { connections: OPERATOR_CONNECTIONS, ..server.limits };
@@ -275,13 +281,18 @@ impl ShutdownSignals {
     /// Starts listening. From now on these signals do not end the process by themselves.
     fn listen() -> anyhow::Result<Self> {
         let listen = |kind| tokio::signal::unix::signal(kind).context(NO_SIGNALS);
-        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            closed: Arc::default(),
+        })
     }
 
     async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
+            () = self.closed.notified() => {}
         }
     }
 

@@ -2,9 +2,14 @@
 //!
 //! Invariant: settings with an error change nothing.
 
+use std::{
+    io::{self, IsTerminal},
+    sync::Arc,
+};
+
 use fermata_providers::BuildError;
 use fermata_tools::AuditAction;
-use tokio::signal::unix::Signal;
+use tokio::{signal::unix::Signal, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -100,9 +105,15 @@ impl Reloader {
         Self { app, read, started: config.clone(), current: config }
     }
 
-    /// Reloads the settings at every signal, until the server shuts down.
-    pub async fn on_signal(mut self, mut signals: Signal, shutdown: CancellationToken) {
+    /// Reloads the settings at every signal, until the server shuts down. If the terminal of the server was closed, which the system tells
+    /// by the same signal, `closed` is notified instead.
+    pub async fn on_signal(mut self, mut signals: Signal, closed: Arc<Notify>, shutdown: CancellationToken) {
+        let has_terminal = io::stdin().is_terminal();
         while let Some(Some(())) = shutdown.run_until_cancelled(signals.recv()).await {
+            if has_terminal && !io::stdin().is_terminal() {
+                closed.notify_one();
+                continue;
+            }
             match self.reload() {
                 Ok(changes) => {
                     changes.log(&self.current);

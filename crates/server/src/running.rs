@@ -17,7 +17,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// There is no connection, or the response is not one of Fermata.
-    #[error("no Fermata answers at {url}")]
+    #[error("no Fermata answers at {url}; --url names the address of another")]
     NoAnswer {
         /// The address.
         url: String,

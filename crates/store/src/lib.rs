@@ -32,6 +32,7 @@ pub use schema::Migrated;
 pub use shared_clock::SharedClock;
 pub use sqlite::{
     backup::{BackupError, back_up, restore},
+    lock::{DatabaseLock, LockError, lock},
     open::file_of,
 };
 pub use store::SqlStore;

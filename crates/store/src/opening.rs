@@ -86,7 +86,7 @@ pub enum OpenError {
         reason: String,
     },
     /// Migrations are missing, and are not to be applied now.
-    #[error("the database {database} is older than this version of Fermata; run fermata migrate")]
+    #[error("the database {database} is empty, or older than this version of Fermata; run fermata migrate")]
     Behind {
         /// The name or the path of the database.
         database: String,

@@ -26,6 +26,7 @@ use remains::Sweep;
 use writer::Writer;
 
 pub mod backup;
+pub mod lock;
 pub mod open;
 mod remains;
 pub mod writer;

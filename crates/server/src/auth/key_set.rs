@@ -129,6 +129,9 @@ impl KeySet {
         if let Some(request) = request {
             request.await;
         }
+        if lock(&self.state).failed_at.is_none() {
+            tracing::info!(source = self.source.name, "fetched the keys of tokens again");
+        }
     }
 
     /// Returns newer keys than `known`, if the issuer may be asked again and has any; otherwise `known`.

@@ -73,7 +73,7 @@ export function withResolutions(message: UIMessage): UIMessage {
     if (approval === undefined || approval.approved !== undefined || noOutput?.state !== 'cancelled')
       return part;
     const resolution = noOutput.code === 'expired' ? 'expired' : 'cancelled';
-    return { ...part, approval: { ...approval, resolution } } as AnyPart;
+    return { ...part, approval: { ...approval, resolution } } as unknown as AnyPart;
   });
   return parts.every((part, place) => part === message.parts[place]) ? message : { ...message, parts };
 }
