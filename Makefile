@@ -11,12 +11,12 @@ CARGO_TEST := $(if $(HAS_NEXTEST),cargo nextest run,cargo test)
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run check test fmt lint doc deny unit counts fuzz examples e2e web browser rehearsal docs templates soak bench archive packages image tested-bin demo demo-where-npm-is
+.PHONY: help run check test fmt lint doc deny unit counts fuzz examples e2e web browser release-rehearsal docs templates soak bench archive packages image tested-bin demo demo-where-npm-is
 
 help:
 	@echo 'make run      start the server; with no model API configured, the demo model answers'
 	@echo 'make check    format, lints and the tests that need only Rust: run it while you work'
-	@echo 'make test     every check, in this order: fmt lint doc deny unit counts fuzz examples docs e2e web browser rehearsal (each is a target, too)'
+	@echo 'make test     every check, in this order: fmt lint doc deny unit counts fuzz examples docs e2e web browser release-rehearsal (each is a target, too)'
 	@echo '              tests that need PostgreSQL or Redis are skipped if there is none (e2e/with-services says how it looks)'
 	@echo 'make soak     a million random schedules of a run, in about ten minutes; each fuzz target for as long; crashes, a very long chat,'
 	@echo '              MCP servers from npm and PyPI and the pages in WebKit, from e2e/'
@@ -32,7 +32,7 @@ check: fmt lint
 	$(CARGO_TEST) --workspace --exclude fermata-mcp --exclude fermata-protocol --locked
 	$(CARGO_TEST) -p fermata-mcp -p fermata-protocol --lib --test heap --test logs --test protocol --locked
 
-test: node_modules/.for-tests demo fmt lint doc deny unit counts fuzz examples docs e2e web browser rehearsal
+test: node_modules/.for-tests demo fmt lint doc deny unit counts fuzz examples docs e2e web browser release-rehearsal
 
 fmt: require-cargo
 	cargo fmt --all --check
@@ -183,7 +183,7 @@ image: archive
 	docker build -t ghcr.io/fermata-chat/fermata $(TARGET_DIR)/image
 
 # Each step of a release that needs no host, with the binary under test, which is used in Chromium in the end.
-rehearsal: node_modules/.for-tests tested-bin
+release-rehearsal: node_modules/.for-tests tested-bin
 	npm run --silent build -w fermata-chat
 	cd web-demo && FERMATA_BIN=$(TESTED_BIN) ./with-chromium npm --prefix ../e2e run --silent rehearsal
 

@@ -103,6 +103,10 @@ class Started {
   }
 }
 
+/** The first command of the README. */
+const [, COMMAND = ''] =
+  /<!-- run: npm -->\s*```sh\n(.*)\n```/.exec(readFileSync(path.join(ROOT, 'README.md'), 'utf8')) ?? [];
+
 /** Has a call parked and approved on the page. @param {string} address */
 async function approveOnPage(address) {
   const browser = await chromium.launch({
@@ -143,10 +147,13 @@ describe('a tag', () => {
 });
 
 describe('the npm packages', () => {
-  test('npx starts the server in an empty folder, and a call is parked and approved in Chromium', async () => {
+  test('the first command of the README starts the server in an empty folder, and a call is parked and approved in Chromium', async () => {
     const where = emptyFolder('npx');
     const began = performance.now();
-    const server = new Started('npx', ['--yes', 'fermata-server'], where);
+    const server = new Started('sh', ['-c', COMMAND], {
+      ...where,
+      env: { ...where.env, npm_config_yes: 'true' },
+    });
     try {
       await approveOnPage(await server.address());
       const seconds = (performance.now() - began) / 1000;

@@ -28,8 +28,21 @@ const { root } = protobuf.parse(`
   }
   message Link { bytes trace_id = 1; bytes span_id = 2; }
   message Status { string message = 2; int32 code = 3; }
+  message MetricsRequest { repeated ResourceMetrics resource_metrics = 1; }
+  message ResourceMetrics { Resource resource = 1; repeated ScopeMetrics scope_metrics = 2; }
+  message ScopeMetrics { repeated Metric metrics = 2; }
+  message Metric { string name = 1; Gauge gauge = 5; Sum sum = 7; Histogram histogram = 9; }
+  message Gauge { repeated Point data_points = 1; }
+  message Sum { repeated Point data_points = 1; int32 aggregation_temporality = 2; bool is_monotonic = 3; }
+  message Point { repeated KeyValue attributes = 7; fixed64 time = 3; double as_double = 4; }
+  message Histogram { repeated Distribution data_points = 1; int32 aggregation_temporality = 2; }
+  message Distribution {
+    repeated KeyValue attributes = 9; fixed64 time = 3; fixed64 count = 4; optional double sum = 5;
+    repeated fixed64 bucket_counts = 6; repeated double explicit_bounds = 7;
+  }
 `);
 const Request = root.lookupType('Request');
+const MetricsRequest = root.lookupType('MetricsRequest');
 
 /**
  * @typedef {object} Span
@@ -50,6 +63,8 @@ class Collector {
   spans = [];
   /** @type {http.IncomingHttpHeaders[]} */
   headers = [];
+  /** @type {any[]} */
+  metrics = [];
   isAway = false;
   #server = http.createServer(async (request, response) => {
     const pieces = [];
@@ -57,6 +72,13 @@ class Collector {
     this.headers.push(request.headers);
     if (this.isAway) {
       response.writeHead(503).end();
+      return;
+    }
+    if (request.url === '/v1/metrics') {
+      this.metrics.push(
+        MetricsRequest.toObject(MetricsRequest.decode(Buffer.concat(pieces)), { longs: Number }),
+      );
+      response.end();
       return;
     }
     assert.deepEqual([request.method, request.url], ['POST', '/v1/traces']);
@@ -300,6 +322,46 @@ test('without a collector nothing is traced, and requests to models name no span
     assert.deepEqual(model.traceparents, [undefined]);
   } finally {
     await server.discard();
+    await model.stop();
+  }
+});
+
+test('the collector gets the metrics from time to time, with the figures of /metrics', async () => {
+  const [collector, model] = await Promise.all([Collector.start(), FakeOpenAi.start()]);
+  const server = await Server.start(settings(collector, model, { FERMATA_OTEL_INTERVAL: '200ms' }));
+  try {
+    model.script(says('Hello.'));
+    const body = { messages: [{ role: 'user', content: 'hi' }] };
+    const stream = await EventStream.open(`${server.url}/api/chat`, { body });
+    await stream.toEnd();
+    const newest = () => collector.metrics.at(-1)?.resourceMetrics[0].scopeMetrics[0].metrics ?? [];
+    const named = (/** @type {string} */ name) =>
+      newest().find((/** @type {{ name: string }} */ metric) => metric.name === name);
+    const finished = () =>
+      named('fermata_runs_total')?.sum.dataPoints.find((/** @type {any} */ { attributes }) =>
+        attributes.some(
+          (/** @type {any} */ { key, value }) => key === 'outcome' && value.stringValue === 'finished',
+        ),
+      );
+    await until(
+      () => finished()?.asDouble === 1,
+      () => JSON.stringify(finished()),
+    );
+    const sum = named('fermata_runs_total').sum;
+    assert.deepEqual([sum.aggregationTemporality, sum.isMonotonic], [2, true]);
+    const [tokens] = named('gen_ai_client_token_usage').histogram.dataPoints;
+    assert.equal(tokens.bucketCounts.length, tokens.explicitBounds.length + 1);
+    const text = await (await fetch(`${server.url}/metrics`)).text();
+    const shown = [...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name);
+    assert.deepEqual(
+      newest()
+        .map((/** @type {{ name: string }} */ { name }) => name)
+        .sort(),
+      shown.sort(),
+    );
+  } finally {
+    await server.discard();
+    collector.stop();
     await model.stop();
   }
 });

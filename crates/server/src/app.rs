@@ -192,6 +192,11 @@ impl App {
         self.0.database.close().await;
     }
 
+    /// Returns all metrics in the format of Prometheus.
+    pub fn metrics_text(&self) -> String {
+        self.metrics().render(&self.drain_status(), self.readers().streams(), self.database().connections())
+    }
+
     /// Returns the database, for data that belongs to owners and to no chat.
     pub(crate) fn database(&self) -> &Database {
         &self.0.database

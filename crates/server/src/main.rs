@@ -24,6 +24,7 @@ use fermata_server::{
     serve::{ConnectionLimits, Server},
     site,
     sockets::{Inherited, Sockets},
+    telemetry::MetricsExporter,
     warnings_of_fallbacks, when_full,
 };
 use tokio::{
@@ -215,6 +216,10 @@ async fn serve(given: Config, inherited: Inherited, log: &LogWriter) -> anyhow::
     let tasks = TaskTracker::new();
     tasks.spawn(shutdown.clone().run_until_cancelled_owned(first_start::mention_ollama(config.clone())));
     tasks.spawn(tidy_metrics(app.clone(), shutdown.clone()));
+    if let Some(exporter) = MetricsExporter::of(&config.telemetry)? {
+        let app = app.clone();
+        tasks.spawn(exporter.run(move || app.metrics_text(), shutdown.clone()));
+    }
     tasks.spawn(reloader.on_signal(hangups, signals.closed.clone(), shutdown.clone()));
     if let Some(listener) = operators {
         tracing::info!("listening for operators on http://{}", listener.local_addr()?);

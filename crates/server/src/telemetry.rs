@@ -1,7 +1,9 @@
-//! Sends the traces of runs to an OpenTelemetry collector, as OTLP over HTTP.
+//! Sends the traces of runs and the metrics to an OpenTelemetry collector, as OTLP over HTTP.
 //!
 //! A trace is sent when its run ends. The queue never delays a run: if the collector is away for long, the traces that do not fit are
 //! dropped and counted.
+
+mod exposition;
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +14,9 @@ use fermata_engine::{
 };
 use jiff::Timestamp;
 use opentelemetry_proto::tonic::{
-    collector::trace::v1::ExportTraceServiceRequest,
+    collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
     common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value::Value},
+    metrics::v1::{ResourceMetrics, ScopeMetrics},
     resource::v1::Resource,
     trace::v1::{
         ResourceSpans, ScopeSpans, Span, Status,
@@ -47,9 +50,16 @@ struct Queue {
 /// The way to the collector.
 struct Collector {
     http: reqwest::Client,
-    url: String,
+    endpoint: String,
     headers: HeaderMap,
     resource: Resource,
+}
+
+/// Sends the metrics from time to time.
+pub struct MetricsExporter {
+    collector: Collector,
+    interval: Duration,
+    started: u64,
 }
 
 /// The number of traces that wait for the collector.
@@ -82,14 +92,7 @@ impl Telemetry {
     /// # Errors
     /// Returns an error if the settings cannot be used.
     pub fn start(settings: &TelemetrySettings) -> Result<Option<Started>, TelemetryError> {
-        let Some(Url(endpoint)) = &settings.otel_endpoint else { return Ok(None) };
-        let collector = Collector {
-            // The environment may name a proxy for the Internet. A collector is nearer.
-            http: reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?,
-            url: format!("{}/v1/traces", endpoint.trim_end_matches('/')),
-            headers: headers(settings)?,
-            resource: resource(&settings.otel_service),
-        };
+        let Some(collector) = Collector::of(settings)? else { return Ok(None) };
         let (traces, received) = mpsc::channel(QUEUE);
         let closed = CancellationToken::new();
         let task = tokio::spawn(collector.export(received, closed.clone()));
@@ -122,6 +125,17 @@ impl Traces for Queue {
 // === impl Collector ===
 
 impl Collector {
+    fn of(settings: &TelemetrySettings) -> Result<Option<Self>, TelemetryError> {
+        let Some(Url(endpoint)) = &settings.otel_endpoint else { return Ok(None) };
+        Ok(Some(Self {
+            // The environment may name a proxy for the Internet. A collector is nearer.
+            http: reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build()?,
+            endpoint: endpoint.trim_end_matches('/').to_owned(),
+            headers: headers(settings)?,
+            resource: resource(&settings.otel_service),
+        }))
+    }
+
     async fn export(self, mut received: mpsc::Receiver<RunTrace>, closed: CancellationToken) {
         let mut is_away = false;
         loop {
@@ -134,18 +148,18 @@ impl Collector {
             }
             let count = batch.len();
             let request = self.request(batch).encode_to_vec();
-            let send = || self.send(request.clone());
+            let send = || self.send("/v1/traces", request.clone());
             let sent = send.retry(ExponentialBuilder::default()).when(|_| !closed.is_cancelled()).await;
             match sent {
                 Ok(()) if is_away => {
-                    tracing::info!(url = self.url, "the OpenTelemetry collector takes traces again")
+                    tracing::info!(url = self.endpoint, "the OpenTelemetry collector takes traces again")
                 }
                 Ok(()) => {}
                 Err(error) => {
                     metrics::counter!(TRACES_LOST).increment(count as u64);
                     if !is_away {
                         tracing::warn!(
-                            url = self.url, %error,
+                            url = self.endpoint, %error,
                             "the OpenTelemetry collector takes no traces, which are dropped (OTEL_EXPORTER_OTLP_ENDPOINT must take OTLP over HTTP, \
                              mostly at port 4318)"
                         );
@@ -158,18 +172,13 @@ impl Collector {
         }
     }
 
-    async fn send(&self, body: Vec<u8>) -> Result<(), reqwest::Error> {
-        let request = self.http.post(&self.url).headers(self.headers.clone());
+    async fn send(&self, path: &str, body: Vec<u8>) -> Result<(), reqwest::Error> {
+        let request = self.http.post(format!("{}{path}", self.endpoint)).headers(self.headers.clone());
         let response = request.header(CONTENT_TYPE, "application/x-protobuf").body(body).send().await;
         response.and_then(reqwest::Response::error_for_status).map(drop).map_err(reqwest::Error::without_url)
     }
 
     fn request(&self, traces: Vec<RunTrace>) -> ExportTraceServiceRequest {
-        let scope = InstrumentationScope {
-            name: "fermata".to_owned(),
-            version: version().to_owned(),
-            ..InstrumentationScope::default()
-        };
         let spans = traces.into_iter().flat_map(|RunTrace { id, spans, caller }| {
             let link = caller.as_deref().and_then(link);
             spans.into_iter().enumerate().map(move |(place, span)| {
@@ -177,10 +186,55 @@ impl Collector {
                 Span { links, ..span_of(id, span) }
             })
         });
-        let scope_spans = ScopeSpans { scope: Some(scope), spans: spans.collect(), ..ScopeSpans::default() };
+        let scope_spans =
+            ScopeSpans { scope: Some(scope()), spans: spans.collect(), ..ScopeSpans::default() };
         let resource = Some(self.resource.clone());
         let spans = ResourceSpans { resource, scope_spans: vec![scope_spans], ..ResourceSpans::default() };
         ExportTraceServiceRequest { resource_spans: vec![spans] }
+    }
+}
+
+// === impl MetricsExporter ===
+
+impl MetricsExporter {
+    /// Returns an exporter, if the settings name a collector.
+    ///
+    /// # Errors
+    /// Returns an error if the settings cannot be used.
+    pub fn of(settings: &TelemetrySettings) -> Result<Option<Self>, TelemetryError> {
+        let (interval, started) = (settings.otel_interval.0, nanoseconds(Timestamp::now()));
+        Ok(Collector::of(settings)?.map(|collector| Self { collector, interval, started }))
+    }
+
+    /// Sends what `render` returns, in the format of Prometheus, until the server shuts down, and once more then.
+    pub async fn run(self, render: impl Fn() -> String, shutdown: CancellationToken) {
+        loop {
+            let goes_on = shutdown.run_until_cancelled(tokio::time::sleep(self.interval)).await.is_some();
+            let metrics = exposition::metrics(&render(), self.started, nanoseconds(Timestamp::now()));
+            let scope_metrics = ScopeMetrics { scope: Some(scope()), metrics, ..ScopeMetrics::default() };
+            let resource = Some(self.collector.resource.clone());
+            let resource_metrics = ResourceMetrics {
+                resource,
+                scope_metrics: vec![scope_metrics],
+                ..ResourceMetrics::default()
+            };
+            let request = ExportMetricsServiceRequest { resource_metrics: vec![resource_metrics] };
+            // The next ones have all that these have. A collector that is away is in the log for its traces.
+            if let Err(error) = self.collector.send("/v1/metrics", request.encode_to_vec()).await {
+                tracing::debug!(%error, "the OpenTelemetry collector takes no metrics");
+            }
+            if !goes_on {
+                return;
+            }
+        }
+    }
+}
+
+fn scope() -> InstrumentationScope {
+    InstrumentationScope {
+        name: "fermata".to_owned(),
+        version: version().to_owned(),
+        ..InstrumentationScope::default()
     }
 }
 
@@ -206,6 +260,10 @@ fn span_of(trace: [u8; 16], span: TraceSpan) -> Span {
         flags: 1,
         ..Span::default()
     }
+}
+
+fn text_attribute(key: &str, text: String) -> KeyValue {
+    attribute(key, TraceValue::Text(text))
 }
 
 fn attribute(key: &str, value: TraceValue) -> KeyValue {

@@ -231,7 +231,8 @@ test.describe('a project with the cards', () => {
     await view.press('Edit', card('write_note'));
     const title = card('write_note').getByRole('textbox', { name: /^title/i });
     await expect(title).toHaveCSS('border-top-color', 'rgb(135, 131, 122)');
-    await title.fill('oat milk');
+    await title.selectText();
+    await title.pressSequentially('oat milk');
     await view.press('Approve with these changes', card('write_note'));
     await expect(card('write_note').getByText(/^Done/)).toBeVisible();
     await view.shows(/your version, “oat milk”/);

@@ -75,7 +75,7 @@ pub struct ServerSettings {
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 pub struct TelemetrySettings {
     /// The URL of an OpenTelemetry collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`. The trace of each run is sent
-    /// there when the run ends. By default, runs are not traced.
+    /// there when the run ends, and the metrics from time to time. By default, nothing is sent.
     #[schemars(extend("x-variable" = "OTEL_EXPORTER_OTLP_ENDPOINT"))]
     pub otel_endpoint: Option<Url>,
     /// The headers for the collector, as name=value,name=value.
@@ -84,6 +84,9 @@ pub struct TelemetrySettings {
     /// The name of this service in traces.
     #[schemars(extend("default" = "fermata", "x-variable" = "OTEL_SERVICE_NAME"))]
     pub otel_service: String,
+    /// The interval between two reports of the metrics to the collector.
+    #[schemars(extend("default" = "60s", "x-over" = "the metrics are sent"))]
+    pub otel_interval: NonZeroDuration,
     /// Put the inputs and outputs of calls into traces.
     #[schemars(extend("default" = "false"))]
     pub otel_content: bool,

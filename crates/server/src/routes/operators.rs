@@ -64,10 +64,7 @@ pub async fn readyz(State(app): State<App>) -> Result<String, ApiError> {
     (status = 404, description = "`not_found`: the metrics are not available at this address", body = Problem, content_type = "application/problem+json"),
 ))]
 pub async fn metrics(State(app): State<App>) -> impl IntoResponse {
-    (
-        [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
-        app.metrics().render(&app.drain_status(), app.readers().streams(), app.database().connections()),
-    )
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics_text())
 }
 
 /// Begins the same shutdown as a signal, without the end of the process: the server leaves and drains.
