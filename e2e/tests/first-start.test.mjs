@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { EventStream } from '../harness/events.mjs';
@@ -312,5 +313,36 @@ test('a server ends with its terminal, and SIGHUP in an open terminal is a reloa
   } finally {
     terminal.kill('SIGKILL');
     await server.discard();
+  }
+});
+
+test('an Ollama server on this machine is mentioned if no model is set, with the variables that use it', async (context) => {
+  const ollama = createHttpServer((request, response) => {
+    if (request.url !== '/api/tags') response.writeHead(404).end();
+    else response.end(JSON.stringify({ models: [{ name: 'qwen3:4b', size: 1 }] }));
+  });
+  const isFree = await new Promise((resolve) => {
+    ollama.once('error', () => resolve(false)).listen(11434, '127.0.0.1', () => resolve(true));
+  });
+  if (!isFree) {
+    context.skip('there is an Ollama here');
+    return;
+  }
+  const words = 'OPENAI_BASE_URL=http://127.0.0.1:11434/v1 FERMATA_MODEL=qwen3:4b uses it';
+  const [unset, set] = [
+    new Server(await freePort(), {}),
+    new Server(await freePort(), { OPENAI_API_KEY: 'sk-test' }),
+  ];
+  try {
+    await Promise.all([unset.start(), set.start()]);
+    await until(
+      () => unset.log.includes(words),
+      () => unset.log,
+    );
+    assert.ok(!set.log.includes('Ollama'), set.log);
+  } finally {
+    ollama.close();
+    ollama.closeAllConnections();
+    await Promise.all([unset.discard(), set.discard()]);
   }
 });
