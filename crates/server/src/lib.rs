@@ -15,6 +15,7 @@ mod error;
 mod extract;
 pub mod first_start;
 pub mod health;
+mod hex;
 mod ids;
 pub mod mcp_check;
 mod metrics;

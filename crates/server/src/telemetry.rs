@@ -30,7 +30,10 @@ use secrecy::ExposeSecret;
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{TelemetrySettings, Url};
+use crate::{
+    config::{TelemetrySettings, Url},
+    hex,
+};
 
 /// The exporter of traces.
 pub struct Telemetry {
@@ -277,10 +280,11 @@ fn attribute(key: &str, value: TraceValue) -> KeyValue {
 /// Returns a link to the span that a header `traceparent` names.
 fn link(traceparent: &str) -> Option<Link> {
     let mut parts = traceparent.split('-').skip(1);
-    let bytes = |text: &str| -> Option<Vec<u8>> {
-        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
-    };
-    Some(Link { trace_id: bytes(parts.next()?)?, span_id: bytes(parts.next()?)?, ..Link::default() })
+    Some(Link {
+        trace_id: hex::decode(parts.next()?)?,
+        span_id: hex::decode(parts.next()?)?,
+        ..Link::default()
+    })
 }
 
 fn nanoseconds(time: Timestamp) -> u64 {

@@ -81,7 +81,7 @@ pub struct Answer {
     /// The id of the chat.
     #[arg(value_parser = chat_id)]
     pub chat: ChatId,
-    /// Whether the call may run.
+    /// The decision: yes lets the call run.
     pub decision: Decision,
     /// The id of the call. It is needed if several calls of the chat wait for approval.
     #[arg(long, value_name = "ID")]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use crate::owner::read_owner;
+use crate::{hex, owner::read_owner};
 
 /// A text of at least this many bytes that is not shown. If there is a minimum, it must not be easy to guess.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -44,15 +44,6 @@ const HIDDEN: &str = "(secret)";
 /// Returns whether a value for a report leaves something out.
 pub(super) fn is_masked(value: &toml::Value) -> bool {
     value.to_string().contains(HIDDEN)
-}
-
-/// Reads the 64 hexadecimal digits of a hash.
-fn from_hex(digits: &str) -> Option<[u8; 32]> {
-    let pairs: Vec<u8> = (0..digits.len())
-        .step_by(2)
-        .map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok())
-        .collect::<Option<_>>()?;
-    pairs.try_into().ok()
 }
 
 fn hide<T, S: Serializer>(_: &T, serializer: S) -> Result<S::Ok, S::Error> {
@@ -95,7 +86,7 @@ impl Token {
         self.sha256.ct_eq(Sha256::digest(given).as_slice()).into()
     }
 
-    /// Returns whether another token is the same, whoever its owner is.
+    /// Returns whether two owners have the same token.
     pub(super) fn is_same_secret(&self, other: &Self) -> bool {
         self.sha256 == other.sha256
     }
@@ -111,7 +102,7 @@ impl TryFrom<String> for Token {
                 let named = read_owner(owner).map_err(|fault| format!("the name of an owner {fault}"))?;
                 let owner_of = |sha256| Self { owner: named.as_str().into(), sha256 };
                 if let Some(digits) = secret.strip_prefix("sha256:") {
-                    let digest = from_hex(digits).ok_or_else(|| {
+                    let digest = hex::decode(digits).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
                         format!("the hash of the token of {owner} must be sha256: and 64 hexadecimal digits; make it with: \
                                  printf %s TOKEN | sha256sum")
                     })?;

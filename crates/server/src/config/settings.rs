@@ -487,7 +487,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Whether a server without authentication may listen beyond this machine.
+/// The permission of a server without authentication to listen beyond this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InsecureBind {

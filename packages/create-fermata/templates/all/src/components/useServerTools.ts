@@ -10,7 +10,7 @@ async function load(): Promise<ServerTools> {
   return { listed: list.tools, own: list.own };
 }
 
-/** The tools of the server. Their schemas make the forms in which a person edits an input. */
+/** The tools of the server. Their schemas make the forms for editing an input. */
 export function useServerTools(): ServerTools | undefined {
   const [tools, setTools] = useState<ServerTools>();
   useEffect(() => {
