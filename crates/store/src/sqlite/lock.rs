@@ -6,11 +6,12 @@
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io::{self, Read, Seek, Write},
+    os::unix::fs::OpenOptionsExt,
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use super::open::{file_of, make_private};
+use super::open::{PRIVATE, file_of};
 
 /// The lock. Dropping it lets the next server begin.
 #[derive(Debug)]
@@ -60,9 +61,9 @@ pub fn lock(url: &str) -> Result<Option<DatabaseLock>, LockError> {
     name.push("-lock");
     let path = PathBuf::from(name);
     // Where no file can be made, the database cannot be opened either, and its error says more.
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let opened =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(PRIVATE).open(&path);
     let Ok(mut file) = opened else { return Ok(None) };
-    make_private(&path);
     let deadline = Instant::now() + PATIENCE;
     loop {
         match file.try_lock() {

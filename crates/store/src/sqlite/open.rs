@@ -102,7 +102,7 @@ fn check_folder(path: &Path) -> Result<(), OpenError> {
 /// the mode of the database.
 ///
 /// If something goes wrong here, SQLite reports it when it opens the file; if the file can be used all the same, the log does.
-pub(super) fn make_private(path: &Path) {
+fn make_private(path: &Path) {
     let made = OpenOptions::new().write(true).create_new(true).mode(PRIVATE).open(path);
     if made.is_ok() {
         return;
