@@ -7,6 +7,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import net from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
+import { until } from './until.mjs';
 
 /** Below those that the system gives out by itself. */
 const PORTS = { from: 10_240, to: 32_768 };
@@ -27,6 +28,18 @@ export async function freePort() {
     const port = randomInt(PORTS.from, PORTS.to);
     if (take(path.join(TAKEN, String(port))) && (await isFree(port))) return port;
   }
+}
+
+/**
+ * Waits until no other test process uses a port that the documents name. It is this process's until it ends.
+ *
+ * @param {number} port
+ */
+export async function claimPort(port) {
+  await until(
+    () => take(path.join(TAKEN, String(port))) || own.has(path.join(TAKEN, String(port))),
+    `port ${port}, which another test uses`,
+  );
 }
 
 /** @param {string} file @returns {boolean} whether it is this process's now */

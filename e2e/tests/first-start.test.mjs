@@ -9,7 +9,7 @@ import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { EventStream } from '../harness/events.mjs';
 import { FakeOpenAi, refuses } from '../harness/fake-openai.mjs';
-import { freePort } from '../harness/ports.mjs';
+import { claimPort, freePort } from '../harness/ports.mjs';
 import { Server, binary } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
 
@@ -141,7 +141,8 @@ test('a request has an id, which its lines in the log repeat', async () => {
 });
 
 test('a server without settings takes the next free port, and says where chats are and how to have a model', async () => {
-  // Others may use port 3000 already: it is taken in either case.
+  await claimPort(3000);
+  // Others may use it already: it is taken in either case.
   const taken = createServer();
   await new Promise((resolve) =>
     taken.once('error', resolve).listen(3000, '127.0.0.1', () => resolve(undefined)),

@@ -10,7 +10,7 @@ import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import path from 'node:path';
 import { test } from 'node:test';
-import { freePort } from '../harness/ports.mjs';
+import { claimPort, freePort } from '../harness/ports.mjs';
 import { Server } from '../harness/server.mjs';
 import { until } from '../harness/until.mjs';
 
@@ -99,6 +99,7 @@ test(
   'the README shows a parked call answered from a second terminal',
   { timeout: 90_000 },
   async (context) => {
+    await claimPort(PORT);
     const port = (await isFree()) ? PORT : await freePort();
     const type = (/** @type {string} */ label) =>
       new Terminal(typedInto(label).replaceAll(`:${PORT}`, `:${port}`));
