@@ -42,24 +42,19 @@ fn traceparent(run: &RunId, key: &str) -> String {
 }
 
 fn trace_id(run: &RunId) -> [u8; 16] {
-    let [id, _] = halves(Sha256::digest(run.as_str()).into());
-    id
+    first_bytes(run.as_str())
 }
 
 /// Returns the id of a span of a run. `key` tells its spans apart.
 fn span_id(run: &RunId, key: &str) -> [u8; 8] {
-    let [half, _] = halves(Sha256::digest(format!("{run} {key}")).into());
-    let mut id = [0; 8];
-    id.copy_from_slice(&half[..8]);
-    id
+    first_bytes(&format!("{run} {key}"))
 }
 
-fn halves(hash: [u8; 32]) -> [[u8; 16]; 2] {
-    let mut halves = [[0; 16]; 2];
-    for (half, bytes) in halves.iter_mut().zip(hash.chunks(16)) {
-        half.copy_from_slice(bytes);
-    }
-    halves
+/// Returns the first bytes of the hash of a text.
+fn first_bytes<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&Sha256::digest(text)[..N]);
+    bytes
 }
 
 /// Returns the key of the span of a step. The model may be asked twice in a step, so the number of the step does not do.
