@@ -292,8 +292,10 @@ fn nanoseconds(time: Timestamp) -> u64 {
 }
 
 fn resource(service: &str) -> Resource {
-    let text = |key, value: &str| attribute(key, TraceValue::Text(value.to_owned()));
-    let attributes = vec![text("service.name", service), text("service.version", version())];
+    let attributes = vec![
+        text_attribute("service.name", service.to_owned()),
+        text_attribute("service.version", version().to_owned()),
+    ];
     Resource { attributes, ..Resource::default() }
 }
 
