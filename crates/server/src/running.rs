@@ -97,8 +97,7 @@ impl RunningServer {
         // The environment may name a proxy, which is not meant for this machine.
         let http = reqwest::Client::builder().no_proxy().build();
         let http = http.map_err(|source| AskError::NoAnswer { url: url.clone(), source })?;
-        let token = asked.token.or_else(|| std::env::var("FERMATA_TOKEN").ok());
-        Ok(Self { url, token, http })
+        Ok(Self { url, token: asked.token, http })
     }
 
     /// Returns a line for each chat of the user, the newest first.

@@ -215,6 +215,18 @@ pub enum DataCommand {
     },
 }
 
+// === impl OperatorCommand ===
+
+impl OperatorCommand {
+    /// Returns the server that is asked, if the command asks one as a user does.
+    fn asked(&mut self) -> Option<&mut Asked> {
+        match self {
+            Self::Chats(asked) | Self::Show { asked, .. } | Self::Answer { asked, .. } => Some(asked),
+            _ => None,
+        }
+    }
+}
+
 // === impl Invocation ===
 
 impl Invocation {
@@ -228,7 +240,7 @@ impl Invocation {
     ) -> Result<Self, ConfigError> {
         let matches = command().try_get_matches_from(arguments)?;
         let CommandLine { config: _, check, mcp, command } = CommandLine::from_arg_matches(&matches)?;
-        let command = match command {
+        let mut command = match command {
             Some(Subcommands::Schema) => return Ok(Self::Print(format!("{:#}\n", file_schema()).into())),
             Some(Subcommands::Init) => {
                 let file = innermost(&matches).get_one::<String>("config").cloned();
@@ -250,6 +262,12 @@ impl Invocation {
         let variables = Variables::new(environment);
         let file = open_file(innermost(&matches).get_one("config"), variables)?;
         let config = Box::new(collect(&matches, variables, file)?.checked()?);
+        if let Some(asked) = command.as_mut().and_then(OperatorCommand::asked)
+            && asked.token.is_none()
+        {
+            let token = variables.get("FERMATA_TOKEN").map_err(ConfigError::Bad)?;
+            asked.token = token.map(|placed| placed.text);
+        }
         Ok(match command {
             _ if check => Self::Check(config, mcp),
             Some(command) => Self::Command(config, command),

@@ -436,6 +436,18 @@ fn a_variable_may_be_in_a_file() {
     let (config, _) = read(&[], &[("WORDS_FILE", &key)], "instructions = \"${WORDS}\"\n").expect("a text");
     assert_eq!(config.assistant.instructions.as_deref(), Some("sk-hush"));
 
+    let token = |arguments: &[&str], variable: &str| {
+        let find = |name: &str| (name == variable).then(|| key.clone());
+        let invocation = Invocation::read(["fermata"].iter().chain(arguments).map(Into::into), &find);
+        match invocation.expect("a command") {
+            Invocation::Command(_, OperatorCommand::Chats(asked)) => asked.token,
+            _ => None,
+        }
+    };
+    assert_eq!(token(&["chats"], "FERMATA_TOKEN_FILE").as_deref(), Some("sk-hush"));
+    assert_eq!(token(&["chats"], "FERMATA_TOKEN"), Some(key.clone()));
+    assert_eq!(token(&["chats", "--token", "mine"], "FERMATA_TOKEN_FILE").as_deref(), Some("mine"));
+
     let both = error(&[("OPENAI_API_KEY", "sk-one"), ("OPENAI_API_KEY_FILE", &key)], "");
     assert_eq!(both, "OPENAI_API_KEY and OPENAI_API_KEY_FILE are both set; leave out one of them");
     let absent = error(&[("OPENAI_API_KEY_FILE", "/no/such/file")], "");
