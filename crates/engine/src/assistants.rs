@@ -210,7 +210,7 @@ impl Assistant {
 // === impl Audience ===
 
 impl Audience {
-    fn has(&self, Principal { user, groups }: &Principal) -> bool {
+    fn has(&self, Principal { user, groups, .. }: &Principal) -> bool {
         self.owners.iter().any(|pattern| pattern.matches(user.as_str()))
             || self.groups.iter().any(|pattern| groups.iter().any(|group| pattern.matches(group)))
     }

@@ -14,7 +14,7 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatId, EventId, GrantedFor, JsonText, MessageId, Summary, ToolCallId,
 };
 use fermata_tools::{
-    Capacity, Checker, DecisionChannel, Grant, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
+    Capacity, Checker, Decider, Grant, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
 };
 use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
@@ -185,21 +185,18 @@ impl Engine {
         self.router.call(&chat, Box::new(submission)).await
     }
 
-    /// Delivers answers to pending calls: all are accepted, or none. How they came, and the address they come from, is noted with the
-    /// decisions.
+    /// Delivers answers of a chat's owner to pending calls: all are accepted, or none.
     ///
     /// # Errors
     /// Returns the reason if none was accepted.
     pub async fn answer(
         &self,
-        owner: &Owner,
+        by: Decider,
         chat: &ChatId,
-        how: DecisionChannel,
-        address: Option<IpAddr>,
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
-        let owner = owner.clone();
-        let answer = request::AnswerRequest { owner, how, address, answers, checked: Vec::new() };
+        let owner = by.by.user.clone();
+        let answer = request::AnswerRequest { owner, by, answers, shown_hash: None, checked: Vec::new() };
         self.router.call(chat, answer).await
     }
 
@@ -430,6 +427,11 @@ impl Engine {
         self.router.call(chat, request::Delete { owner: owner.clone(), created_at: None }).await
     }
 
+    /// Returns a principal with all groups: those that its request has proved, and those of the settings.
+    pub fn with_groups(&self, principal: &Principal) -> Principal {
+        self.services.policies.current().rules.policy.people().complete(principal).into_owned()
+    }
+
     /// Returns the assistants that people can talk to.
     pub fn assistants(&self) -> Arc<Assistants> {
         self.services.policies.current().assistants.clone()
@@ -437,13 +439,13 @@ impl Engine {
 
     /// Lists the tools of the server and of MCP servers that an assistant may call, or the assistant `default` if none is named. `policy`
     /// is the decision about a call if no rule looks at its input.
-    pub fn tools(&self, owner: &Owner, assistant: Option<&str>) -> Vec<ToolSpec> {
+    pub fn tools(&self, requester: &Principal, assistant: Option<&str>) -> Vec<ToolSpec> {
         let policies = self.services.policies.current();
         let mut tools = Vec::new();
         let plan = policies.assistant(assistant).plan;
         for spec in policies.toolbox_of(assistant, true, plan, &[]).specs() {
             // Rules about fields of the input do not apply to a tool as such.
-            let decision = policies.rules.policy.decide(owner, spec, &Value::Object(Map::new())).decision;
+            let decision = policies.rules.policy.decide(requester, spec, &Value::Object(Map::new())).decision;
             tools.push(ToolSpec { policy: decision, ..spec.clone() });
         }
         tools

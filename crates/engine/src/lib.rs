@@ -30,6 +30,7 @@ mod step;
 mod summarizer;
 
 pub use api::{
+    approval::{Approval, ApprovalState, ChatOfApproval, Deciding, Settled, VoteRequest},
     errors::{
         AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
         Unavailable,

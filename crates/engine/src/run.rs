@@ -40,7 +40,7 @@ use fermata_protocol::{
     AssembleError, Assembler, DataChunk, MessageId, Plan, PlanMode, PostedTool, Profile, RunId, RunStatus,
     Show, ToolCallId, ToolChoice, UiChunk, UiMessage,
 };
-use fermata_tools::{Call, CallState, Decider, Grants, Owner, Policy, Toolbox, Work};
+use fermata_tools::{Call, CallState, Decider, Grants, Policy, Principal, Toolbox, Work};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -108,6 +108,8 @@ pub(crate) struct Run {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunSettings {
     pub started: Timestamp,
+    /// The owner of the chat, with the groups that the post has proved.
+    pub requester: Arc<Principal>,
     /// The name of the model that answers, as its provider knows it.
     pub model: String,
     /// The assistant that answers; `None` for the default one.
@@ -240,8 +242,8 @@ pub(crate) struct Context<'a> {
     pub rules: &'a Rules,
     /// The policy that is in force by now, which may be newer than the step's: a call that it denies does not run.
     pub newest: Arc<dyn Policy>,
-    /// The owner of the chat. An answer counts as a decision of the owner.
-    pub owner: &'a Owner,
+    /// The owner of the chat, in whose name the calls run.
+    pub requester: Arc<Principal>,
     pub limits: &'a Limits,
     pub expire: Duration,
     /// The tools that a person has allowed for this chat for good.

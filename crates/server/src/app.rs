@@ -316,7 +316,7 @@ impl AppBuilder<'_> {
             model_requests,
             settings: settings(config),
         })?;
-        let auth = Arc::new(Auth::build(&config.access, config.tables.users.clone()));
+        let auth = Arc::new(Auth::build(&config.access));
         let linger = if database.store.is_shared() { config.server.linger.0 } else { Duration::ZERO };
         let (mcp, ()) = tokio::join!(start_mcp(config.tables.mcp.clone(), &engine), auth.prepare());
         let parts = Parts {

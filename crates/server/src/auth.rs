@@ -12,7 +12,6 @@ pub mod operators;
 mod proxied;
 
 use std::{
-    collections::BTreeMap,
     convert::Infallible,
     fmt,
     sync::{Arc, PoisonError, RwLock},
@@ -31,7 +30,7 @@ use subtle::ConstantTimeEq;
 use self::{failures::Failures, jwt::Jwt, local::LocalOnly, proxied::ProxiedUser};
 use crate::{
     client::{Client, TrustedProxies},
-    config::{AccessSettings, AuthKind, Token, UserSettings},
+    config::{AccessSettings, AuthKind, Token},
     error::{ApiError, Code},
 };
 
@@ -39,8 +38,6 @@ use crate::{
 #[derive(Debug)]
 pub struct Auth {
     method: AuthMethod,
-    /// The users of the settings that were read last.
-    users: RwLock<Arc<BTreeMap<String, UserSettings>>>,
     proxies: TrustedProxies,
     failures: Failures,
 }
@@ -67,7 +64,7 @@ struct KnownTokens(RwLock<Arc<[Token]>>);
 #[derive(Clone, Debug)]
 pub struct Identity(pub Owner);
 
-/// The owner of a request with the groups, for handlers.
+/// The owner of a request with the groups that it has proved, for handlers.
 #[derive(Clone, Debug)]
 pub struct Caller(pub Principal);
 
@@ -98,7 +95,7 @@ enum Suspicion {
 
 impl Auth {
     /// Builds the authentication from the settings.
-    pub fn build(access: &AccessSettings, users: BTreeMap<String, UserSettings>) -> Self {
+    pub fn build(access: &AccessSettings) -> Self {
         let method = match access.auth {
             AuthKind::None => {
                 AuthMethod::None(LocalOnly::new(access.cors_origins.clone(), access.hosts.clone()))
@@ -117,8 +114,7 @@ impl Auth {
             },
         };
         let proxies = TrustedProxies::new(access.trusted_proxies.iter().map(|network| network.0).collect());
-        let users = RwLock::new(Arc::new(users));
-        Self { method, users, proxies, failures: Failures::default() }
+        Self { method, proxies, failures: Failures::default() }
     }
 
     /// Fetches the keys for tokens, so that the first request does not have to wait for them.
@@ -147,11 +143,6 @@ impl Auth {
         }
     }
 
-    /// Replaces the settings about users.
-    pub fn set_users(&self, users: &BTreeMap<String, UserSettings>) {
-        *self.users.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(users.clone());
-    }
-
     /// Returns the proxies whose headers are trusted.
     pub fn proxies(&self) -> &TrustedProxies {
         &self.proxies
@@ -165,7 +156,7 @@ impl Auth {
         }
     }
 
-    /// Identifies the owner of a request, with the groups, from its headers and its connection.
+    /// Identifies the owner of a request, with the groups that it proves, from its headers and its connection.
     ///
     /// # Errors
     /// Returns 401 if the request does not prove its owner, 429 if its address has sent too many such requests, 403 if a page of another
@@ -188,13 +179,7 @@ impl Auth {
             }
         };
         match principal {
-            Ok(mut principal) => {
-                let users = self.users.read().unwrap_or_else(PoisonError::into_inner).clone();
-                if let Some(user) = users.get(principal.user.as_str()) {
-                    principal.groups.extend(user.groups.iter().map(|group| group.0.clone()));
-                }
-                Ok(principal)
-            }
+            Ok(principal) => Ok(principal),
             Err(refusal) => Err(self.refuse(refusal, client).await),
         }
     }

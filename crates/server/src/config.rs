@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 use fermata_engine::{Rules, consent::ConsentWords};
 use fermata_providers::{BuildError, Provider};
-use fermata_tools::{RulePolicy, input_hash};
+use fermata_tools::{People, Person, RulePolicy, input_hash};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -185,11 +185,20 @@ impl Config {
         )
     }
 
+    /// Returns the people of the settings, with their groups.
+    pub fn people(&self) -> People {
+        let person = |user: &UserSettings| Person {
+            groups: user.groups.iter().map(|group| group.0.clone()).collect(),
+            email: user.email.as_ref().map(|email| email.0.clone()),
+        };
+        People::new(self.tables.users.iter().map(|(name, user)| (name.clone(), person(user))).collect())
+    }
+
     /// Returns what decides about calls.
     pub fn rules(&self) -> Rules {
         let rules = self.tables.policy.iter().map(|written| written.rule.clone()).collect();
         Rules {
-            policy: Arc::new(RulePolicy { approval: self.calls.approval, rules }),
+            policy: Arc::new(RulePolicy { approval: self.calls.approval, rules, people: self.people() }),
             gate: self.calls.gate,
             chain: self.calls.chain,
             memory_writes: self.memory.memory_writes,

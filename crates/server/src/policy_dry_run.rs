@@ -6,7 +6,7 @@ use fermata_engine::memories::{FORGET, REMEMBER};
 use fermata_store::OpenOptions;
 use fermata_tools::{
     ApprovalMode, Capacity, ChainMode, Checker, Condition, Decision, DecisionSource, MemoryWrites, Policy,
-    PolicyDecision, RulePolicy, RunBy, ToolSpec, Toolbox,
+    PolicyDecision, Principal, RulePolicy, RunBy, ToolSpec, Toolbox,
 };
 use serde_json::json;
 
@@ -53,6 +53,8 @@ enum Origin {
 struct Report<'a> {
     config: &'a Config,
     call: &'a TestedCall,
+    /// The requester, with all groups.
+    requester: &'a Principal,
     spec: &'a ToolSpec,
     origin: Origin,
     policy_decision: &'a PolicyDecision,
@@ -90,13 +92,14 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
         input_error = result.err().map(|error| error.to_string());
     }
     let rules = config.tables.policy.iter().map(|written| written.rule.clone()).collect();
-    let mut policy = RulePolicy { approval: ApprovalMode::Default, rules };
+    let requester = Principal { groups: call.groups.clone(), ..call.requester.clone().into() };
+    let mut policy = RulePolicy { approval: ApprovalMode::Default, rules, people: config.people() };
     // A tool of the server may have an opinion about its input.
     let own_tool =
         if origin == Origin::Server && input_error.is_none() { toolbox.find(&call.tool) } else { None };
     let decide = |policy: &RulePolicy| match own_tool {
-        Some(tool) => tool.decide(policy, &call.owner, &call.input),
-        None => policy.decide(&call.owner, &spec, &call.input),
+        Some(tool) => tool.decide(policy, &requester, &call.input),
+        None => policy.decide(&requester, &spec, &call.input),
     };
     let default_decision = decide(&policy);
     policy.approval = config.calls.approval;
@@ -104,12 +107,13 @@ pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRun
     let report = Report {
         config,
         call,
+        requester: &policy.people.complete(&requester),
         spec: &spec,
         origin,
         policy_decision: &policy_decision,
         default_decision: &default_decision,
         takes_words: config.calls.confirm_words.as_deref().is_none_or(|words| !words.is_empty())
-            && policy.honors_words(&policy_decision, spec.run_by),
+            && policy_decision.terms().take_words(spec.run_by),
         input_error,
     };
     Ok(report.to_string())
@@ -243,7 +247,7 @@ impl Report<'_> {
         writeln!(f, "{role}: rule {number}, {}", written.place)?;
         let mut has_conditions = false;
         for (key, value) in &written.lines {
-            if ["tool", "from", "owner", "input"].contains(&key.as_str()) {
+            if ["tool", "from", "owner", "group", "input"].contains(&key.as_str()) {
                 has_conditions = true;
                 writeln!(f, "  {key} = {value}")?;
             }
@@ -252,7 +256,7 @@ impl Report<'_> {
             writeln!(f, "  (it has no conditions, so that it matches every call)")?;
         }
         let rule = &self.config.tables.policy[number - 1].rule;
-        let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);
+        let conditions = rule.conditions(self.requester, self.spec, &self.call.input);
         // The conditions on the input come last.
         for condition in &conditions[conditions.len() - rule.input.len()..] {
             writeln!(f, "  {}", describe(condition))?;
@@ -275,7 +279,7 @@ impl Report<'_> {
             | DecisionSource::Tool => self.config.tables.policy.len(),
         };
         for (index, WrittenRule { rule, written }) in self.config.tables.policy[..before].iter().enumerate() {
-            let conditions = rule.conditions(&self.call.owner, self.spec, &self.call.input);
+            let conditions = rule.conditions(self.requester, self.spec, &self.call.input);
             let (about_call, fields) = conditions.split_at(conditions.len() - rule.input.len());
             if about_call.iter().all(|condition| condition.is_met)
                 && let Some(missed) = fields.iter().find(|condition| !condition.is_met)

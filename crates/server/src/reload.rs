@@ -92,7 +92,6 @@ pub fn apply(app: &App, config: &Config) -> Result<(), BuildError> {
     app.engine().memories().set_embedder(embedder);
     app.engine().set_rules(config.rules());
     app.auth().set_secrets(&config.access);
-    app.auth().set_users(&config.tables.users);
     app.mcp().set_servers(config.tables.mcp.clone());
     Ok(())
 }

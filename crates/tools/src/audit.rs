@@ -135,7 +135,7 @@ impl AuditEvent {
 
     /// Returns the event with the person who has decided, and how.
     pub fn decided_by(self, decider: &Decider) -> Self {
-        Self { how: Some(decider.how), ..self.by(decider.user.clone(), decider.address) }
+        Self { how: Some(decider.how), ..self.by(decider.by.user.clone(), decider.address) }
     }
 
     /// Creates an event about a call, with the input that the call runs with.

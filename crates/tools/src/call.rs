@@ -175,7 +175,7 @@ impl RunBy {
 impl ApprovalDecision {
     /// Returns the decision of a person about one call, without a comment.
     pub fn of(by: &Decider, approved: bool) -> Self {
-        Self { by: by.user.clone(), approved, reason: None, always: false, how: Some(by.how) }
+        Self { by: by.by.user.clone(), approved, reason: None, always: false, how: Some(by.how) }
     }
 }
 

@@ -1,11 +1,11 @@
 //! A policy's decision about a call.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Owner;
+use crate::{ApprovalTerms, Principal, approval::BY_REQUESTER};
 
 /// The outcome of a policy for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -20,7 +20,7 @@ pub enum Decision {
 }
 
 /// A policy's decision about a call, with its reason and its source.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyDecision {
     /// The outcome.
     pub decision: Decision,
@@ -30,6 +30,9 @@ pub struct PolicyDecision {
     pub reason: Option<String>,
     /// The part of the policy that decided.
     pub by: DecisionSource,
+    /// The terms of the approval that a rule asks for; `None` if the requester decides.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub terms: Option<Arc<ApprovalTerms>>,
 }
 
 /// The part of a policy that decided about a call.
@@ -60,7 +63,7 @@ pub enum DecisionSource {
 
 /// The way a person's decision came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum DecisionChannel {
     /// A button of a page: a request of its own, from a browser.
     Button,
@@ -71,23 +74,26 @@ pub enum DecisionChannel {
     /// A request of its own, from another program.
     #[default]
     Api,
+    /// A button of a message in Slack.
+    Slack,
+    /// A link in an e-mail.
+    Email,
+    /// A button of a push notification.
+    WebPush,
+    /// The service of a channel that decides.
+    Decider,
 }
 
-/// The person who decides about calls, and the way the decision comes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The principal who decides about calls, and the way the decision comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decider {
-    /// The person.
-    pub user: Owner,
+    /// The principal.
+    pub by: Principal,
     /// The way the decision comes.
     pub how: DecisionChannel,
     /// The address that it comes from, if it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
-}
-
-/// Returns whether a user may decide about the calls of a chat with this owner: approve and deny them, edit their inputs, answer them and their
-/// questions, allow them for good, cancel them, and make them again.
-pub fn may_decide(user: &Owner, owner: &Owner) -> bool {
-    user == owner
 }
 
 /// The way a call was let through, for the tool that runs it.
@@ -108,6 +114,32 @@ pub enum Permission {
 // === impl PolicyDecision ===
 
 impl PolicyDecision {
+    /// Creates a decision without a reason. If it asks, it asks the requester.
+    pub fn new(decision: Decision, by: DecisionSource) -> Self {
+        Self { decision, reason: None, by, terms: None }
+    }
+
+    /// Returns the terms of the approval that it asks for.
+    pub fn terms(&self) -> &ApprovalTerms {
+        self.terms.as_deref().unwrap_or(&BY_REQUESTER)
+    }
+
+    /// Returns whether an earlier "always" of a person takes the place of the approval that it asks for.
+    pub fn honors_grants(&self) -> bool {
+        match self.by {
+            DecisionSource::Default => true,
+            DecisionSource::Rule(_) => self.terms().always,
+            DecisionSource::Auto
+            | DecisionSource::Chain
+            | DecisionSource::Always
+            | DecisionSource::ToolChanged
+            | DecisionSource::Retry
+            | DecisionSource::MemoryWrites
+            | DecisionSource::MemorySlot
+            | DecisionSource::Tool => false,
+        }
+    }
+
     /// Returns the reason for the model and the person; `None` if there is none. What Fermata says itself follows from the source of the
     /// decision, so a page can translate it ([`DecisionSource::code`]).
     pub fn text(&self, tool: &str) -> Option<String> {

@@ -4,6 +4,7 @@
 //! It does not know models, messages, HTTP or SQL.
 
 mod absent_fields;
+mod approval;
 mod audit;
 mod call;
 mod capacity;
@@ -34,6 +35,7 @@ mod scope;
 mod tool;
 mod toolbox;
 
+pub use approval::{ApprovalTerms, Approver, Escalation, People, Person, Vote, may_decide};
 pub use audit::{AuditAction, AuditEvent, input_hash};
 pub use call::{
     ApprovalDecision, ApprovalRequest, AskedFailure, Asking, Call, CallState, Cancelled, ElicitationRecord,
@@ -46,7 +48,7 @@ pub use context::{
     Asks, CallContext, CallOrigin, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting,
 };
 pub use decision::{
-    Decider, Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision, may_decide,
+    Decider, Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision,
 };
 pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{

@@ -1,12 +1,14 @@
 //! The policy that decides whether a call runs, is denied, or needs a person's approval.
 
+use std::sync::LazyLock;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use rules::{Condition, Rule, RulePolicy};
 
-use crate::{DecisionSource, Owner, PolicyDecision, RunBy, ToolSpec};
+use crate::{DecisionSource, People, PolicyDecision, Principal, ToolSpec};
 
 mod rules;
 
@@ -59,21 +61,17 @@ pub enum ApprovalMode {
     Auto,
 }
 
+/// The people of a policy that knows nobody.
+static NOBODY: LazyLock<People> = LazyLock::new(People::default);
+
 /// Decides about calls. Implementations have no side effects, and equal calls get equal decisions.
 pub trait Policy: Send + Sync {
-    /// Decides about a call with this input, in a chat of this owner.
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision;
+    /// Decides about a call with this input, which this principal requests.
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision;
 
-    /// Returns whether a person's earlier "always" takes the place of the approval that this decision asks for. The default
-    /// implementation returns true only for a tool's own default.
-    fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
-        policy_decision.by == DecisionSource::Default
-    }
-
-    /// Returns whether a message such as "yes" may decide about a call of a tool that this party runs, if this is the policy's
-    /// decision. The default implementation returns false for tools of MCP servers only.
-    fn honors_words(&self, _policy_decision: &PolicyDecision, run_by: RunBy) -> bool {
-        run_by != RunBy::Mcp
+    /// Returns the people that the policy knows, with their groups. The default implementation knows nobody.
+    fn people(&self) -> &People {
+        &NOBODY
     }
 
     /// Returns the approval mode, which says whether people are asked at all.
@@ -87,7 +85,7 @@ pub trait Policy: Send + Sync {
 pub struct DefaultPolicy;
 
 impl Policy for DefaultPolicy {
-    fn decide(&self, _owner: &Owner, tool: &ToolSpec, _input: &Value) -> PolicyDecision {
-        PolicyDecision { decision: tool.policy, reason: None, by: DecisionSource::Default }
+    fn decide(&self, _requester: &Principal, tool: &ToolSpec, _input: &Value) -> PolicyDecision {
+        PolicyDecision::new(tool.policy, DecisionSource::Default)
     }
 }

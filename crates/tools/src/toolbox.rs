@@ -10,8 +10,8 @@ use fermata_protocol::{JsonText, PostedTool};
 use serde_json::Value;
 
 use crate::{
-    ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Owner, Policy,
-    PolicyDecision, Presentation, RunBy, Scope, Tool, ToolError, ToolSpec,
+    ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Policy,
+    PolicyDecision, Presentation, Principal, RunBy, Scope, Tool, ToolError, ToolSpec,
     absent_fields::without_absent_fields, checker::Schema, presentation, registered_tool::RegisteredTool,
     schema,
 };
@@ -214,23 +214,25 @@ impl<'a> ToolRef<'a> {
     }
 
     /// Returns the decision about a call with this input: the stricter one of the tool's own and the policy's.
-    pub fn decide(self, policy: &dyn Policy, owner: &Owner, input: &Value) -> PolicyDecision {
+    pub fn decide(self, policy: &dyn Policy, requester: &Principal, input: &Value) -> PolicyDecision {
         let spec = self.spec();
         match self.confirm(input) {
-            Confirm::ByPolicy(_) => policy.decide(owner, spec, input),
+            Confirm::ByPolicy(_) => policy.decide(requester, spec, input),
             Confirm::Allow => {
-                policy.decide(owner, &ToolSpec { policy: Decision::Allow, ..spec.clone() }, input)
+                policy.decide(requester, &ToolSpec { policy: Decision::Allow, ..spec.clone() }, input)
             }
             Confirm::Ask(_) => {
-                let by_policy = policy.decide(owner, spec, input);
+                let by_policy = policy.decide(requester, spec, input);
                 if by_policy.decision == Decision::Deny || policy.approval() == ApprovalMode::Auto {
                     return by_policy;
                 }
-                let reason = if by_policy.decision == Decision::Ask { by_policy.reason } else { None };
-                PolicyDecision { decision: Decision::Ask, reason, by: DecisionSource::Tool }
+                if by_policy.decision == Decision::Ask {
+                    return PolicyDecision { by: DecisionSource::Tool, ..by_policy };
+                }
+                PolicyDecision::new(Decision::Ask, DecisionSource::Tool)
             }
             Confirm::Deny(reason) => {
-                PolicyDecision { decision: Decision::Deny, reason: Some(reason), by: DecisionSource::Tool }
+                PolicyDecision { reason: Some(reason), ..PolicyDecision::new(Decision::Deny, DecisionSource::Tool) }
             }
         }
     }

@@ -80,7 +80,7 @@ impl ActiveRun {
     }
 
     fn context(&self) -> Context<'_> {
-        context(&self.services, &self.policies, &self.toolbox, &self.record, self.window())
+        context(&self.services, &self.policies, &self.toolbox, &self.record, &self.run, self.window())
     }
 
     /// Returns the checks that answers need before they can be accepted, each with the index of its answer.
@@ -92,10 +92,9 @@ impl ActiveRun {
 
     /// Accepts those answers that are to calls and questions of the run, all or none.
     pub async fn answer(&mut self, request: &AnswerRequest) -> Result<Vec<Receipt>, AnswerError> {
-        let AnswerRequest { answers, checked, .. } = request;
-        let by = request.decider();
+        let AnswerRequest { answers, checked, by, .. } = request;
         let own = answers.iter().filter(|answer| self.run.find(&answer.of).is_some()).cloned();
-        let valid = self.validate(&own.collect::<Vec<_>>(), &by).await?;
+        let valid = self.validate(&own.collect::<Vec<_>>(), by).await?;
         if let Some((index, first)) = valid.overruled.first()
             && by.how != DecisionChannel::Message
         {
@@ -173,9 +172,8 @@ impl ActiveRun {
         self.unsaved.extend(self.record.choose(&submission.body.fermata));
         let show = submission.body.fermata.show.clone();
         self.apply(Event::Followed { profile, hold, show }).await?;
-        let (owner, how) = (submission.owner.clone(), DecisionChannel::Message);
-        let address = submission.address;
-        let answer = AnswerRequest { owner, how, address, answers, checked: Vec::new() };
+        let (owner, by) = (submission.owner.clone(), submission.decider(DecisionChannel::Message));
+        let answer = AnswerRequest { owner, by, answers, shown_hash: None, checked: Vec::new() };
         self.answer(&answer).await.map_err(|error| match error {
             AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
             AnswerError::TooLarge(text) => SubmitError::TooLarge(text),

@@ -13,7 +13,7 @@ use crate::{
     ports::traces::RunTrace,
     record::Record,
     run::parent_of_call,
-    run::{Admission, AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next},
+    run::{Admission, AfterCommit, BeforeCommit, Context, Effects, Ending, Event, Next, Run},
     services::{LockRequest, Patience, PolicySnapshot, ResourceLock, Services},
     step::call_executor::CallExecutor,
 };
@@ -56,7 +56,7 @@ impl ActiveRun {
         if !matches!(event, Event::Model(_)) {
             self.use_newest_tools();
         }
-        let context = context(&self.services, &self.policies, &self.toolbox, &self.record, window);
+        let context = context(&self.services, &self.policies, &self.toolbox, &self.record, &self.run, window);
         self.run.apply(event, &context)
     }
 
@@ -255,7 +255,7 @@ impl ActiveRun {
             ToolEvent::Withdraws(id) => self.apply(Event::Withdrawn(id)).await,
             ToolEvent::Decides { call, input, decision } => {
                 let context =
-                    context(&self.services, &self.policies, &self.toolbox, &self.record, self.window());
+                    context(&self.services, &self.policies, &self.toolbox, &self.record, &self.run, self.window());
                 // A tool that was cancelled meanwhile does not wait.
                 let _ = decision.send(self.run.decision_about(&call, &input, &context));
                 Ok(())
@@ -345,6 +345,7 @@ pub(crate) fn context<'a>(
     policies: &'a PolicySnapshot,
     toolbox: &'a Toolbox,
     record: &'a Record,
+    run: &Run,
     window: Option<Window>,
 ) -> Context<'a> {
     Context {
@@ -355,7 +356,7 @@ pub(crate) fn context<'a>(
         newest: services.policies.current().rules.policy.clone(),
         limits: &services.settings.limits,
         expire: services.settings.expire,
-        owner: &record.head.owner,
+        requester: run.settings.requester.clone(),
         grants: &record.grants,
         other_bytes: record.head.bytes,
         shows_model_errors: services.settings.shows_model_errors,

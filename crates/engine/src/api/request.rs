@@ -121,35 +121,28 @@ pub struct Submission {
 impl Submission {
     /// Returns the user who posts, with the groups.
     pub(crate) fn principal(&self) -> Principal {
-        Principal { user: self.owner.clone(), groups: self.groups.clone() }
+        Principal { groups: self.groups.clone(), ..self.owner.clone().into() }
     }
 
     /// Returns the user as the one who decides about calls with this post.
     pub(crate) fn decider(&self, how: DecisionChannel) -> Decider {
-        Decider { user: self.owner.clone(), how, address: self.address }
+        Decider { by: self.principal(), how, address: self.address }
     }
 }
 
 /// Answers to pending calls. Either all are accepted or none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AnswerRequest {
+    /// The owner of the chat.
     pub owner: Owner,
-    /// The way that decisions among them came.
-    pub how: DecisionChannel,
-    pub address: Option<IpAddr>,
+    /// The principal who answers.
+    pub by: Decider,
     pub answers: Vec<Answer>,
+    /// The hash of the input that the principal was shown. A decision counts only for that input.
+    pub shown_hash: Option<String>,
     /// The inputs and contents among them that were checked against their schemas, each with the index of its answer.
     #[serde(skip)]
     pub checked: CheckedAnswers,
-}
-
-// === impl AnswerRequest ===
-
-impl AnswerRequest {
-    /// Returns the user as the one who decides about calls.
-    pub fn decider(&self) -> Decider {
-        Decider { user: self.owner.clone(), how: self.how, address: self.address }
-    }
 }
 
 /// The results of checks, each with the index of the answer.
@@ -349,7 +342,7 @@ chat_request!(AnswerRequest -> Vec<Receipt>, AnswerError, if denied Err(AnswerEr
             AnswerTarget::Call(id) => Some(id.clone()),
             AnswerTarget::Approval(_) | AnswerTarget::Elicitation(_) => None,
         });
-        (self.address, call)
+        (self.by.address, call)
     }
 });
 chat_request!(Resume -> Option<Following>, ReadError, if denied Ok(None); {

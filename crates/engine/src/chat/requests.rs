@@ -1,7 +1,7 @@
 //! The requests that change a chat, except posts.
 
 use fermata_protocol::{Answer as CallAnswer, AnswerKind, AnswerTarget, ElicitationId, GrantedFor};
-use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Receipt, Refusal, ValidAnswer, may_decide};
+use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Receipt, Refusal, ValidAnswer};
 
 use super::{ChatActor, ChatState, Handle, delivery::Checks};
 use crate::{
@@ -77,7 +77,6 @@ impl Handle for CancelCall {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), CallError> {
         actor.activate().await?;
         if let ChatState::Active(active) = &mut actor.state
-            && may_decide(&self.owner, &active.record.head.owner)
             && active.run.is_running(&self.call)
         {
             active.apply(Event::CallCancelled(self.call.clone())).await?;
@@ -108,7 +107,6 @@ impl Handle for EditInput {
             ChatState::Active(active) => active.run.find_call(&self.of).map(|index| (active, index)),
             _ => None,
         };
-        let found = found.filter(|(active, _)| may_decide(&self.owner, &active.record.head.owner));
         let Some((active, index)) = found else {
             let known = actor.services.store.call(&actor.mailbox.chat, &self.of).await?;
             return Err(match known {
@@ -146,8 +144,7 @@ impl Handle for PreviewInput {
         actor.activate().await?;
         match &mut actor.state {
             ChatState::Active(active)
-                if may_decide(&self.owner, &active.record.head.owner)
-                    && active.run.find_call(&self.answer.of).is_some() =>
+                if active.run.find_call(&self.answer.of).is_some() =>
             {
                 active.preview(self)
             }
@@ -165,8 +162,7 @@ impl Handle for PreviewInput {
 impl Handle for EndGrant {
     async fn handle(&self, actor: &mut ChatActor) -> Result<(), ReadError> {
         let (services, patience) = (actor.services.clone(), actor.request_patience());
-        let record = actor.record_mut().filter(|record| may_decide(&self.owner, &record.head.owner));
-        let Some(record) = record else { return Err(ReadError::NotFound) };
+        let Some(record) = actor.record_mut() else { return Err(ReadError::NotFound) };
         let Self { owner, address: _, tool, scope, granted_for } = self;
         record.grants.set_of_owner(services.store.owner_grants(&record.head.owner).await?);
         let is_named = |grant: &&Grant| grant.is_named(tool, scope.as_deref(), *granted_for);

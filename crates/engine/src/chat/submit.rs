@@ -8,7 +8,7 @@ use fermata_protocol::{
 };
 use fermata_tools::{
     AuditAction, AuditEvent, CallState, ErrorType, Owner, PostedLimits, StateName, Toolbox, ToolboxError,
-    input_hash, may_decide,
+    input_hash,
 };
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -54,9 +54,6 @@ impl Handle for Box<Submission> {
         services.policies.warn_of_tools_of_page(&toolbox, &self.body.tools);
         actor.activate().await?;
         if let Some(call) = &self.retries {
-            if actor.record().is_none_or(|record| !may_decide(&self.owner, &record.head.owner)) {
-                return Err(SubmitError::NoSuchCall);
-            }
             let retried = actor.failed_call(call).await?;
             let (open_run, _) = actor.make_room(&self.owner, Keep::All, retried.input.as_str().len()).await?;
             let bytes = actor.chat_bytes();
@@ -490,7 +487,8 @@ fn run_settings(
         Some(name) => name,
         None => assistants.answering(assistant.as_deref()),
     };
-    let answering = assistants.choose(name, &submission.principal())?;
+    let requester = submission.principal();
+    let answering = assistants.choose(name, &policies.rules.policy.people().complete(&requester))?;
     if let Some(name) = &options.model
         && answering.models().all(|model| model.name != *name)
     {
@@ -512,6 +510,7 @@ fn run_settings(
     }
     Ok(RunSettings {
         started: now,
+        requester: Arc::new(requester),
         model: model.model.name().to_owned(),
         assistant,
         chosen_model,

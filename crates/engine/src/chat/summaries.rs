@@ -44,10 +44,10 @@ impl Handle for PlanSummary {
         let policies = services.policies.current();
         let assistant = match &self.asked {
             Some(asked) => {
-                let principal = Principal { user: self.owner.clone(), groups: asked.groups.clone() };
-                policies
-                    .assistants
-                    .choose(policies.assistants.answering(record.head.assistant.as_deref()), &principal)?
+                let principal = Principal { groups: asked.groups.clone(), ..self.owner.clone().into() };
+                let principal = policies.rules.policy.people().complete(&principal);
+                let name = policies.assistants.answering(record.head.assistant.as_deref());
+                policies.assistants.choose(name, &principal)?
             }
             None => policies.assistant(record.head.assistant.as_deref()),
         };

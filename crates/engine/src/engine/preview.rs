@@ -64,6 +64,7 @@ pub async fn preview(
         Some(run) => run.settings.clone(),
         None => RunSettings {
             started: Timestamp::UNIX_EPOCH,
+            requester: Arc::new(record.head.owner.clone().into()),
             model: String::new(),
             assistant: record.head.assistant.clone(),
             chosen_model: record.head.model,

@@ -146,7 +146,7 @@ impl Extraction<'_> {
     /// Returns whether the rules let a tool of memory be called with this input without anybody being asked.
     fn is_allowed(&self, tool: &str, input: Value) -> bool {
         let Some(found) = self.toolbox.find(tool) else { return false };
-        let decided = self.policy.decide(self.owner, found.spec(), &input);
+        let decided = self.policy.decide(&self.owner.clone().into(), found.spec(), &input);
         decided.decision == Decision::Allow
     }
 

@@ -15,6 +15,7 @@ mod error;
 pub mod in_memory;
 mod lock_store;
 mod membership;
+mod outbox;
 pub mod memories;
 pub mod page;
 mod record;
@@ -27,6 +28,7 @@ pub use in_memory::InMemoryStore;
 pub use lock_store::LockStore;
 pub use membership::{ClockMark, InstanceId, Joined, LEASE, Membership, Renewed};
 pub use memories::Memories;
+pub use outbox::{Attempt, ClaimedNotice, Notice, NoticeEvent, Outbox, SavedNotice};
 pub use page::{ChatPage, ChatSummary};
 pub use record::{
     ChatHead, ChatOwner, ChatRecord, Files, MessageOutline, OwnerUsage, RunRecord, STORED_FILE,

@@ -50,7 +50,7 @@ impl Deciding<'_> {
     fn edit(&mut self, index: usize, input: JsonText, by: &Decider) {
         if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
             let (policy, value) = (&*self.context.rules.policy, input.value());
-            self.call_mut(index).policy_decision = Some(found.decide(policy, self.context.owner, &value));
+            self.call_mut(index).policy_decision = Some(found.decide(policy, &self.context.requester, &value));
             self.call_mut(index).presentation = found.presentation(&value);
         }
         self.call_mut(index).edited = Some(input);
@@ -85,7 +85,7 @@ impl Deciding<'_> {
                 continue;
             }
             let policy_decision =
-                PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
+                PolicyDecision::new(Decision::Allow, DecisionSource::Always);
             let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
             self.effects.commit.audit.push(event.decided_by(by));
             self.decide_call(sibling, ApprovalDecision::of(by, true), false);

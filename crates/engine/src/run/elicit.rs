@@ -268,7 +268,7 @@ impl Deciding<'_> {
     pub(super) fn apply_reply(&mut self, reply: ValidReply, by: &Decider) {
         let ValidReply { index, action, content, message } = reply;
         let Elicited { id, asker, .. } = &self.run.elicited[index];
-        let (to, asker, by) = (id.clone(), *asker, by.user.clone());
+        let (to, asker, by) = (id.clone(), *asker, by.by.user.clone());
         self.call_mut(asker).replies.push(ElicitationRecord { to, by, action, content: content.clone() });
         let reply = match action {
             ElicitAction::Accept => ElicitationReply::Accept(content.clone().unwrap_or_else(|| json!({}))),

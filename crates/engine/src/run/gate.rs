@@ -43,9 +43,8 @@ impl Run {
         context: &Context<'_>,
     ) -> PolicyDecision {
         let policy = &context.rules.policy;
-        let policy_decision = tool.decide(&**policy, context.owner, input);
-        let is_asked_by_rule =
-            policy_decision.decision == Decision::Ask && !policy.honors_grants(&policy_decision);
+        let policy_decision = tool.decide(&**policy, &context.requester, input);
+        let is_asked_by_rule = policy_decision.decision == Decision::Ask && !policy_decision.honors_grants();
         if policy_decision.decision == Decision::Deny {
             return policy_decision;
         }
@@ -59,10 +58,10 @@ impl Run {
             return asks;
         }
         if self.chain_asks(call, context) {
-            return PolicyDecision { decision: Decision::Ask, reason: None, by: DecisionSource::Chain };
+            return PolicyDecision::new(Decision::Ask, DecisionSource::Chain);
         }
         if policy_decision.decision == Decision::Ask && context.grants.cover(tool, input, context.now) {
-            return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Always };
+            return PolicyDecision::new(Decision::Allow, DecisionSource::Always);
         }
         policy_decision
     }
@@ -99,9 +98,9 @@ impl Run {
         }
         let policy = &context.rules.policy;
         let input = call.effective_input().value();
-        let policy_decision = found.decide(&**policy, context.owner, &input);
+        let policy_decision = found.decide(&**policy, &context.requester, &input);
         policy_decision.decision == Decision::Ask
-            && policy.honors_grants(&policy_decision)
+            && policy_decision.honors_grants()
             && grant.covers(found, &input, context.now)
     }
 
@@ -257,7 +256,7 @@ impl Deciding<'_> {
 
     /// Returns the failure of a call whose tool itself has refused the input. Neither a person nor a rule has denied it.
     fn refusal_by_tool(&self, index: usize) -> Option<ToolError> {
-        let PolicyDecision { decision, reason, by } = self.run.call(index).policy_decision.as_ref()?;
+        let PolicyDecision { decision, reason, by, .. } = self.run.call(index).policy_decision.as_ref()?;
         if (*decision, *by) != (Decision::Deny, DecisionSource::Tool) {
             return None;
         }
@@ -310,8 +309,10 @@ impl Deciding<'_> {
         if !call.awaits_approval() && self.run.is_full(self.context) {
             return self.fail(index, too_many_wait(self.context));
         }
-        let policy_decision =
-            PolicyDecision { decision: Decision::Ask, reason: None, by: DecisionSource::ToolChanged };
+        let policy_decision = PolicyDecision {
+            terms: call.policy_decision.as_ref().and_then(|decision| decision.terms.clone()),
+            ..PolicyDecision::new(Decision::Ask, DecisionSource::ToolChanged)
+        };
         let presentation = found.presentation(&call.input.value());
         self.effects.commit.audit.push(AuditEvent::by_policy(call, &call.input, &policy_decision));
         let call = self.call_mut(index);
@@ -401,7 +402,7 @@ impl Deciding<'_> {
 pub(super) fn takes_words(call: &Call, context: &Context<'_>) -> bool {
     let Some(run_by) = call.run_by else { return false };
     let policy_decision = newest_decision(call, &call.effective_input().value(), context);
-    policy_decision.is_some_and(|decision| context.newest.honors_words(&decision, run_by))
+    policy_decision.is_some_and(|decision| decision.terms().take_words(run_by))
 }
 
 /// Returns the decision of the newest rules about a call with this input, if it is a denial. Nothing else counts, because the step's own
@@ -415,9 +416,9 @@ fn newest_denial(call: &Call, input: &Value, context: &Context<'_>) -> Option<Po
 /// the call has. There is no decision about a call without a tool.
 fn newest_decision(call: &Call, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
     Some(match context.toolbox.find(&call.tool) {
-        Some(found) => found.decide(&*context.newest, context.owner, input),
+        Some(found) => found.decide(&*context.newest, &context.requester, input),
         None => context.newest.decide(
-            context.owner,
+            &context.requester,
             &ToolSpec {
                 name: call.tool.clone(),
                 title: None,

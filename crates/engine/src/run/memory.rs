@@ -41,7 +41,7 @@ impl Run {
         if !writes_memory(call) || context.rules.policy.approval() != ApprovalMode::Default {
             return None;
         }
-        let asks = |by, reason| Some(PolicyDecision { decision: Decision::Ask, reason, by });
+        let asks = |by, reason| Some(PolicyDecision { reason, ..PolicyDecision::new(Decision::Ask, by) });
         match context.rules.memory_writes {
             MemoryWrites::Free => None,
             MemoryWrites::Ask => asks(DecisionSource::MemoryWrites, None),

@@ -140,7 +140,7 @@ impl Ids for Counting {
 struct NothingOverNine;
 
 impl Policy for NothingOverNine {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > 9) {
             return PolicyDecision {
                 decision: Decision::Deny,
@@ -148,7 +148,7 @@ impl Policy for NothingOverNine {
                 by: DecisionSource::Rule(1),
             };
         }
-        DefaultPolicy.decide(owner, tool, input)
+        DefaultPolicy.decide(requester, tool, input)
     }
 }
 

@@ -7,7 +7,7 @@ use fermata_protocol::{
 };
 use fermata_tools::{
     AuditEvent, Call, Check, Decider, Decision, Grant, PolicyDecision, Presentation, Receipt, Refusal, Scope,
-    StateName, Toolbox, ValidAnswer, may_decide,
+    StateName, Toolbox, ValidAnswer,
 };
 use serde_json::{Map, Value};
 
@@ -109,11 +109,6 @@ impl Run {
         by: &Decider,
         context: &Context<'_>,
     ) -> Result<Validation, Rejected> {
-        if let Some(first) = answers.first()
-            && !may_decide(&by.user, context.owner)
-        {
-            return Err(Rejected::Unknown(first.of.clone()));
-        }
         let mut subjects = Vec::with_capacity(answers.len());
         let mut calls = Vec::new();
         let mut elicitations = Vec::new();
@@ -221,7 +216,7 @@ impl Run {
         let value = input.value();
         self.check_own_tool(call, &value, context.toolbox).map_err(Rejected::BadInput)?;
         // A person has read their own text, so the edit is the approval: only a denial counts.
-        let own = found.decide(&*context.rules.policy, context.owner, &value);
+        let own = found.decide(&*context.rules.policy, &context.requester, &value);
         Ok(match (own.decision, self.overruled(call, &value, context)) {
             (Decision::Deny, _) => Some(own),
             (Decision::Ask | Decision::Allow, Some(Overruled::Denied(denial))) => Some(denial),

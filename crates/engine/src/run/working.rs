@@ -124,7 +124,7 @@ impl Deciding<'_> {
             return;
         }
         let resource = found.spec().resource.as_ref();
-        let key = resource.and_then(|resource| resource.key(&input, self.context.owner));
+        let key = resource.and_then(|resource| resource.key(&input, &self.context.requester.user));
         let limits = self.context.limits;
         let is_limited = limits.running_calls.is_some() || limits.running_calls_per_owner.is_some();
         if key.is_none() && !is_limited {
@@ -337,7 +337,7 @@ impl Deciding<'_> {
     pub(super) fn change(&mut self, index: usize, state: CallState) {
         self.enter(index, state);
         let address = self.decider.as_ref().and_then(|decider| decider.address);
-        let event = AuditEvent::of_state(self.run.call(index), self.context.owner, address);
+        let event = AuditEvent::of_state(self.run.call(index), &self.context.requester.user, address);
         self.effects.commit.audit.extend(event);
     }
 

@@ -282,7 +282,7 @@ impl ResponseContext<'_> {
         let check = tool.check_of(call.input.clone());
         self.params.checker.check_here(&check).map_err(|error| tool.validation_error(&error))?;
         let policy = &self.params.policy;
-        let policy_decision = tool.decide(&**policy, &self.params.owner, &call.input.value());
+        let policy_decision = tool.decide(&**policy, &self.params.owner.clone().into(), &call.input.value());
         match policy_decision.decision {
             Decision::Deny => Err(denied(policy_decision.reason.as_deref())),
             Decision::Ask if policy.approval() != ApprovalMode::Auto => {
@@ -298,7 +298,7 @@ impl ResponseContext<'_> {
         let tool = toolbox.find(&call.tool).ok_or_else(|| toolbox.unknown_tool(&call.tool))?;
         let check = tool.check_of(input.clone());
         self.params.checker.check_here(&check).map_err(|error| tool.validation_error(&error))?;
-        let decision = tool.decide(&*self.params.policy, &self.params.owner, &input.value());
+        let decision = tool.decide(&*self.params.policy, &self.params.owner.clone().into(), &input.value());
         match decision.decision {
             Decision::Deny => Err(denied(decision.reason.as_deref())),
             Decision::Ask | Decision::Allow => Ok(()),
@@ -333,7 +333,7 @@ impl ToolHost for CallHost {
 
     async fn decide(&self, _: &ToolCallId, input: Value) -> Decision {
         match self.toolbox.find(&self.tool) {
-            Some(tool) => tool.decide(&*self.policy, &self.owner, &input).decision,
+            Some(tool) => tool.decide(&*self.policy, &self.owner.clone().into(), &input).decision,
             None => Decision::Deny,
         }
     }

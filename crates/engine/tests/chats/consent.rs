@@ -172,8 +172,8 @@ async fn the_newest_rules_have_the_last_word() {
 struct NoNotes;
 
 impl Policy for NoNotes {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
-        PolicyDecision { decision: Decision::Deny, ..DefaultPolicy.decide(owner, tool, input) }
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        PolicyDecision { decision: Decision::Deny, ..DefaultPolicy.decide(requester, tool, input) }
     }
 }
 

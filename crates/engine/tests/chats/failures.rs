@@ -110,8 +110,8 @@ async fn a_fallback_is_one_hop_and_never_gets_round_a_rule() {
 struct NoNotes;
 
 impl Policy for NoNotes {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
-        let decided = DefaultPolicy.decide(owner, tool, input);
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        let decided = DefaultPolicy.decide(requester, tool, input);
         if tool.name == "note" { PolicyDecision { decision: Decision::Deny, ..decided } } else { decided }
     }
 }
@@ -361,9 +361,9 @@ async fn the_rules_apply_to_a_call_that_is_made_again() {
 struct AskOrDeny(bool);
 
 impl Policy for AskOrDeny {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         let decision = if self.0 { Decision::Ask } else { Decision::Deny };
-        PolicyDecision { decision, ..DefaultPolicy.decide(owner, tool, input) }
+        PolicyDecision { decision, ..DefaultPolicy.decide(requester, tool, input) }
     }
 }
 
@@ -464,8 +464,8 @@ async fn a_call_that_a_person_has_run_again_has_another_idempotency_key() {
 struct AllowAll;
 
 impl Policy for AllowAll {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
-        PolicyDecision { decision: Decision::Allow, ..DefaultPolicy.decide(owner, tool, input) }
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        PolicyDecision { decision: Decision::Allow, ..DefaultPolicy.decide(requester, tool, input) }
     }
 }
 
@@ -473,9 +473,9 @@ impl Policy for AllowAll {
 struct AskAboutRun;
 
 impl Policy for AskAboutRun {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         let decision = if tool.name == "run" { Decision::Ask } else { Decision::Allow };
-        PolicyDecision { decision, ..DefaultPolicy.decide(owner, tool, input) }
+        PolicyDecision { decision, ..DefaultPolicy.decide(requester, tool, input) }
     }
 }
 

@@ -829,7 +829,7 @@ async fn a_call_runs_with_the_input_that_a_person_has_given_it_and_the_model_lea
 struct FixedPolicy(Decision, ApprovalMode);
 
 impl Policy for FixedPolicy {
-    fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+    fn decide(&self, _: &Principal, _: &ToolSpec, _: &Value) -> PolicyDecision {
         PolicyDecision { decision: self.0, reason: Some("house rule".into()), by: DecisionSource::Rule(1) }
     }
 

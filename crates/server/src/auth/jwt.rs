@@ -118,7 +118,7 @@ impl Jwt {
         match self.claims(token).await? {
             Ok(Claims { sub: Some(Value::String(name)), others }) => {
                 let user = read_owner(&name).map_err(|fault| invalid(&format!("its sub {fault}")))?;
-                Ok(Principal { user, groups: groups(&others, &self.groups_claim) })
+                Ok(Principal { groups: groups(&others, &self.groups_claim), ..user.into() })
             }
             Ok(Claims { .. }) => Err(invalid("its sub is not a text")),
             Err(Fault::NotSigned(reason)) => {

@@ -48,9 +48,12 @@ pub struct TestedCall {
     /// The party that runs the tool, if its name does not tell.
     #[arg(long, value_name = "WHO", value_parser = PossibleValuesParser::new(words::<RunBy>()).try_map(|word| RunBy::deserialize(Node::Text(word.into()))))]
     pub from: Option<RunBy>,
-    /// The owner of the chat, for rules about owners [default: anyone].
-    #[arg(long, value_parser = owner, default_value_t = Owner::anyone(), hide_default_value = true)]
-    pub owner: Owner,
+    /// The owner of the chat, who requests the call [default: anyone].
+    #[arg(long = "as", value_name = "USER", value_parser = owner, default_value_t = Owner::anyone(), hide_default_value = true)]
+    pub requester: Owner,
+    /// The groups of the requester, besides those of the settings.
+    #[arg(long, value_name = "GROUP", value_delimiter = ',')]
+    pub groups: Vec<String>,
 }
 
 /// The server that is asked, and the user who asks.

@@ -136,9 +136,13 @@ impl Source<'_> {
                     if let DeValue::Table(table) = rule.get_mut() {
                         join_paths(table)?;
                     }
-                    let written = self.written("[[policy]]".into(), &rule);
+                    let (written, with_spans) = (self.written("[[policy]]".into(), &rule), rule.clone());
                     let rule: RuleTable = node::read("policy", rule, self.variables)?;
-                    tables.policy.push(WrittenRule { rule: rule.into(), written: written.clone() });
+                    let rule = rule.try_into().map_err(|(key, reason)| Fault {
+                        at: key_place(&with_spans, key).unwrap_or(at),
+                        reason: format!("{key}: {reason}"),
+                    })?;
+                    tables.policy.push(WrittenRule { rule, written: written.clone() });
                     tables.written.push(written);
                 }
             }

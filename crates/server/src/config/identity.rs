@@ -34,6 +34,8 @@ pub struct UserSettings {
     /// The groups that the user is in, besides those that a JSON Web Token names.
     #[serde(default)]
     pub groups: Vec<NonEmpty>,
+    /// The address for e-mail about approvals.
+    pub email: Option<NonEmpty>,
 }
 
 impl AuthKind {

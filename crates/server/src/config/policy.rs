@@ -1,9 +1,9 @@
 //! `[[policy]]`: the rules about calls.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt, num::NonZeroU32};
 
 use fermata_tools::{
-    Decimal, Decision, Folder, HostPattern, Matcher, Pattern, Program, Rule, RunBy, TextRegex,
+    ApprovalTerms, Approver, Decimal, Decision, Escalation, Folder, HostPattern, Matcher, Pattern, Program, Rule, RunBy, TextRegex,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
@@ -17,7 +17,7 @@ use toml::{
 
 use super::{
     fault::{Fault, nearest},
-    values::NonEmpty,
+    values::{NonEmpty, NonZeroDuration},
     written::Written,
 };
 
@@ -52,8 +52,46 @@ pub(super) struct RuleTable {
     /// A person's "always" answers this rule if it asks.
     #[serde(default)]
     always: bool,
-    /// A message such as "yes" may decide about calls that need approval. The default is true, but false for tools of MCP servers.
+    /// A message such as "yes" may decide about calls that need approval. The default is true if the requester decides alone, but false for
+    /// tools of MCP servers.
     words: Option<bool>,
+    /// A group of the requester, as a glob.
+    group: Option<NonEmpty>,
+    /// Those who may decide: `requester` (the default), `user:…`, `group:…` (both as globs), or `channel:…` for a service that decides.
+    #[schemars(with = "Option<Vec<String>>")]
+    by: Option<Vec<Approver>>,
+    /// The number of different people who have to approve. The default is 1.
+    quorum: Option<NonZeroU32>,
+    /// The requester may not decide, in whatever group the requester is.
+    #[serde(default)]
+    not_requester: bool,
+    /// How long a call waits before it expires. The default is the setting `expire`.
+    expire: Option<NonZeroDuration>,
+    /// How long an approval is valid if the call does not start. After that, the call needs approval again.
+    valid_for: Option<NonZeroDuration>,
+    /// The channels that bring the approval to people, by name.
+    #[serde(default)]
+    notify: Vec<NonEmpty>,
+    /// The channels get a reminder after this time.
+    remind: Option<NonZeroDuration>,
+    /// The parties that are added if nobody decides in time.
+    escalate: Option<EscalationTable>,
+}
+
+/// The parties that are added if nobody decides in time.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Escalation")]
+struct EscalationTable {
+    /// How long the call has to wait.
+    after: NonZeroDuration,
+    /// Those who may decide from then on, as in `by` of the rule.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    by: Vec<Approver>,
+    /// The channels that bring the approval to them.
+    #[serde(default)]
+    notify: Vec<NonEmpty>,
 }
 
 /// The conditions of a rule, in the order they are written.
@@ -226,20 +264,61 @@ fn ends_with_word(path: &str, wanted: &[&str]) -> bool {
 
 // === impl RuleTable ===
 
-impl From<RuleTable> for Rule {
-    fn from(table: RuleTable) -> Self {
-        let RuleTable { tool, from, owner, input: Fields(input), decision, reason, always, words } = table;
-        let pattern = |NonEmpty(glob): NonEmpty| Pattern::new(&glob);
-        Self {
-            tool: tool.map(pattern),
-            from,
-            owner: owner.map(pattern),
-            input,
-            decision,
-            reason: reason.map(|NonEmpty(reason)| reason),
-            always,
-            words,
+impl TryFrom<RuleTable> for Rule {
+    type Error = (&'static str, String);
+
+    /// # Errors
+    /// Returns the key that is wrong, and the reason.
+    fn try_from(table: RuleTable) -> Result<Self, Self::Error> {
+        let RuleTable { tool, from, owner, group, input: Fields(input), decision, reason, .. } = &table;
+        let RuleTable { always, words, by, quorum, not_requester, expire, valid_for, .. } = &table;
+        let RuleTable { notify, remind, escalate, .. } = &table;
+        if by.as_ref().is_some_and(Vec::is_empty) {
+            return Err(("by", "names nobody; leave it out if the requester decides".into()));
         }
+        let of_asking = [
+            ("by", by.is_some()),
+            ("quorum", quorum.is_some()),
+            ("not_requester", *not_requester),
+            ("expire", expire.is_some()),
+            ("valid_for", valid_for.is_some()),
+            ("notify", !notify.is_empty()),
+            ("remind", remind.is_some()),
+            ("escalate", escalate.is_some()),
+        ];
+        if *decision != Decision::Ask
+            && let Some((key, _)) = of_asking.into_iter().find(|(_, is_set)| *is_set)
+        {
+            return Err((key, "is only for a rule with decision = \"ask\"".into()));
+        }
+        let pattern = |NonEmpty(glob): &NonEmpty| Pattern::new(glob);
+        let names = |names: &[NonEmpty]| names.iter().map(|name| name.0.clone()).collect();
+        let terms = ApprovalTerms {
+            by: by.clone().unwrap_or_else(|| vec![Approver::Requester]),
+            quorum: quorum.map_or(1, NonZeroU32::get),
+            not_requester: *not_requester,
+            words: *words,
+            always: *always,
+            expire: expire.map(|time| time.0),
+            valid_for: valid_for.map(|time| time.0),
+            notify: names(notify),
+            remind: remind.map(|time| time.0),
+            escalate: escalate.as_ref().map(|escalation| Escalation {
+                after: escalation.after.0,
+                by: escalation.by.clone(),
+                notify: names(&escalation.notify),
+            }),
+        };
+        Ok(Self {
+            tool: tool.as_ref().map(pattern),
+            from: *from,
+            owner: owner.as_ref().map(pattern),
+            group: group.as_ref().map(pattern),
+            input: input.clone(),
+            decision: *decision,
+            reason: reason.as_ref().map(|NonEmpty(reason)| reason.clone()),
+            terms,
+        })
     }
 }
 

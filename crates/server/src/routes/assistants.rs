@@ -36,7 +36,7 @@ pub async fn list(
     State(app): State<App>,
     Caller(principal): Caller,
 ) -> Result<Json<AssistantList>, ApiError> {
-    let assistants = app.engine().assistants();
+    let (assistants, principal) = (app.engine().assistants(), app.engine().with_groups(&principal));
     let listed = assistants.iter_for(&principal).map(|(name, assistant)| ListedAssistant {
         name: name.to_owned(),
         title: assistant.title.clone().unwrap_or_else(|| name.to_owned()),

@@ -44,7 +44,7 @@ pub async fn post(
 /// Starts a run as a post asks for it, and streams it.
 pub(super) async fn submit(
     app: &App,
-    Principal { user: owner, groups }: Principal,
+    Principal { user: owner, groups, .. }: Principal,
     body: ChatBody,
     client: Client,
     headers: &HeaderMap,

@@ -8,13 +8,13 @@ use axum::{
     http::{HeaderName, header, request::Parts},
 };
 use fermata_protocol::{ToolResult, ToolResultBody, ToolResultRequest};
-use fermata_tools::DecisionChannel;
+use fermata_tools::{Decider, DecisionChannel};
 use utoipa::IntoResponses;
 
 use super::schema::{Answered, Replied, refusals};
 use crate::{
     App,
-    auth::Identity,
+    auth::Caller,
     client::Client,
     error::{ApiError, Problem},
     extract::ApiJson,
@@ -52,7 +52,7 @@ enum Responses {
 #[utoipa::path(post, path = "/chat/tool-result", operation_id = "answerCalls", tag = "chat", request_body = ToolResultRequest, responses(Responses, refusals::Body))]
 pub async fn post(
     State(app): State<App>,
-    Identity(owner): Identity,
+    Caller(principal): Caller,
     client: Client,
     Sender(how): Sender,
     ApiJson { body, reservation: _reservation }: ApiJson<ToolResultBody>,
@@ -60,13 +60,14 @@ pub async fn post(
     let ToolResultBody { chat_id: chat, result } = body;
     let calls = match result {
         ToolResult::Answers(answers) => {
-            app.engine().answer(&owner, &chat, how, client.address, answers).await?
+            let by = Decider { by: principal, how, address: client.address };
+            app.engine().answer(by, &chat, answers).await?
         }
         ToolResult::Editing { of, is_edited } => {
-            app.engine().edit_input(&owner, &chat, of, is_edited).await?
+            app.engine().edit_input(&principal.user, &chat, of, is_edited).await?
         }
         ToolResult::Preview { of, input } => {
-            let preview = app.engine().preview_input(&owner, &chat, of, input).await?;
+            let preview = app.engine().preview_input(&principal.user, &chat, of, input).await?;
             return Ok(Json(Replied::Preview(preview.into())));
         }
     };
@@ -77,12 +78,12 @@ pub async fn post(
 #[utoipa::path(post, path = "/api/chat/tool-result", operation_id = "answerCallsUnderApi", tag = "chat", request_body = ToolResultRequest, responses(Responses, refusals::Body))]
 pub async fn post_under_api(
     app: State<App>,
-    owner: Identity,
+    caller: Caller,
     client: Client,
     sender: Sender,
     body: ApiJson<ToolResultBody>,
 ) -> Result<Json<Replied>, ApiError> {
-    post(app, owner, client, sender, body).await
+    post(app, caller, client, sender, body).await
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Sender {

@@ -105,10 +105,11 @@ pub async fn list(
     ApiQuery(OfAssistant { assistant }): ApiQuery<OfAssistant>,
 ) -> Result<Json<ToolList>, ApiError> {
     let name = assistant.as_deref().unwrap_or(DEFAULT_ASSISTANT);
+    let principal = app.engine().with_groups(&principal);
     if let Err(error) = app.engine().assistants().choose(name, &principal) {
         return Err(ApiError::new(Code::NotFound, error.to_string()));
     }
-    let tools = app.engine().tools(&principal.user, Some(name)).into_iter().map(|spec| ListedTool {
+    let tools = app.engine().tools(&principal, Some(name)).into_iter().map(|spec| ListedTool {
         name: spec.name,
         title: spec.title,
         description: spec.description,

@@ -2,11 +2,13 @@
 //!
 //! This module does not know how rules are written in a file. Invariant: a call that a rule denies stays denied in every approval mode.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::{ApprovalMode, DefaultPolicy, Policy};
 use crate::{
-    Decision, DecisionSource, Matcher, Owner, Pattern, PolicyDecision, RunBy, Side, ToolSpec, field,
+    ApprovalTerms, Decision, DecisionSource, Matcher, Pattern, People, PolicyDecision, Principal, RunBy, Side, ToolSpec, field,
 };
 
 /// A rule. It applies to the calls that meet all of its conditions; every call meets a condition that is `None`.
@@ -18,16 +20,16 @@ pub struct Rule {
     pub from: Option<RunBy>,
     /// The pattern that the name of the chat's owner must match.
     pub owner: Option<Pattern>,
+    /// The pattern that the name of a group of the requester must match.
+    pub group: Option<Pattern>,
     /// The matchers for fields of the input, each with the field's path; `a.b` is the field `b` of the field `a`.
     pub input: Vec<(String, Matcher)>,
     /// The decision about the calls that the rule applies to.
     pub decision: Decision,
     /// The reason, as a text for the model and the person.
     pub reason: Option<String>,
-    /// True if a person's earlier "always" takes the place of the approval that the rule asks for.
-    pub always: bool,
-    /// True if a message such as "yes" may decide about the call. By default, it may unless the tool is one of an MCP server.
-    pub words: Option<bool>,
+    /// The terms of the approval that the rule asks for.
+    pub terms: ApprovalTerms,
 }
 
 /// A policy of rules in order. If no rule matches, the tool's own default applies.
@@ -37,6 +39,8 @@ pub struct RulePolicy {
     pub approval: ApprovalMode,
     /// The rules, the first one to try first.
     pub rules: Vec<Rule>,
+    /// The people of the settings, with their groups.
+    pub people: People,
 }
 
 /// The result of checking one condition of a rule against a call.
@@ -61,23 +65,24 @@ impl Rule {
             tool: None,
             from: None,
             owner: None,
+            group: None,
             input: Vec::new(),
             decision,
             reason: None,
-            always: false,
-            words: None,
+            terms: ApprovalTerms::default(),
         }
     }
 
-    /// Returns whether the rule applies to a call of this tool with this input in a chat of this owner.
+    /// Returns whether the rule applies to a call of this tool with this input, which this principal requests. `requester` has all groups.
     ///
     /// A missing field meets no condition. If a path leads to a list, one matching element is enough for a rule that denies or asks, and
     /// all elements must match for a rule that allows.
-    pub fn matches(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> bool {
+    pub fn matches(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> bool {
         let side = Side::of(self.decision);
         self.tool.as_ref().is_none_or(|pattern| pattern.matches(&tool.name))
             && self.from.is_none_or(|from| from == tool.run_by)
-            && self.owner.as_ref().is_none_or(|pattern| pattern.matches(owner.as_str()))
+            && self.owner.as_ref().is_none_or(|pattern| pattern.matches(requester.user.as_str()))
+            && self.group.as_ref().is_none_or(|pattern| requester.groups.iter().any(|group| pattern.matches(group)))
             && self.input.iter().all(|(path, matcher)| match_field(path, matcher, input, side, side).0)
     }
 
@@ -88,8 +93,16 @@ impl Rule {
             .all(|(path, matcher)| match_field(path, matcher, input, Side::Restricts, Side::Allows).0)
     }
 
+    /// Returns the terms of the approval that the rule asks for; `None` if the requester decides, by button or words.
+    fn saved_terms(&self) -> Option<Arc<ApprovalTerms>> {
+        if self.decision != Decision::Ask || self.terms == ApprovalTerms::default() {
+            return None;
+        }
+        Some(Arc::new(self.terms.clone()))
+    }
+
     /// Checks each condition against a call, for a report to the operator.
-    pub fn conditions(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Vec<Condition> {
+    pub fn conditions(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> Vec<Condition> {
         let mut conditions = Vec::new();
         if let Some(pattern) = &self.tool {
             conditions.push(name_condition("tool", pattern, &tool.name));
@@ -103,7 +116,15 @@ impl Rule {
             });
         }
         if let Some(pattern) = &self.owner {
-            conditions.push(name_condition("owner", pattern, owner.as_str()));
+            conditions.push(name_condition("owner", pattern, requester.user.as_str()));
+        }
+        if let Some(pattern) = &self.group {
+            conditions.push(Condition {
+                about: "group".into(),
+                wants: format!("{:?}", pattern.to_string()),
+                is_met: requester.groups.iter().any(|group| pattern.matches(group)),
+                value: Some(Value::from(requester.groups.clone()).to_string()),
+            });
         }
         for (path, matcher) in &self.input {
             let side = Side::of(self.decision);
@@ -155,11 +176,12 @@ impl RulePolicy {
     ///
     /// That is the first one that applies. But a rule that asks and applies only if the input is read in an odd way does not keep a later
     /// rule from denying the call; it only keeps the call from running unasked. So a doubt never makes a decision milder.
-    fn deciding_rule(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> Option<(usize, &Rule)> {
+    fn deciding_rule(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> Option<(usize, &Rule)> {
+        let requester = self.people.complete(requester);
         let mut in_doubt = None;
         let mut certain = None;
         for (index, rule) in self.rules.iter().enumerate() {
-            if !rule.matches(owner, tool, input) {
+            if !rule.matches(&requester, tool, input) {
                 continue;
             }
             if rule.decision == Decision::Ask && !rule.is_certain(input) {
@@ -175,26 +197,22 @@ impl RulePolicy {
             Decision::Allow => in_doubt.or(certain),
         }
     }
-
-    /// Returns the rule of this number, counted from 1.
-    fn rule(&self, number: usize) -> Option<&Rule> {
-        self.rules.get(number.checked_sub(1)?)
-    }
 }
 
 impl Policy for RulePolicy {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
-        let policy_decision = match self.deciding_rule(owner, tool, input) {
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        let policy_decision = match self.deciding_rule(requester, tool, input) {
             Some((index, rule)) => PolicyDecision {
                 decision: rule.decision,
                 reason: rule.reason.clone(),
                 by: DecisionSource::Rule(index + 1),
+                terms: rule.saved_terms(),
             },
-            None => DefaultPolicy.decide(owner, tool, input),
+            None => DefaultPolicy.decide(requester, tool, input),
         };
         if self.approval == ApprovalMode::Auto && policy_decision.decision == Decision::Ask {
             // The reason explains why a person should look at the call, so it does not fit a call that runs unseen.
-            return PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Auto };
+            return PolicyDecision::new(Decision::Allow, DecisionSource::Auto);
         }
         policy_decision
     }
@@ -203,35 +221,8 @@ impl Policy for RulePolicy {
         self.approval
     }
 
-    fn honors_words(&self, policy_decision: &PolicyDecision, run_by: RunBy) -> bool {
-        let words = match policy_decision.by {
-            DecisionSource::Rule(number) => self.rule(number).and_then(|rule| rule.words),
-            DecisionSource::Default
-            | DecisionSource::Auto
-            | DecisionSource::Chain
-            | DecisionSource::Always
-            | DecisionSource::ToolChanged
-            | DecisionSource::Retry
-            | DecisionSource::MemoryWrites
-            | DecisionSource::MemorySlot
-            | DecisionSource::Tool => None,
-        };
-        words.unwrap_or_else(|| DefaultPolicy.honors_words(policy_decision, run_by))
-    }
-
-    fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
-        match policy_decision.by {
-            DecisionSource::Default => true,
-            DecisionSource::Rule(number) => self.rule(number).is_some_and(|rule| rule.always),
-            DecisionSource::Auto
-            | DecisionSource::Chain
-            | DecisionSource::Always
-            | DecisionSource::ToolChanged
-            | DecisionSource::Retry
-            | DecisionSource::MemoryWrites
-            | DecisionSource::MemorySlot
-            | DecisionSource::Tool => false,
-        }
+    fn people(&self) -> &People {
+        &self.people
     }
 }
 
@@ -241,6 +232,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::Owner;
 
     fn tool(name: &str, run_by: RunBy, policy: Decision) -> ToolSpec {
         ToolSpec {
@@ -258,8 +250,8 @@ mod tests {
         }
     }
 
-    fn alice() -> Owner {
-        Owner::new("alice")
+    fn alice() -> Principal {
+        Owner::new("alice").into()
     }
 
     fn about(tool: &str, decision: Decision) -> Rule {
@@ -273,7 +265,7 @@ mod tests {
 
     fn policy_decision(rules: Vec<Rule>, tool: &ToolSpec) -> (Decision, DecisionSource) {
         let policy_decision =
-            RulePolicy { approval: ApprovalMode::Default, rules }.decide(&alice(), tool, &json!({}));
+            RulePolicy { rules, ..RulePolicy::default() }.decide(&alice(), tool, &json!({}));
         (policy_decision.decision, policy_decision.by)
     }
 
@@ -391,7 +383,8 @@ mod tests {
             input: vec![("title".into(), Matcher::Glob(Pattern::new(glob)))],
             ..Rule::of_every_call(decision)
         };
-        let always = Rule { always: true, ..title("*Draft*", Ask) };
+        let terms = ApprovalTerms { always: true, ..ApprovalTerms::default() };
+        let always = Rule { terms, ..title("*Draft*", Ask) };
         for (rules, default, expected) in [
             (vec![title("*Draft*", Ask)], Allow, (Ask, DecisionSource::Rule(1))),
             (vec![title("*Draft*", Ask)], Deny, (Deny, DecisionSource::Default)),
@@ -406,7 +399,7 @@ mod tests {
             (vec![always, title("*draft*", Ask)], Allow, (Ask, DecisionSource::Rule(2))),
             (vec![title("*draft*", Ask), title("*", Deny)], Allow, (Ask, DecisionSource::Rule(1))),
         ] {
-            let policy = RulePolicy { approval: ApprovalMode::Default, rules };
+            let policy = RulePolicy { rules, ..RulePolicy::default() };
             let input = json!({"title": "a draft"});
             let decided = policy.decide(&alice(), &tool("x", RunBy::Server, default), &input);
             assert_eq!((decided.decision, decided.by), expected, "{policy:?}");
@@ -444,7 +437,7 @@ mod tests {
             if auto && exact == Decision::Ask {
                 exact = Decision::Allow;
             }
-            let folded = RulePolicy { approval, rules }.decide(&alice(), &spec, &input).decision;
+            let folded = RulePolicy { approval, rules, ..RulePolicy::default() }.decide(&alice(), &spec, &input).decision;
             prop_assert!(strictness(folded) >= strictness(exact), "{folded:?} instead of {exact:?}");
         }
     }
@@ -459,13 +452,14 @@ mod tests {
             (RunBy::Mcp, Some(false), false),
             (RunBy::Mcp, Some(true), true),
         ] {
-            let rules = vec![Rule { words, ..about("x", Decision::Ask) }];
-            let policy = RulePolicy { approval: ApprovalMode::Default, rules };
+            let terms = ApprovalTerms { words, ..ApprovalTerms::default() };
+            let rules = vec![Rule { terms, ..about("x", Decision::Ask) }];
+            let policy = RulePolicy { rules, ..RulePolicy::default() };
             let decided = policy.decide(&alice(), &tool("x", run_by, Decision::Allow), &json!({}));
-            assert_eq!(policy.honors_words(&decided, run_by), decides, "{run_by:?} {words:?}");
+            assert_eq!(decided.terms().take_words(run_by), decides, "{run_by:?} {words:?}");
             let by_default = policy.decide(&alice(), &tool("y", run_by, Decision::Ask), &json!({}));
             assert_eq!(
-                policy.honors_words(&by_default, run_by),
+                by_default.terms().take_words(run_by),
                 run_by == RunBy::Server,
                 "no rule, {run_by:?}"
             );
@@ -476,7 +470,7 @@ mod tests {
     fn a_rule_may_be_about_the_owner() {
         let rule = Rule { owner: Some(Pattern::new("team-*")), ..Rule::of_every_call(Decision::Deny) };
         let write = tool("write_note", RunBy::Server, Decision::Allow);
-        assert!(rule.matches(&Owner::new("team-a"), &write, &json!({})));
+        assert!(rule.matches(&Owner::new("team-a").into(), &write, &json!({})));
         assert!(!rule.matches(&alice(), &write, &json!({})));
     }
 
@@ -514,19 +508,18 @@ mod tests {
 
     #[test]
     fn always_answers_a_default_and_a_rule_that_says_so() {
-        let ask = |always| Rule { always, ..Rule::of_every_call(Decision::Ask) };
-        let policy = RulePolicy { approval: ApprovalMode::Default, rules: vec![ask(false), ask(true)] };
-        for (by, is_honored) in [
-            (DecisionSource::Default, true),
-            (DecisionSource::Rule(1), false),
-            (DecisionSource::Rule(2), true),
-            (DecisionSource::Rule(3), false),
-            (DecisionSource::Rule(0), false),
-            (DecisionSource::Chain, false),
-        ] {
-            let decided = PolicyDecision { decision: Decision::Ask, reason: None, by };
-            assert_eq!(policy.honors_grants(&decided), is_honored, "{by:?}");
+        let ask = |tool: &str, always| {
+            let terms = ApprovalTerms { always, ..ApprovalTerms::default() };
+            Rule { terms, ..about(tool, Decision::Ask) }
+        };
+        let policy =
+            RulePolicy { rules: vec![ask("a", false), ask("b", true)], ..RulePolicy::default() };
+        for (name, is_honored) in [("a", false), ("b", true), ("c", true)] {
+            let decided = policy.decide(&alice(), &tool(name, RunBy::Server, Decision::Ask), &json!({}));
+            assert_eq!(decided.honors_grants(), is_honored, "{name}");
         }
+        let chained = PolicyDecision::new(Decision::Ask, DecisionSource::Chain);
+        assert!(!chained.honors_grants());
     }
 
     #[test]

@@ -12,12 +12,12 @@ struct AskOver {
 }
 
 impl Policy for AskOver {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > self.n) {
             let reason = Some("Look at n.".into());
             return PolicyDecision { decision: Decision::Ask, reason, by: DecisionSource::Rule(1) };
         }
-        DefaultPolicy.decide(owner, tool, input)
+        DefaultPolicy.decide(requester, tool, input)
     }
 
     fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {

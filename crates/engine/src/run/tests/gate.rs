@@ -338,7 +338,7 @@ fn of_the_calls_of_a_step_a_chain_of_one_runs_the_first_that_can_run() {
 fn a_chain_needs_no_approval_if_nothing_does() {
     struct Auto;
     impl Policy for Auto {
-        fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+        fn decide(&self, _: &Principal, _: &ToolSpec, _: &Value) -> PolicyDecision {
             PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Auto }
         }
 

@@ -6,7 +6,7 @@ use super::*;
 struct Nothing;
 
 impl Policy for Nothing {
-    fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+    fn decide(&self, _: &Principal, _: &ToolSpec, _: &Value) -> PolicyDecision {
         PolicyDecision {
             decision: Decision::Deny,
             reason: Some("closed".into()),
@@ -19,7 +19,7 @@ impl Policy for Nothing {
 struct AskAll;
 
 impl Policy for AskAll {
-    fn decide(&self, _: &Owner, _: &ToolSpec, _: &Value) -> PolicyDecision {
+    fn decide(&self, _: &Principal, _: &ToolSpec, _: &Value) -> PolicyDecision {
         PolicyDecision { decision: Decision::Ask, reason: None, by: DecisionSource::Rule(1) }
     }
 }
@@ -201,11 +201,11 @@ fn only_a_denial_counts_for_a_call_that_the_step_has_let_pass() {
 struct NothingOver(i64);
 
 impl Policy for NothingOver {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > self.0) {
             let reason = Some("closed above".into());
             return PolicyDecision { decision: Decision::Deny, reason, by: DecisionSource::Rule(1) };
         }
-        DefaultPolicy.decide(owner, tool, input)
+        DefaultPolicy.decide(requester, tool, input)
     }
 }

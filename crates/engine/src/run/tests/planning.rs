@@ -248,8 +248,8 @@ fn a_rule_may_deny_plans() {
 struct NoPlans;
 
 impl Policy for NoPlans {
-    fn decide(&self, owner: &Owner, tool: &ToolSpec, input: &Value) -> PolicyDecision {
-        let decided = DefaultPolicy.decide(owner, tool, input);
+    fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
+        let decided = DefaultPolicy.decide(requester, tool, input);
         if tool.name == "make_plan" {
             PolicyDecision { decision: Decision::Deny, ..decided }
         } else {
