@@ -71,6 +71,8 @@ pub(crate) struct ActiveRun {
     pub toolbox: Toolbox,
     /// The snapshot that the server's tools in the toolbox come from.
     tools_from: Arc<PolicySnapshot>,
+    /// The snapshot whose rules say who decides about the calls that wait.
+    followed: Option<Arc<PolicySnapshot>>,
     ownership: Ownership,
     /// The saved number of processes in a row that ended within seconds of resuming the run. It counts this process until that has lived for
     /// some seconds.
@@ -223,6 +225,7 @@ impl ActiveRun {
             tools_from: policies.clone(),
             policies,
             toolbox,
+            followed: None,
             ownership,
             attempts: 0,
             harmless_from: Instant::now() + HARMLESS_AFTER,
@@ -290,6 +293,19 @@ impl ActiveRun {
     async fn read_owner_grants(&mut self) {
         let grants = self.services.store.owner_grants(&self.record.head.owner).await.unwrap_or_default();
         self.record.grants.set_of_owner(grants);
+    }
+
+    /// Has the newest rules say who decides about calls that wait.
+    pub async fn follow_rules(&mut self) -> Result<(), StoreError> {
+        let newest = self.services.policies.current();
+        if self.followed.as_ref().is_some_and(|followed| Arc::ptr_eq(followed, &newest)) {
+            return Ok(());
+        }
+        self.followed = Some(newest);
+        if !self.run.awaits_approval() {
+            return Ok(());
+        }
+        Box::pin(self.apply(Event::RulesChanged)).await
     }
 
     /// Uses these rules and tools from now on.

@@ -125,16 +125,19 @@ impl ChatActor {
         let mut policies = services.policies.changes();
         loop {
             policies.mark_unchanged();
-            let mut waits_for_tools = false;
+            let mut waits_for_policies = false;
             let mut is_at_work = false;
             if let ChatState::Active(active) = &mut self.state {
                 if !active.is_over() {
                     active.find_tools().await?;
                 }
                 if !active.is_over() {
+                    active.follow_rules().await?;
+                }
+                if !active.is_over() {
                     active.keep_deadlines().await?;
                 }
-                waits_for_tools = active.run.waits_for_tools();
+                waits_for_policies = active.run.waits_for_tools() || active.run.awaits_approval();
                 is_at_work = !active.run.is_waiting() && !active.is_over();
                 if active.is_over() || active.is_unloadable() {
                     self.state = ChatState::Unread;
@@ -159,8 +162,8 @@ impl ChatActor {
             }
             tokio::select! {
                 Some(message) = self.mailbox.receive() => Box::pin(self.handle(message)).await?,
-                // Tools are looked for at the beginning of the next round.
-                Ok(()) = policies.changed(), if waits_for_tools => {}
+                // Tools and rules are looked for at the beginning of the next round.
+                Ok(()) = policies.changed(), if waits_for_policies => {}
                 request = next_checked(&mut self.checking), if !self.checking.is_empty() => {
                     Box::pin(self.handle(ActorMessage::Request(request))).await?;
                 }

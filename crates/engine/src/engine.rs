@@ -1,5 +1,6 @@
 //! The public API: everything that can be asked of a chat, on one screen.
 
+pub(crate) mod approvals;
 pub mod preview;
 pub(crate) mod version;
 mod zero_series;
@@ -42,8 +43,8 @@ use crate::{
     router::Router,
     run::interrupted,
     services::{
-        DrainCounts, DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Outage, Policies, PolicySnapshot,
-        Repeated, ResourceLocks, Rules, Services, Shutdown,
+        ApprovalFeed, DrainCounts, DueSummaries, Heartbeat, Holds, Lease, OpenRuns, Outage, Policies,
+        PolicySnapshot, Repeated, ResourceLocks, Rules, Services, Shutdown,
     },
     settings::Settings,
 };
@@ -143,6 +144,7 @@ impl Engine {
             shutdown,
             repeated: Repeated::default(),
             outage,
+            approval_feed: ApprovalFeed::default(),
             traces: parts.traces,
         });
         let cluster = Arc::new(Cluster::new(services.clone(), parts.peers));
@@ -151,6 +153,7 @@ impl Engine {
         let Shutdown { draining, stopped, background, .. } = &services.shutdown;
         let keep_alive = Cluster::keep_alive(Arc::downgrade(&cluster));
         services.lease.heartbeat.spawn(background, stopped.clone().cut_off(keep_alive));
+        services.shutdown.spawn_background(stopped, ApprovalFeed::read(services.clone()));
         services.shutdown.spawn_background(draining, router.clone().sweep());
         services.shutdown.spawn_background(draining, router.clone().write_summaries());
         services.shutdown.spawn_background(draining, services.memories.clone().embed_in_background());
@@ -196,7 +199,7 @@ impl Engine {
         answers: Vec<Answer>,
     ) -> Result<Vec<Receipt>, AnswerError> {
         let owner = by.by.user.clone();
-        let answer = request::AnswerRequest { owner, by, answers, shown_hash: None, checked: Vec::new() };
+        let answer = request::AnswerRequest { owner, by, answers, checked: Vec::new() };
         self.router.call(chat, answer).await
     }
 

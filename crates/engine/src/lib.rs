@@ -30,10 +30,10 @@ mod step;
 mod summarizer;
 
 pub use api::{
-    approval::{Approval, ApprovalState, ChatOfApproval, Deciding, Settled, VoteRequest},
+    approval::{Approval, ApprovalFilter, ApprovalPage, ApprovalState, ChatOfApproval, Deciding, Settled},
     errors::{
         AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
-        Unavailable,
+        Unavailable, VoteError,
     },
     request::{Following, Submission},
     view::{ChatPages, ChatView, InputPreview, Pending, SummaryView},
@@ -59,5 +59,5 @@ pub use ports::{
 pub use run_log::Reader;
 pub use run_tools::{plan, questions};
 pub use runner::{Runner, RunnerError};
-pub use services::{DrainCounts, Rules};
+pub use services::{DrainCounts, NoticeRoutes, RequesterNotice, Rules};
 pub use settings::{Hold, Limits, Settings};

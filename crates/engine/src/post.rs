@@ -275,6 +275,9 @@ fn reply_in(
         if !waiting.is_shown_by(&shown) {
             return Err(SubmitError::DecisionIsStale { waiting: waiting.approvals.clone() });
         }
+        if let Some(deciders) = &waiting.others_decide {
+            return Err(SubmitError::NotYours(deciders.clone()));
+        }
         if waiting.takes_words {
             let shown = shown.into_iter().map(|approval| approval.id).collect();
             return Ok(Some(Reply::Decision { approved, shown }));

@@ -20,6 +20,7 @@ mod gate;
 mod left_over;
 mod live_call;
 mod memory;
+mod notices;
 mod outcome;
 mod own_calls;
 mod planning;
@@ -32,13 +33,14 @@ mod streaming;
 mod tests;
 mod trace;
 mod validation;
+mod votes;
 mod working;
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc, time::Duration};
 
 use fermata_protocol::{
-    AssembleError, Assembler, DataChunk, MessageId, Plan, PlanMode, PostedTool, Profile, RunId, RunStatus,
-    Show, ToolCallId, ToolChoice, UiChunk, UiMessage,
+    AssembleError, Assembler, ChatId, DataChunk, MessageId, Plan, PlanMode, PostedTool, Profile, RunId,
+    RunStatus, Show, ToolCallId, ToolChoice, UiChunk, UiMessage,
 };
 use fermata_tools::{Call, CallState, Decider, Grants, Policy, Principal, Toolbox, Work};
 use jiff::Timestamp;
@@ -47,7 +49,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use activity::Activity;
 pub(crate) use continuing::{Continuation, Said, WaitingRun};
-pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Effects, Next};
+pub(crate) use effects::{AfterCommit, BeforeCommit, Commit, Decided, Effects, Next};
 use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, ValidReply, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, interrupted};
@@ -65,6 +67,7 @@ pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
 pub(crate) use trace::{FinishedStep, parent_of_call, parent_of_step};
 pub(crate) use validation::{ValidAnswers, Validation};
+pub(crate) use votes::newest_terms;
 pub(crate) use working::{EDITED_FIELDS, LAST_OUTPUT};
 
 use crate::{
@@ -248,6 +251,7 @@ pub(crate) struct Context<'a> {
     pub expire: Duration,
     /// The tools that a person has allowed for this chat for good.
     pub grants: &'a Grants,
+    pub chat: &'a ChatId,
     /// The size of the chat's other messages, in bytes of JSON.
     pub other_bytes: usize,
     /// `true` if clients are shown why a model failed.
@@ -403,9 +407,9 @@ impl Run {
         self.is_detached() && !self.is_pinned()
     }
 
-    /// Returns the time when the first call or question that waits for an answer expires.
+    /// Returns the time when something is due first: a call or question that waits for an answer expires, or an approval needs attention.
     pub fn expires(&self) -> Option<Timestamp> {
-        self.expiry().into_iter().chain(self.first_question_ends()).min()
+        self.expiry().into_iter().chain(self.first_question_ends()).chain(self.approvals_due()).min()
     }
 
     /// Returns the time when the run ends if nobody answers.
@@ -413,6 +417,11 @@ impl Run {
         let calls = self.calls.iter().filter(|call| call.awaits_answer());
         let questions = self.elicitations().filter(|asked| asked.expiry_ends == ExpiryEnds::Run);
         calls.filter_map(|call| call.state().expires()).chain(questions.map(|asked| asked.expires)).min()
+    }
+
+    /// Returns whether a call of the step waits for a decision.
+    pub fn awaits_approval(&self) -> bool {
+        self.step_calls().iter().any(|call| call.awaits_approval())
     }
 
     /// Returns the calls that wait for an answer.

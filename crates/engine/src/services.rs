@@ -2,6 +2,7 @@
 //!
 //! Services know no chat and no other instance. Each field is used by itself; nothing is looked up through another service.
 
+mod approval_feed;
 mod due_summaries;
 mod heartbeat;
 mod holds;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use fermata_tools::{Capacity, Checker};
 
+pub(crate) use approval_feed::{ApprovalFeed, OVERLAP};
 pub(crate) use due_summaries::DueSummaries;
 pub(crate) use heartbeat::Heartbeat;
 pub(crate) use holds::Holds;
@@ -25,7 +27,7 @@ pub(crate) use lease::{HEARTBEAT_INTERVAL, Lease};
 pub(crate) use open_runs::{OpenRun, OpenRuns};
 pub(crate) use outage::Outage;
 pub(crate) use patience::Patience;
-pub use policies::Rules;
+pub use policies::{NoticeRoutes, RequesterNotice, Rules};
 pub(crate) use policies::{Policies, PolicySnapshot};
 pub(crate) use repeated::Repeated;
 pub(crate) use resource_locks::{LockRequest, ResourceLock, ResourceLocks};
@@ -72,6 +74,8 @@ pub(crate) struct Services {
     pub repeated: Repeated,
     /// Tells the log when the store is away.
     pub outage: Outage,
+    /// The changes of approvals.
+    pub approval_feed: ApprovalFeed,
     /// Takes the traces of runs, if they are traced.
     pub traces: Option<Arc<dyn Traces>>,
 }

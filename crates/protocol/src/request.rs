@@ -17,10 +17,12 @@ mod retry;
 mod settings;
 mod summaries;
 mod tools;
+mod votes;
 
 pub use memories::{MemoryEditRequest, MemoryRequest};
 pub use retry::{RetryBody, RetryRequest};
 pub use summaries::{CompactRequest, SummaryRequest};
+pub use votes::{PostedVote, VoteRequest};
 
 pub use self::{
     answers::{AlwaysRequest, AnswerRequest, ToolResultRequest},

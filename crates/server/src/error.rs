@@ -13,8 +13,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::{
-    AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError, Unavailable,
-    memories::MemoryError, store::StoreError,
+    AnswerError, Approval, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
+    Unavailable, VoteError, memories::MemoryError, store::StoreError,
 };
 use fermata_protocol::{ApprovalId, InvalidId, RequestError, ToolCallId};
 use fermata_tools::{Misfit, StateName};
@@ -37,6 +37,8 @@ pub enum Code {
     SlowRequest,
     NothingToContinue,
     DecisionIsStale,
+    NotYoursToDecide,
+    Changed,
     NothingToCompact,
     NothingToUndo,
     RunOpen,
@@ -92,6 +94,8 @@ enum Fact {
     Waiting(Vec<ApprovalId>),
     /// The places that do not fit their schema.
     Places(Vec<Misfit>),
+    /// The approval as it is now.
+    Approval(Box<Approval>),
 }
 
 /// The failure of the database behind a response.
@@ -132,6 +136,10 @@ pub struct Problem {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<RefusedPlace>>)]
     errors: Option<Vec<Misfit>>,
+    /// The approval as it is now, if a vote was refused because it is settled or has another input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    approval: Option<Box<Approval>>,
 }
 
 /// A place that does not fit its schema.
@@ -162,6 +170,8 @@ impl Code {
             Self::SlowRequest => (StatusCode::REQUEST_TIMEOUT, "slow_request"),
             Self::NothingToContinue => (StatusCode::CONFLICT, "nothing_to_continue"),
             Self::DecisionIsStale => (StatusCode::CONFLICT, "decision_is_stale"),
+            Self::NotYoursToDecide => (StatusCode::FORBIDDEN, "not_yours_to_decide"),
+            Self::Changed => (StatusCode::CONFLICT, "changed"),
             Self::NothingToCompact => (StatusCode::CONFLICT, "nothing_to_compact"),
             Self::NothingToUndo => (StatusCode::CONFLICT, "nothing_to_undo"),
             Self::RunOpen => (StatusCode::CONFLICT, "run_open"),
@@ -216,6 +226,8 @@ impl Code {
             | Self::MethodNotAllowed
             | Self::NothingToContinue
             | Self::DecisionIsStale
+            | Self::NotYoursToDecide
+            | Self::Changed
             | Self::NothingToCompact
             | Self::NothingToUndo
             | Self::TooManyMemories
@@ -289,12 +301,14 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.code.of();
         let title = status.canonical_reason().unwrap_or("Error");
-        let (mut state, mut retried_as, mut waiting, mut errors) = (None, None, None, None);
+        let (mut state, mut retried_as, mut waiting, mut errors, mut approval) =
+            (None, None, None, None, None);
         match self.fact.map(|fact| *fact) {
             Some(Fact::State(of_call)) => state = Some(of_call),
             Some(Fact::RetriedAs(call)) => retried_as = Some(call),
             Some(Fact::Waiting(approvals)) => waiting = Some(approvals),
             Some(Fact::Places(places)) => errors = Some(places),
+            Some(Fact::Approval(now)) => approval = Some(now),
             None => {}
         }
         let problem = Problem {
@@ -307,6 +321,7 @@ impl IntoResponse for ApiError {
             retried_as,
             waiting,
             errors,
+            approval,
         };
         let mut headers =
             HeaderMap::from_iter(self.header.map(|header| *header).or_else(|| self.code.hint()));
@@ -412,6 +427,7 @@ impl From<SubmitError> for ApiError {
             SubmitError::NotFound | SubmitError::NoSuchAssistant(_) | SubmitError::NoSuchCall => {
                 Code::NotFound
             }
+            SubmitError::NotYours(_) => Code::NotYoursToDecide,
             SubmitError::Deleted => Code::Deleted,
             SubmitError::NotFailed(_) => Code::NotFailed,
             SubmitError::AlreadyRetried(retried_as) => {
@@ -444,6 +460,8 @@ impl From<AnswerError> for ApiError {
                 Self::new(Code::WrongAnswer, detail).with_state(state)
             }
             AnswerError::Gone { detail, state } => Self::new(Code::Gone, detail).with_state(state),
+            AnswerError::NotYours(detail) => Self::new(Code::NotYoursToDecide, detail),
+            AnswerError::Changed => Self::new(Code::Changed, error.to_string()),
             AnswerError::DeniedByPolicy(detail) => Self::new(Code::DeniedByPolicy, detail),
             AnswerError::ToolChanged(detail) => Self::new(Code::ToolChanged, detail),
             AnswerError::Invalid(detail) => Self::new(Code::InvalidRequest, detail),
@@ -453,6 +471,24 @@ impl From<AnswerError> for ApiError {
             }
             AnswerError::UnknownScope(detail) => Self::new(Code::UnknownScope, detail),
             AnswerError::TooLarge(detail) => Self::new(Code::TooLarge, detail),
+        }
+    }
+}
+
+impl From<VoteError> for ApiError {
+    fn from(error: VoteError) -> Self {
+        let detail = error.to_string();
+        let about = |code, approval| Self {
+            fact: Some(Box::new(Fact::Approval(approval))),
+            ..Self::new(code, &detail)
+        };
+        match error {
+            VoteError::NotFound => Self::new(Code::NotFound, detail),
+            VoteError::NotYours(_) => Self::new(Code::NotYoursToDecide, detail),
+            VoteError::AlreadyAnswered(approval) => about(Code::AlreadyAnswered, approval),
+            VoteError::Changed(approval) => about(Code::Changed, approval),
+            VoteError::Refused(error) => (*error).into(),
+            VoteError::Unavailable(unavailable) => unavailable.into(),
         }
     }
 }

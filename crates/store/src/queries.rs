@@ -3,6 +3,7 @@
 //! Each query is written once, in the SQL that SQLite and PostgreSQL share: `$1` parameters, `on conflict`, row values, 64-bit integers.
 //! The few statements that cannot be shared stand side by side in the function that needs them, or in the module of their database.
 
+pub mod approvals;
 pub mod audit;
 pub mod calls;
 pub mod changes;

@@ -29,6 +29,7 @@ use crate::{
     sqlite,
 };
 
+mod approvals;
 mod memories;
 
 /// A store in a SQLite file or in a PostgreSQL database. Clones share its connections.

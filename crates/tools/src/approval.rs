@@ -5,7 +5,6 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, str::FromStr, sync::LazyLock, time::Duration};
 
-use fermata_protocol::Always;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +39,7 @@ pub struct ApprovalTerms {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub words: Option<bool>,
     /// `true` if a person's "always" is taken, and takes the place of later approvals. By default it is only taken if the requester decides
-    /// alone, and replaces no approval that a rule asks for.
+    /// alone, and replaces no approval that a rule asks for. It never replaces several people.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
     /// How long the call waits before it expires; `None` for the default of the settings.
@@ -83,12 +82,6 @@ pub struct Vote {
     pub at: Timestamp,
     /// The channel that the vote came by.
     pub how: DecisionChannel,
-    /// The comment of the principal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The later calls that the principal allows together with this one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub always: Option<Always>,
 }
 
 /// The people of the settings: their groups and addresses.
@@ -106,12 +99,7 @@ pub struct Person {
 
 /// Returns whether a principal may decide about the calls of a requester under these terms: approve and deny them, edit their inputs, allow
 /// later ones, and make them again. `people` has the groups that the settings give to users.
-pub fn may_decide(
-    principal: &Principal,
-    requester: &Owner,
-    terms: &ApprovalTerms,
-    people: &People,
-) -> bool {
+pub fn may_decide(principal: &Principal, requester: &Owner, terms: &ApprovalTerms, people: &People) -> bool {
     if terms.not_requester && principal.is_user(requester) {
         return false;
     }
@@ -152,7 +140,9 @@ impl FromStr for Approver {
             Some(("user", name)) if !name.is_empty() => Ok(Self::User(Pattern::new(name))),
             Some(("group", name)) if !name.is_empty() => Ok(Self::Group(Pattern::new(name))),
             Some(("channel", name)) if !name.is_empty() => Ok(Self::Channel(name.to_owned())),
-            _ => Err(format!("{text:?} names nobody; write \"requester\", \"user:…\", \"group:…\" or \"channel:…\"")),
+            _ => Err(format!(
+                "{text:?} names nobody; write \"requester\", \"user:…\", \"group:…\" or \"channel:…\""
+            )),
         }
     }
 }
@@ -174,6 +164,12 @@ impl From<Approver> for String {
 // === impl ApprovalTerms ===
 
 impl ApprovalTerms {
+    /// Returns the terms of a call whose requester decides.
+    pub fn by_requester() -> &'static Self {
+        static BY_REQUESTER: LazyLock<ApprovalTerms> = LazyLock::new(ApprovalTerms::default);
+        &BY_REQUESTER
+    }
+
     /// Returns whether the requester decides, alone.
     pub fn is_requesters_alone(&self) -> bool {
         self.by == [Approver::Requester] && self.quorum == 1 && !self.not_requester
@@ -186,7 +182,7 @@ impl ApprovalTerms {
 
     /// Returns whether a person may allow later calls together with this one.
     pub fn take_always(&self) -> bool {
-        self.always || self.is_requesters_alone()
+        (self.always && self.quorum == 1) || self.is_requesters_alone()
     }
 
     /// Returns those who may decide, for people who read it.
@@ -195,9 +191,6 @@ impl ApprovalTerms {
         names.join(", ")
     }
 }
-
-/// The terms of a call whose requester decides.
-pub(crate) static BY_REQUESTER: LazyLock<ApprovalTerms> = LazyLock::new(ApprovalTerms::default);
 
 impl Default for ApprovalTerms {
     /// Returns the terms of a call whose requester decides.

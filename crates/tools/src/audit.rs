@@ -54,6 +54,12 @@ pub enum AuditAction {
     Denied,
     /// A person edited the input of a call.
     Edited,
+    /// The channels of a rule were sent a reminder of a call that waits.
+    Reminded,
+    /// The parties that a rule adds may decide about a call from now on.
+    Escalated,
+    /// A principal tried to decide about a call, and may not.
+    Refused,
     /// A person made a failed call again.
     Retried,
     /// A person allowed all later calls of a tool in a chat.

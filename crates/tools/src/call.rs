@@ -1,6 +1,6 @@
 //! A tool call, from the model's request to its outcome.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::{ApprovalId, ElicitAction, ElicitationId, JsonText, ToolCallId};
 use jiff::Timestamp;
@@ -13,8 +13,8 @@ pub use code::NoOutput;
 pub use state::{Asking, CallState, Cancelled, StateName, Transition, Wait, Work};
 
 use crate::{
-    Decider, Decision, DecisionChannel, DecisionSource, ErrorType, Owner, Permission, PolicyDecision,
-    Presentation, ResourceKey,
+    ApprovalTerms, Decider, Decision, DecisionChannel, DecisionSource, ErrorType, Owner, Permission,
+    PolicyDecision, Presentation, Principal, ResourceKey, Vote,
 };
 
 mod answer;
@@ -107,14 +107,33 @@ pub struct Call {
     history: Vec<Transition>,
 }
 
-/// The question to a person whether a call may run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The question to people whether a call may run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
     /// The request's id on the wire.
     pub id: ApprovalId,
     /// True if the gate waits for the decision. It is false for a request that is shown only because a stock client needs one to post
     /// the message again.
     pub required: bool,
+    /// The time when it was made.
+    pub at: Timestamp,
+    /// The principal in whose name the call runs.
+    pub requester: Principal,
+    /// The terms that were in force last; `None` if the requester decides.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub terms: Option<Arc<ApprovalTerms>>,
+    /// The approvals of the current input, one for each principal.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub votes: Vec<Vote>,
+    /// `true` once the reminder was sent.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_reminded: bool,
+    /// `true` once the approval was escalated.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub is_escalated: bool,
+    /// The time when the requester is notified elsewhere that it waits; `None` if that is not wanted, or was done.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub requester_notice_at: Option<Timestamp>,
 }
 
 /// A failure whose consequence a person decides.
@@ -143,8 +162,10 @@ pub struct ElicitationRecord {
 /// A person's decision about a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
-    /// The person who decided.
+    /// The person who decided: of several who had to approve, the last one.
     pub by: Owner,
+    /// The time of the decision.
+    pub at: Timestamp,
     /// True if the call may run.
     pub approved: bool,
     /// The person's comment.
@@ -174,8 +195,53 @@ impl RunBy {
 
 impl ApprovalDecision {
     /// Returns the decision of a person about one call, without a comment.
-    pub fn of(by: &Decider, approved: bool) -> Self {
-        Self { by: by.by.user.clone(), approved, reason: None, always: false, how: Some(by.how) }
+    pub fn of(by: &Decider, approved: bool, at: Timestamp) -> Self {
+        Self { by: by.by.user.clone(), at, approved, reason: None, always: false, how: Some(by.how) }
+    }
+}
+
+// === impl ApprovalRequest ===
+
+impl ApprovalRequest {
+    /// Creates a request of this requester, under these terms.
+    pub fn new(
+        id: ApprovalId,
+        requester: Principal,
+        terms: Option<Arc<ApprovalTerms>>,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            required: true,
+            at,
+            requester,
+            terms,
+            votes: Vec::new(),
+            is_reminded: false,
+            is_escalated: false,
+            requester_notice_at: None,
+        }
+    }
+
+    /// Returns the terms that were in force last.
+    pub fn terms(&self) -> &ApprovalTerms {
+        self.terms.as_deref().unwrap_or(ApprovalTerms::by_requester())
+    }
+
+    /// Returns whether a principal has approved the current input.
+    pub fn is_approved_by(&self, principal: &Principal) -> bool {
+        self.votes.iter().any(|vote| vote.by.is_same(principal))
+    }
+
+    /// Adds the approval of a principal, in place of the one that the principal has given before.
+    pub fn vote(&mut self, by: &Decider, at: Timestamp) {
+        self.withdraw(&by.by);
+        self.votes.push(Vote { by: by.by.clone(), at, how: by.how });
+    }
+
+    /// Removes the approval of a principal.
+    pub fn withdraw(&mut self, principal: &Principal) {
+        self.votes.retain(|vote| !vote.by.is_same(principal));
     }
 }
 
@@ -366,6 +432,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::{Approver, Pattern};
 
     fn scheduled() -> CallState {
         CallState::scheduled(Wait::Gate)
@@ -396,11 +463,23 @@ mod tests {
         let at = Timestamp::UNIX_EPOCH;
         let decided = ApprovalDecision {
             by: Owner::new("bob"),
+            at,
             approved: true,
             reason: Some("fine".into()),
             always: true,
             how: Some(DecisionChannel::Words),
         };
+        let bob = Principal { groups: vec!["finance".into()], ..Owner::new("bob").into() };
+        let by = Decider { by: bob, how: DecisionChannel::Words, address: None, shown_hash: None };
+        let terms = ApprovalTerms {
+            by: vec![Approver::Requester, Approver::Group(Pattern::new("finance"))],
+            quorum: 2,
+            expire: Some(Duration::from_secs(1)),
+            ..ApprovalTerms::default()
+        };
+        let requester = Owner::new("ann").into();
+        let mut request = ApprovalRequest::new(ApprovalId::new("q"), requester, Some(Arc::new(terms)), at);
+        request.vote(&by, at);
         let reply = ElicitationRecord {
             to: ElicitationId::new("e"),
             by: Owner::new("bob"),
@@ -411,11 +490,10 @@ mod tests {
             input: json!({"a": 1}).into(),
             edited: Some(json!({"a": 2}).into()),
             policy_decision: Some(PolicyDecision {
-                decision: Decision::Ask,
                 reason: Some("careful".into()),
-                by: DecisionSource::Rule(3),
+                ..PolicyDecision::new(Decision::Ask, DecisionSource::Rule(3))
             }),
-            approval_request: Some(ApprovalRequest { id: ApprovalId::new("q"), required: true }),
+            approval_request: Some(request),
             approval_decision: Some(decided),
             answer_hash: Some("abc".into()),
             replies: vec![reply],
@@ -432,8 +510,15 @@ mod tests {
             "input": {"a": 1},
             "edited": {"a": 2},
             "policy_decision": {"decision": "ask", "reason": "careful", "by": {"rule": 3}},
-            "approval_request": {"id": "q", "required": true},
-            "approval_decision": {"by": "bob", "approved": true, "reason": "fine", "always": true, "how": "words"},
+            "approval_request": {
+                "id": "q",
+                "required": true,
+                "at": "1970-01-01T00:00:00Z",
+                "requester": {"user": "ann"},
+                "terms": {"by": ["requester", "group:finance"], "quorum": 2, "expire": {"secs": 1, "nanos": 0}},
+                "votes": [{"user": "bob", "groups": ["finance"], "at": "1970-01-01T00:00:00Z", "how": "words"}],
+            },
+            "approval_decision": {"by": "bob", "at": "1970-01-01T00:00:00Z", "approved": true, "reason": "fine", "always": true, "how": "words"},
             "answer_hash": "abc",
             "replies": [{"to": "e", "by": "bob", "action": "accept", "content": {"size": 1}}],
             "resource": {"name": "files"},

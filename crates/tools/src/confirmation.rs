@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Call, Owner, Scope, ToolRef, ToolSpec, Toolbox};
+use crate::{ApprovalDecision, Call, Owner, Scope, ToolRef, ToolSpec, Toolbox};
 
 /// A person's decision about a call, as it is kept for the history of the chat.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,19 +85,18 @@ fn microseconds(at: Timestamp) -> Timestamp {
 // === impl Confirmation ===
 
 impl Confirmation {
-    /// Creates the confirmation for a call's decision; `None` if the call has no decision. `terms` are those of the grant that comes with it.
-    pub fn of(call: &Call, by: Owner, at: Timestamp, terms: Option<GrantTerms>) -> Option<Self> {
-        let decided = call.approval_decision.as_ref()?;
-        Some(Self {
+    /// Creates the confirmation for a decision about a call, or for a vote. `terms` are those of the grant that comes with it.
+    pub fn of(call: &Call, decided: &ApprovalDecision, terms: Option<GrantTerms>) -> Self {
+        Self {
             tool: call.tool.clone(),
             call: call.id.clone(),
             approved: decided.approved,
-            by,
-            at: microseconds(at),
+            by: decided.by.clone(),
+            at: microseconds(decided.at),
             reason: decided.reason.clone(),
             // An "always" that comes with a no must not allow or deny anything later.
             terms: if decided.approved { terms } else { None },
-        })
+        }
     }
 }
 
@@ -385,22 +384,21 @@ mod tests {
     #[test]
     fn a_confirmation_says_what_was_decided_and_why() {
         let at = Timestamp::from_nanosecond(1_999).unwrap();
-        let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), at);
-        assert_eq!(Confirmation::of(&call, Owner::anyone(), at, None), None, "nothing was decided");
-        call.input = json!(1).into();
-        call.edited = Some(json!(2).into());
+        let call = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(RunBy::Server), at);
         for (approved, given) in [(true, true), (true, false), (false, false), (false, true)] {
-            call.approval_decision = Some(ApprovalDecision {
-                by: Owner::anyone(),
+            let decided = ApprovalDecision {
+                by: Owner::new("bob"),
+                at,
                 approved,
                 reason: Some("so".into()),
                 always: given,
                 how: None,
-            });
+            };
             let terms = given.then(|| terms(Scope::TOOL));
-            let confirmation = Confirmation::of(&call, Owner::anyone(), at, terms).unwrap();
+            let confirmation = Confirmation::of(&call, &decided, terms);
             assert_eq!((confirmation.approved, confirmation.terms.is_some()), (approved, approved && given));
             assert_eq!(confirmation.at, Timestamp::from_microsecond(1).unwrap());
+            assert_eq!(confirmation.by, Owner::new("bob"));
             assert_eq!(confirmation.reason.as_deref(), Some("so"));
         }
     }

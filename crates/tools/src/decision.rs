@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ApprovalTerms, Principal, approval::BY_REQUESTER};
+use crate::{ApprovalTerms, Principal};
 
 /// The outcome of a policy for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +94,9 @@ pub struct Decider {
     /// The address that it comes from, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<IpAddr>,
+    /// The [`input_hash`](crate::input_hash) of the input that the principal was shown. A decision counts only for that input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown_hash: Option<String>,
 }
 
 /// The way a call was let through, for the tool that runs it.
@@ -121,14 +124,14 @@ impl PolicyDecision {
 
     /// Returns the terms of the approval that it asks for.
     pub fn terms(&self) -> &ApprovalTerms {
-        self.terms.as_deref().unwrap_or(&BY_REQUESTER)
+        self.terms.as_deref().unwrap_or(ApprovalTerms::by_requester())
     }
 
     /// Returns whether an earlier "always" of a person takes the place of the approval that it asks for.
     pub fn honors_grants(&self) -> bool {
         match self.by {
             DecisionSource::Default => true,
-            DecisionSource::Rule(_) => self.terms().always,
+            DecisionSource::Rule(_) => self.terms().always && self.terms().quorum == 1,
             DecisionSource::Auto
             | DecisionSource::Chain
             | DecisionSource::Always
@@ -180,5 +183,14 @@ impl Decision {
             Self::Ask => "ask",
             Self::Deny => "deny",
         }
+    }
+}
+
+// === impl Decider ===
+
+impl Decider {
+    /// Creates a decider without groups, who was shown no input in particular.
+    pub fn new(by: impl Into<Principal>, how: DecisionChannel, address: Option<IpAddr>) -> Self {
+        Self { by: by.into(), how, address, shown_hash: None }
     }
 }

@@ -47,9 +47,7 @@ pub use confirmation::{Confirmation, Grant, GrantEnd, GrantTerms, Grants};
 pub use context::{
     Asks, CallContext, CallOrigin, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting,
 };
-pub use decision::{
-    Decider, Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision,
-};
+pub use decision::{Decider, Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision};
 pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{
     ErrorMatch, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output,

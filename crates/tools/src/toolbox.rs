@@ -10,10 +10,9 @@ use fermata_protocol::{JsonText, PostedTool};
 use serde_json::Value;
 
 use crate::{
-    ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Policy,
-    PolicyDecision, Presentation, Principal, RunBy, Scope, Tool, ToolError, ToolSpec,
-    absent_fields::without_absent_fields, checker::Schema, presentation, registered_tool::RegisteredTool,
-    schema,
+    ApprovalMode, Check, Confirm, Decision, DecisionSource, ErrorType, InputError, Policy, PolicyDecision,
+    Presentation, Principal, RunBy, Scope, Tool, ToolError, ToolSpec, absent_fields::without_absent_fields,
+    checker::Schema, presentation, registered_tool::RegisteredTool, schema,
 };
 
 /// The limit on the description of a browser's tool, in bytes.
@@ -231,9 +230,10 @@ impl<'a> ToolRef<'a> {
                 }
                 PolicyDecision::new(Decision::Ask, DecisionSource::Tool)
             }
-            Confirm::Deny(reason) => {
-                PolicyDecision { reason: Some(reason), ..PolicyDecision::new(Decision::Deny, DecisionSource::Tool) }
-            }
+            Confirm::Deny(reason) => PolicyDecision {
+                reason: Some(reason),
+                ..PolicyDecision::new(Decision::Deny, DecisionSource::Tool)
+            },
         }
     }
 

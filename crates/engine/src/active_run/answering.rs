@@ -1,7 +1,7 @@
 //! Calls and questions of a run that wait for answers, the answers, and clients that give them by posting the message again.
 
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, PostedMessage, Profile};
-use fermata_tools::{AuditEvent, Check, Decider, DecisionChannel, PolicyDecision, Receipt};
+use fermata_tools::{AuditEvent, Check, Decider, DecisionChannel, PolicyDecision, Receipt, input_hash};
 use futures::{FutureExt, StreamExt};
 
 use super::{ActiveRun, ParkedGauge, performing::context};
@@ -102,13 +102,20 @@ impl ActiveRun {
                 Overruled::Denied(PolicyDecision { reason, .. }) => AnswerError::DeniedByPolicy(
                     reason.clone().unwrap_or_else(|| "A rule denies this call by now.".into()),
                 ),
-                Overruled::ToolChanged => {
+                Overruled::ToolChanged | Overruled::NotApproved | Overruled::Lapsed => {
                     let call = &self.run.calls[*index];
                     AnswerError::tool_changed(&call.id, &call.tool)
                 }
             };
             self.apply(Event::ApprovalsOverruled(valid.overruled)).await?;
             return Err(error);
+        }
+        let is_changed = |(index, _): &(usize, AnswerKind)| {
+            let now = input_hash(self.run.calls[*index].effective_input());
+            by.shown_hash.as_ref().is_some_and(|shown| *shown != now)
+        };
+        if valid.answers.calls.iter().any(is_changed) {
+            return Err(AnswerError::Changed);
         }
         // An error besides an input that does not fit is the more important one.
         all_fit(answers, checked)?;
@@ -173,7 +180,7 @@ impl ActiveRun {
         let show = submission.body.fermata.show.clone();
         self.apply(Event::Followed { profile, hold, show }).await?;
         let (owner, by) = (submission.owner.clone(), submission.decider(DecisionChannel::Message));
-        let answer = AnswerRequest { owner, by, answers, shown_hash: None, checked: Vec::new() };
+        let answer = AnswerRequest { owner, by, answers, checked: Vec::new() };
         self.answer(&answer).await.map_err(|error| match error {
             AnswerError::Unavailable(unavailable) => SubmitError::Unavailable(unavailable),
             AnswerError::TooLarge(text) => SubmitError::TooLarge(text),
@@ -192,7 +199,7 @@ impl ActiveRun {
             Ok(valid) => return Ok(valid),
             Err(rejected) => rejected,
         };
-        if let Rejected::Denied(event) = &rejected {
+        if let Rejected::Denied(event) | Rejected::NotYours { event, .. } = &rejected {
             let (owner, chat, run) = (&self.record.head.owner, &self.record.chat, Some(&self.run.id));
             let audit = AuditEntry::of_chat(owner, chat, run, AuditEvent::clone(event));
             let audit = Change::Audit(Box::new(audit));

@@ -254,8 +254,14 @@ impl ActiveRun {
             ToolEvent::Reports(reports) => self.apply(Event::Reported(reports)).await,
             ToolEvent::Withdraws(id) => self.apply(Event::Withdrawn(id)).await,
             ToolEvent::Decides { call, input, decision } => {
-                let context =
-                    context(&self.services, &self.policies, &self.toolbox, &self.record, &self.run, self.window());
+                let context = context(
+                    &self.services,
+                    &self.policies,
+                    &self.toolbox,
+                    &self.record,
+                    &self.run,
+                    self.window(),
+                );
                 // A tool that was cancelled meanwhile does not wait.
                 let _ = decision.send(self.run.decision_about(&call, &input, &context));
                 Ok(())
@@ -358,6 +364,7 @@ pub(crate) fn context<'a>(
         expire: services.settings.expire,
         requester: run.settings.requester.clone(),
         grants: &record.grants,
+        chat: &record.chat,
         other_bytes: record.head.bytes,
         shows_model_errors: services.settings.shows_model_errors,
         window,

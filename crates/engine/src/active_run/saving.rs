@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::{ActiveRun, Ownership, StepWork};
 use crate::{
     ports::store::{AuditEntry, Change, InstanceId, StoreError, json_bytes},
-    run::{Commit, Effects, Ending, Run},
+    run::{Commit, Decided, Effects, Ending, Run},
     services::Patience,
 };
 
@@ -82,6 +82,9 @@ impl ActiveRun {
                 "a stock page answered by POST /chat/tool-result while its stream was open; with hold = auto, streams of this owner's stock \
                  pages are held for five minutes from now on"
             );
+        }
+        if commit.calls.iter().any(|index| self.run.calls[*index].approval_request.is_some()) {
+            self.services.approval_feed.note_change();
         }
         for index in &commit.calls {
             self.spans.record(&self.run.calls[*index]);
@@ -175,12 +178,12 @@ impl ActiveRun {
                 call: Box::new(run.calls[*index].call.clone()),
             });
         }
-        for index in &commit.decisions {
+        for Decided { call: index, decision } in &commit.decisions {
             let grant = commit.grants.iter().find(|(granted, _)| granted == index).map(|(_, grant)| grant);
             changes.push(Change::Confirm {
                 run: run.id.clone(),
                 call: Box::new(run.calls[*index].call.clone()),
-                by: self.record.head.owner.clone(),
+                decision: Box::new(decision.clone()),
                 terms: grant.map(|grant| Box::new(grant.terms.clone())),
             });
             if let Some(grant) = grant
@@ -192,6 +195,9 @@ impl ActiveRun {
         }
         if let Some(route) = commit.answer_route {
             changes.push(Change::Answered { owner: self.record.head.owner.clone(), route });
+        }
+        for notice in &commit.notices {
+            changes.push(Change::Notify(Box::new(notice.clone())));
         }
         for event in &commit.audit {
             let (owner, chat) = (&self.record.head.owner, &self.record.chat);

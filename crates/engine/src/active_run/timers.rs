@@ -36,6 +36,8 @@ pub(super) struct Timers {
     pub tools: Timer,
     /// The time when an input no longer counts as being edited.
     pub editing: Timer,
+    /// The time when something is due about an approval.
+    pub approvals: Timer,
 }
 
 /// A deadline, if there is one, as a time and as a moment of the monotonic clock.
@@ -61,10 +63,10 @@ impl ActiveRun {
 
     async fn end_what_is_over(&mut self, now: Instant) -> Result<(), StoreError> {
         // Every timer is named here, in `next_deadline` and in `set_timers`, so that a new one does not compile until it is in all three.
-        let Timers { hold, question, tools, editing } = &self.timers;
+        let Timers { hold, question, tools, editing, approvals } = &self.timers;
         let is_over = |timer: &Timer| timer.ends().is_some_and(|ends| ends <= now);
-        let (hold_is_over, question_is_over, tools_timed_out, editing_is_over) =
-            (is_over(hold), is_over(question), is_over(tools), is_over(editing));
+        let (hold_is_over, question_is_over, tools_timed_out, editing_is_over, approvals_are_due) =
+            (is_over(hold), is_over(question), is_over(tools), is_over(editing), is_over(approvals));
         if self.model_deadline().is_some_and(|deadline| deadline <= now) {
             let may_retry =
                 self.step.model().is_some_and(|stream| !stream.has_begun && stream.retries < MAX_RETRIES);
@@ -81,6 +83,9 @@ impl ActiveRun {
         }
         if self.run.expiry().is_some() && self.run.is_expired(self.services.clock.reached()) {
             return Box::pin(self.apply(Event::Ended(Ending::Expired))).await;
+        }
+        if approvals_are_due {
+            return Box::pin(self.apply(Event::ApprovalsDue)).await;
         }
         if tools_timed_out {
             return Box::pin(self.apply(Event::ToolsTimedOut)).await;
@@ -123,12 +128,13 @@ impl ActiveRun {
     /// Returns the earliest time when a deadline may have passed.
     fn next_deadline(&mut self) -> Instant {
         self.set_timers();
-        let Timers { hold, question, tools, editing } = &self.timers;
+        let Timers { hold, question, tools, editing, approvals } = &self.timers;
         let deadlines = [
             hold.ends(),
             question.ends(),
             tools.ends(),
             editing.ends(),
+            approvals.ends(),
             self.run.expiry().map(|expires| instant_of(expires, self.services.clock.reached())),
             self.model_deadline(),
             self.harmless_at(),
@@ -139,11 +145,12 @@ impl ActiveRun {
     fn set_timers(&mut self) {
         let clock = &self.services.clock;
         let tool_timeout = self.services.settings.limits.tool_timeout;
-        let Timers { hold, question, tools, editing } = &mut self.timers;
+        let Timers { hold, question, tools, editing, approvals } = &mut self.timers;
         hold.set(self.run.hold_ends(), clock);
         question.set(self.run.first_question_ends(), clock);
         tools.set(self.run.tool_wait_ends(tool_timeout), clock);
         editing.set(self.run.editing_ends(), clock);
+        approvals.set(self.run.approvals_due(), clock);
     }
 }
 

@@ -2,10 +2,13 @@
 
 use fermata_protocol::{ApprovalId, ChatId, JsonText};
 use fermata_tools::{
-    Approver, Call, CallDetails, CallState, Cancelled, DecisionChannel, Owner, StateName, input_hash,
+    ApprovalTerms, Approver, Call, CallDetails, CallState, Cancelled, DecisionChannel, Owner, People,
+    Principal, input_hash, may_decide,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use crate::ports::store::ListedState;
 
 /// A call that needs, or needed, the approval of people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -104,19 +107,130 @@ pub struct Settled {
     pub reason: Option<String>,
 }
 
-/// A principal's vote about an approval.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct VoteRequest {
-    /// `true` to approve the call.
-    pub approved: bool,
-    /// A comment, which the model reads if the call is denied.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// The input that the call is to run with in place of its own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<JsonText>,
-    /// The hash of the input that the person was shown. The vote counts only for that input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_hash: Option<String>,
+/// The part of the approvals that a list has.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApprovalFilter {
+    /// The states.
+    pub state: ListedState,
+    /// The name of the tool; `None` for all tools.
+    pub tool: Option<String>,
+    /// `true` for those alone that the principal can decide now.
+    pub mine: bool,
+    /// The number of approvals at most.
+    pub limit: usize,
+    /// The `next` of the page before.
+    pub before: Option<String>,
+}
+
+/// One page of a list of approvals.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ApprovalPage {
+    /// The approvals.
+    pub approvals: Vec<Approval>,
+    /// The cursor of the next page; `None` on the last page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+// === impl Approval ===
+
+impl Approval {
+    /// Returns the approval of a call with this id, which may be one that no longer counts because the call was asked about again.
+    pub fn of(call: &Call, id: &ApprovalId) -> Self {
+        let request = call.approval_request.as_ref();
+        let current = request.filter(|request| request.id == *id);
+        let state = if current.is_some() { ApprovalState::of(call) } else { ApprovalState::Cancelled };
+        let input = call.effective_input();
+        Self {
+            id: id.clone(),
+            state,
+            tool: call.tool.clone(),
+            title: call.presentation.title.clone(),
+            server: call.presentation.server.clone(),
+            description: call.presentation.description.clone(),
+            details: call.presentation.details.clone(),
+            input: input.clone(),
+            input_text: input.as_str().to_owned(),
+            input_hash: input_hash(input),
+            reason: call.approval_reason(),
+            requested_by: request.map_or_else(Owner::anyone, |request| request.requester.user.clone()),
+            requested_at: request.map_or(call.since(), |request| request.at),
+            expires_at: call.state().expires().filter(|_| state == ApprovalState::Waiting),
+            decision: Deciding::of(call),
+            chat: None,
+            settled: Settled::of(call, state),
+        }
+    }
+}
+
+// === impl Deciding ===
+
+impl Deciding {
+    /// Returns those who decide about a call that waits, for a principal.
+    pub fn for_principal(call: &Call, principal: &Principal, people: &People) -> Self {
+        let request = call.approval_request.as_ref();
+        let terms = request.map_or(ApprovalTerms::by_requester(), |request| request.terms());
+        let requester = request.map_or(principal, |request| &request.requester);
+        let may_decide = may_decide(principal, &requester.user, terms, people);
+        Self { may_decide: Some(may_decide), ..Self::of(call) }
+    }
+
+    fn of(call: &Call) -> Self {
+        let request = call.approval_request.as_ref();
+        let terms = request.map_or(ApprovalTerms::by_requester(), |request| request.terms());
+        let votes = request.map(|request| request.votes.as_slice()).unwrap_or_default();
+        Self {
+            by: terms.by.clone(),
+            quorum: terms.quorum,
+            not_requester: terms.not_requester,
+            approved_by: votes.iter().map(|vote| vote.by.user.clone()).collect(),
+            may_decide: None,
+        }
+    }
+}
+
+// === impl ApprovalState ===
+
+impl ApprovalState {
+    /// Returns the state of the approval that a call needs, or needed.
+    pub fn of(call: &Call) -> Self {
+        match (call.state(), &call.approval_decision) {
+            (_, Some(decided)) if decided.approved => Self::Approved,
+            (_, Some(_)) => Self::Denied,
+            (CallState::AwaitingApproval { .. }, None) => Self::Waiting,
+            (CallState::Cancelled { cancelled: Cancelled::Expired }, None) => Self::Expired,
+            (CallState::Cancelled { cancelled: Cancelled::Denied { .. } }, None) => Self::Denied,
+            (_, None) => Self::Cancelled,
+        }
+    }
+
+    /// Returns the name that the wire and the database use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+// === impl Settled ===
+
+impl Settled {
+    /// Returns the outcome of an approval in this state; `None` while it waits.
+    fn of(call: &Call, state: ApprovalState) -> Option<Self> {
+        let decided = call.approval_decision.as_ref();
+        match (state, decided) {
+            (ApprovalState::Waiting, _) => None,
+            (ApprovalState::Approved | ApprovalState::Denied, Some(decided)) => Some(Self {
+                by: Some(decided.by.clone()),
+                at: decided.at,
+                channel: decided.how,
+                reason: decided.reason.clone(),
+            }),
+            (_, _) => Some(Self { by: None, at: call.since(), channel: None, reason: None }),
+        }
+    }
 }

@@ -6,7 +6,11 @@ use fermata_protocol::{ApprovalId, ToolCallId};
 use fermata_tools::{Misfit, StateName};
 use serde::{Deserialize, Serialize};
 
-use crate::{assistants::NoSuchAssistant, ports::store::StoreError};
+use crate::{
+    api::approval::{Approval, ApprovalState},
+    assistants::NoSuchAssistant,
+    ports::store::StoreError,
+};
 
 /// The reasons why any request to a chat may fail.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
@@ -48,6 +52,8 @@ pub enum SubmitError {
          decide again."
     )]
     DecisionIsStale { waiting: Vec<ApprovalId> },
+    #[error("Other people decide about the calls that wait, so this message decides nothing: {0}.")]
+    NotYours(String),
     #[error("There is no call with this id in the chat.")]
     NoSuchCall,
     #[error("Only a call that has failed can be made again; this one is {0}.")]
@@ -95,6 +101,12 @@ pub enum AnswerError {
     #[error("{detail}")]
     Gone { detail: String, state: StateName },
     #[error("{0}")]
+    NotYours(String),
+    #[error(
+        "The input of this call has changed since you were shown it. Look at it again, and decide about the new one."
+    )]
+    Changed,
+    #[error("{0}")]
     DeniedByPolicy(String),
     #[error("{0}")]
     ToolChanged(String),
@@ -109,6 +121,44 @@ pub enum AnswerError {
     #[error(transparent)]
     #[serde(untagged)]
     Unavailable(#[from] Unavailable),
+}
+
+/// The reasons why a vote does not count.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the sentences say it")]
+pub enum VoteError {
+    #[error("There is no approval with this id for you.")]
+    NotFound,
+    #[error("{0}")]
+    NotYours(String),
+    #[error("{}", outcome_of(.0))]
+    AlreadyAnswered(Box<Approval>),
+    #[error(
+        "The input of this call has changed since you were shown it. Look at it again, and decide about the new one."
+    )]
+    Changed(Box<Approval>),
+    #[error(transparent)]
+    Refused(Box<AnswerError>),
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Returns the outcome of an approval as a sentence.
+fn outcome_of(approval: &Approval) -> String {
+    let state = approval.state.as_str();
+    match approval.settled.as_ref().and_then(|settled| Some((settled.by.as_ref()?, settled.at))) {
+        Some((by, at)) => format!("This approval is settled: {by} has decided at {at}; it is {state}."),
+        None if approval.state == ApprovalState::Waiting => {
+            "This call does not wait for this decision now; look at it again.".into()
+        }
+        None => format!("This approval is settled: it is {state}."),
+    }
+}
+
+impl From<StoreError> for VoteError {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(error.into())
+    }
 }
 
 /// The reasons why a chat cannot be read or changed.

@@ -126,7 +126,7 @@ impl Submission {
 
     /// Returns the user as the one who decides about calls with this post.
     pub(crate) fn decider(&self, how: DecisionChannel) -> Decider {
-        Decider { by: self.principal(), how, address: self.address }
+        Decider { by: self.principal(), how, address: self.address, shown_hash: None }
     }
 }
 
@@ -138,8 +138,6 @@ pub(crate) struct AnswerRequest {
     /// The principal who answers.
     pub by: Decider,
     pub answers: Vec<Answer>,
-    /// The hash of the input that the principal was shown. A decision counts only for that input.
-    pub shown_hash: Option<String>,
     /// The inputs and contents among them that were checked against their schemas, each with the index of its answer.
     #[serde(skip)]
     pub checked: CheckedAnswers,
@@ -479,13 +477,12 @@ mod tests {
             (
                 AnswerRequest {
                     owner: owner.clone(),
-                    how: DecisionChannel::Button,
-                    address: None,
+                    by: Decider::new(owner.clone(), DecisionChannel::Button, None),
                     answers: Vec::new(),
                     checked: Vec::new(),
                 }
                 .into(),
-                r#"{"answer_request":{"owner":"ada","how":"button","address":null,"answers":[]}}"#,
+                r#"{"answer_request":{"owner":"ada","by":{"by":{"user":"ada"},"how":"button"},"answers":[]}}"#,
             ),
             (Stop { owner: owner.clone(), run: None }.into(), r#"{"stop":{"owner":"ada"}}"#),
             (

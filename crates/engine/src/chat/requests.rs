@@ -1,7 +1,7 @@
 //! The requests that change a chat, except posts.
 
 use fermata_protocol::{Answer as CallAnswer, AnswerKind, AnswerTarget, ElicitationId, GrantedFor};
-use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Receipt, Refusal, ValidAnswer};
+use fermata_tools::{AuditAction, AuditEvent, Grant, GrantTerms, Principal, Receipt, Refusal, ValidAnswer};
 
 use super::{ChatActor, ChatState, Handle, delivery::Checks};
 use crate::{
@@ -36,7 +36,7 @@ impl Handle for AnswerRequest {
         }
         actor.activate().await?;
         // Answers to calls of runs that are over can only be repeated, so looking at them first keeps the batch whole.
-        let mut receipts = actor.repeat_settled(&self.answers).await?;
+        let mut receipts = actor.repeat_settled(&self.answers, &self.by.by).await?;
         if let ChatState::Active(active) = &mut actor.state {
             receipts.extend(active.answer(self).await?);
             // Readers of the run wait for the outcome. The reply only says that the answers were accepted, so it may come later.
@@ -143,9 +143,7 @@ impl Handle for PreviewInput {
     async fn handle(&self, actor: &mut ChatActor) -> Result<InputPreview, AnswerError> {
         actor.activate().await?;
         match &mut actor.state {
-            ChatState::Active(active)
-                if active.run.find_call(&self.answer.of).is_some() =>
-            {
+            ChatState::Active(active) if active.run.find_call(&self.answer.of).is_some() => {
                 active.preview(self)
             }
             _ => {
@@ -219,7 +217,11 @@ impl Handle for Delete {
 
 impl ChatActor {
     /// Returns the receipts for those answers that are to calls of runs that are over, if they are the answers that the calls were given.
-    async fn repeat_settled(&mut self, answers: &[CallAnswer]) -> Result<Vec<Receipt>, AnswerError> {
+    async fn repeat_settled(
+        &mut self,
+        answers: &[CallAnswer],
+        by: &Principal,
+    ) -> Result<Vec<Receipt>, AnswerError> {
         let mut receipts = Vec::with_capacity(answers.len());
         for answer in answers {
             if self.active().is_some_and(|active| active.run.find(&answer.of).is_some()) {
@@ -232,7 +234,7 @@ impl ChatActor {
             let Some(call) = self.services.store.call(&self.mailbox.chat, &answer.of).await? else {
                 return Err(Rejected::Unknown(answer.of.clone()).into());
             };
-            match call.validate_answer(&answer.kind) {
+            match call.validate_answer(&answer.kind, by) {
                 Ok(ValidAnswer::Repeated) => receipts.push(Receipt::without_effect(&call)),
                 Ok(ValidAnswer::New) => return Err(Rejected::of(Refusal::Gone, &call).into()),
                 Err(refusal) => return Err(Rejected::of(refusal, &call).into()),

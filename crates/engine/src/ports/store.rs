@@ -8,6 +8,7 @@
 //! has passed. An open run also names the instance that owns it, and the other instances leave the run alone while its owner is
 //! alive.
 
+mod approvals;
 mod audit;
 mod change;
 mod chat_store;
@@ -15,11 +16,14 @@ mod error;
 pub mod in_memory;
 mod lock_store;
 mod membership;
-mod outbox;
 pub mod memories;
+mod outbox;
 pub mod page;
 mod record;
 
+pub use approvals::{
+    ApprovalList, ApprovalRecord, ApprovalRow, Approvals, ListedFor, ListedState, SavedTerms,
+};
 pub use audit::AuditEntry;
 pub use change::{AnswerRoute, Change};
 pub use chat_store::ChatStore;
@@ -36,6 +40,6 @@ pub use record::{
 };
 
 /// Everything that survives the process.
-pub trait Store: ChatStore + Memories + Membership + LockStore {}
+pub trait Store: ChatStore + Approvals + Memories + Membership + LockStore {}
 
-impl<T: ChatStore + Memories + Membership + LockStore + ?Sized> Store for T {}
+impl<T: ChatStore + Approvals + Memories + Membership + LockStore + ?Sized> Store for T {}

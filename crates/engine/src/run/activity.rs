@@ -87,7 +87,7 @@ impl Deciding<'_> {
     pub(super) fn advance(&mut self) {
         match self.run.state.phase {
             Phase::Deciding if !self.run.step_calls().iter().any(|call| call.awaits_approval()) => {
-                self.ask_again_about_changed_tools();
+                self.ask_again_about_overruled();
                 if !self.run.step_calls().iter().any(|call| call.awaits_approval()) {
                     self.open_gate();
                 }

@@ -6,7 +6,7 @@ use fermata_tools::{
     DecisionSource, Grant, PolicyDecision, ToolError, Wait,
 };
 
-use super::{Deciding, Phase, ValidAnswers, validation::grant_of};
+use super::{Deciding, Phase, ValidAnswers, effects::Decided, validation::grant_of};
 
 // === impl Deciding ===
 
@@ -27,13 +27,21 @@ impl Deciding<'_> {
                     // The answer was validated, so its scope is one of the call's.
                     let grant = grant_of(self.run.call(index), &answer, self.context).ok().flatten();
                     let AnswerKind::Decision { approved, reason, always, input } = answer else { continue };
-                    if !approved {
-                        denied.push(index);
-                    } else if let Some(input) = input {
+                    if let Some(input) = input
+                        && approved
+                    {
                         self.edit(index, input, &by);
                     }
-                    let decided = ApprovalDecision { reason, ..ApprovalDecision::of(&by, approved) };
-                    let decided = ApprovalDecision { always: always.is_some(), ..decided };
+                    if approved && !self.vote(index, &by) {
+                        self.note_vote(index, &by, reason);
+                        continue;
+                    }
+                    if !approved {
+                        denied.push(index);
+                        self.withdraw_vote(index, &by);
+                    }
+                    let decided = ApprovalDecision::of(&by, approved, self.context.now);
+                    let decided = ApprovalDecision { reason, always: always.is_some(), ..decided };
                     self.note_decision(index, decided, &by, grant);
                 }
             }
@@ -46,14 +54,20 @@ impl Deciding<'_> {
         }
     }
 
-    /// Applies a person's edit of the input. The call waits with the edited input until the person's decision counts.
+    /// Applies a person's edit of the input, which voids the votes for the input before it. The call waits with the edited input until enough
+    /// people have approved that.
     fn edit(&mut self, index: usize, input: JsonText, by: &Decider) {
         if let Some(found) = self.context.toolbox.find(&self.run.call(index).tool) {
             let (policy, value) = (&*self.context.rules.policy, input.value());
-            self.call_mut(index).policy_decision = Some(found.decide(policy, &self.context.requester, &value));
+            self.call_mut(index).policy_decision =
+                Some(found.decide(policy, &self.context.requester, &value));
             self.call_mut(index).presentation = found.presentation(&value);
         }
-        self.call_mut(index).edited = Some(input);
+        let call = self.call_mut(index);
+        call.edited = Some(input);
+        if let Some(request) = &mut call.approval_request {
+            request.votes.clear();
+        }
         self.audit(AuditAction::Edited, index, by, None);
         if self.run.call(index).awaits_approval() {
             self.change(index, self.run.call(index).state().clone());
@@ -70,8 +84,14 @@ impl Deciding<'_> {
         }
     }
 
-    fn note_decision(&mut self, index: usize, decided: ApprovalDecision, by: &Decider, grant: Option<Grant>) {
-        self.effects.commit.decisions.push(index);
+    pub(super) fn note_decision(
+        &mut self,
+        index: usize,
+        decided: ApprovalDecision,
+        by: &Decider,
+        grant: Option<Grant>,
+    ) {
+        self.effects.commit.decisions.push(Decided { call: index, decision: decided.clone() });
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
         self.audit(event, index, by, decided.reason.clone());
         // A client that has posted the message again shows the decision already.
@@ -84,16 +104,16 @@ impl Deciding<'_> {
             if !self.run.is_answered_by(&grant, call, self.context) {
                 continue;
             }
-            let policy_decision =
-                PolicyDecision::new(Decision::Allow, DecisionSource::Always);
+            let policy_decision = PolicyDecision::new(Decision::Allow, DecisionSource::Always);
             let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
             self.effects.commit.audit.push(event.decided_by(by));
-            self.decide_call(sibling, ApprovalDecision::of(by, true), false);
+            self.vote(sibling, by);
+            self.decide_call(sibling, ApprovalDecision::of(by, true, self.context.now), false);
         }
         self.effects.commit.grants.push((index, grant));
     }
 
-    fn audit(&mut self, action: AuditAction, index: usize, by: &Decider, reason: Option<String>) {
+    pub(super) fn audit(&mut self, action: AuditAction, index: usize, by: &Decider, reason: Option<String>) {
         let event = AuditEvent { reason, ..AuditEvent::about(action, self.run.call(index)) };
         self.effects.commit.audit.push(event.decided_by(by));
     }

@@ -5,13 +5,13 @@
 use std::time::Duration;
 
 use fermata_protocol::{JsonText, Show, ToolCallId, UiChunk};
-use fermata_tools::{Call, CallState, ErrorStrategy, ErrorType, RunBy, Scope, StateName, Wait, Work};
+use fermata_tools::{Call, CallState, ErrorStrategy, ErrorType, People, RunBy, Scope, StateName, Wait, Work};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
 use super::{Deciding, Phase, Run, is_at_work, later};
-use crate::services::Rules;
+use crate::{api::approval, services::Rules};
 
 /// An input counts as edited for this time after a page reports it. The page repeats the report while the person edits; a browser lets a
 /// tab in the background do that once a minute.
@@ -50,6 +50,9 @@ pub(super) struct ShownCall {
     /// The words of others in the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason_detail: Option<String>,
+    /// Those who decide, and how far they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    decision: Option<approval::Deciding>,
 }
 
 /// The status of a call for its client.
@@ -99,8 +102,11 @@ pub(super) struct Trouble {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum WaitsFor {
-    /// A person's decision or reply.
+    /// The requester's decision or reply.
     Person,
+    /// The decision of others.
+    #[serde(rename = "other_people")]
+    OtherPeople,
     /// The output of a page.
     Page,
     /// The decisions about the other calls of the step.
@@ -155,11 +161,15 @@ impl Run {
         trouble
     }
 
-    fn call_status(&self, index: usize, rules: &Rules) -> CallStatus {
+    fn call_status(&self, index: usize, rules: &Rules, people: &People) -> CallStatus {
         let call = self.call(index);
-        let (mut waits_for, mut resource, mut held_by) = (None, None, None);
+        let (mut waits_for, mut resource, mut held_by, mut decision) = (None, None, None, None);
         match call.state() {
-            CallState::AwaitingApproval { .. } => waits_for = Some(WaitsFor::Person),
+            CallState::AwaitingApproval { .. } => {
+                decision = Some(approval::Deciding::for_principal(call, &self.settings.requester, people));
+                let may_decide = decision.as_ref().is_some_and(|decision| decision.may_decide == Some(true));
+                waits_for = Some(if may_decide { WaitsFor::Person } else { WaitsFor::OtherPeople });
+            }
             CallState::Scheduled { waits_for: wait } | CallState::Executing { work: Work::Again(wait) } => {
                 match wait {
                     Wait::Gate => waits_for = Some(WaitsFor::Gate),
@@ -185,7 +195,9 @@ impl Run {
         }
         let trouble = self.trouble(call, rules);
         let editing = call.awaits_approval() && call.edited_until.is_some();
-        let shown = if call.awaits_approval() { ShownCall::of(call) } else { ShownCall::without_input(call) };
+        let mut shown =
+            if call.awaits_approval() { ShownCall::of(call) } else { ShownCall::without_input(call) };
+        shown.decision = decision;
         CallStatus { shown, state: call.state().name(), waits_for, resource, held_by, editing, trouble }
     }
 
@@ -228,7 +240,7 @@ impl Deciding<'_> {
             return;
         }
         for index in self.run.step_indexes() {
-            let status = self.run.call_status(index, self.context.rules);
+            let status = self.run.call_status(index, self.context.rules, self.context.newest.people());
             if self.run.call(index).shown.as_deref() == Some(&status) || self.is_being_admitted(index) {
                 continue;
             }

@@ -89,6 +89,7 @@ impl Deciding<'_> {
 
     fn close(&mut self, ending: Ending) {
         self.run.state.phase = Phase::Over;
+        self.notify_of_ending(&ending);
         self.effects.after.next = Next::Close(ending);
     }
 

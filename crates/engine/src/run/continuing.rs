@@ -20,6 +20,7 @@ use super::{
     RunSettings, RunState, ValidAnswers, ValidReply,
     elicit::{ElicitState, QuestionSource},
     gate::takes_words,
+    votes::{may_decide_now, terms_in_force},
 };
 use crate::{run_log::position::Position, run_tools};
 
@@ -59,6 +60,8 @@ pub(crate) struct WaitingRun {
     pub takes_words: bool,
     /// `true` if a message is the answer to a question of the assistant.
     pub takes_reply: bool,
+    /// Those who decide about the approvals, if the user may not decide about one of them.
+    pub others_decide: Option<String>,
 }
 
 // === impl WaitingRun ===
@@ -85,6 +88,7 @@ impl Run {
         let mut waiting = WaitingRun {
             takes_words: self.can_be_decided_in_words(context),
             takes_reply: self.takes_reply(),
+            others_decide: self.others_decide(context),
             ..WaitingRun::default()
         };
         for call in &self.calls {
@@ -99,6 +103,13 @@ impl Run {
             approvals.push(request.id.clone());
         }
         waiting
+    }
+
+    /// Returns those who decide about a call that waits, if the user may not.
+    fn others_decide(&self, context: &Context<'_>) -> Option<String> {
+        let mut asked = self.step_calls().iter().filter(|call| call.awaits_approval());
+        let call = asked.find(|call| !may_decide_now(&context.requester, call, context))?;
+        Some(terms_in_force(call, context)?.deciders())
     }
 
     /// Returns whether a message of the user can decide about all calls that wait for a decision: the rules let words decide about each of

@@ -3,11 +3,14 @@
 use std::collections::BTreeSet;
 
 use fermata_protocol::{ElicitationId, ToolCallId, UiChunk};
-use fermata_tools::{AuditEvent, Check, ElicitationReply, Grant, ResourceKey};
+use fermata_tools::{ApprovalDecision, AuditEvent, Check, ElicitationReply, Grant, ResourceKey};
 
 use super::Ending;
 
-use crate::{ports::store::AnswerRoute, run_log::position::Position};
+use crate::{
+    ports::store::{AnswerRoute, Notice},
+    run_log::position::Position,
+};
 
 /// The effects of an event. They are performed in the order of the fields, here and within each group. So everything that a reader has
 /// seen is saved if it had to be.
@@ -40,12 +43,14 @@ pub(crate) struct Commit {
     pub run: bool,
     /// Calls that changed, as indexes in [`Run::calls`](super::Run::calls).
     pub calls: BTreeSet<usize>,
-    /// Calls that a person has just decided about, as indexes in [`Run::calls`](super::Run::calls).
-    pub decisions: Vec<usize>,
+    /// The decisions and votes of people, in order.
+    pub decisions: Vec<Decided>,
     /// Grants that were given with decisions, each with the index of the call in [`Run::calls`](super::Run::calls).
     pub grants: Vec<(usize, Grant)>,
     /// The decisions that the audit log keeps.
     pub audit: Vec<AuditEvent>,
+    /// The notices to people and services elsewhere.
+    pub notices: Vec<Notice>,
     /// Changes of calls in the earlier message that the run continues. No reader of the run's own message is shown this.
     pub earlier: Vec<UiChunk>,
     /// The route of answers that the reading page has shown.
@@ -54,6 +59,14 @@ pub(crate) struct Commit {
     pub is_progress: bool,
     /// `true` if a person, the model or a tool has done something that makes lists show the chat as changed.
     pub is_news: bool,
+}
+
+/// The decision of a person about a call, or the vote.
+#[derive(Debug)]
+pub(crate) struct Decided {
+    /// The call, as its index in [`Run::calls`](super::Run::calls).
+    pub call: usize,
+    pub decision: ApprovalDecision,
 }
 
 /// The effects that are performed after the commit.
@@ -96,13 +109,24 @@ impl Effects {
         self.before.checks.extend(before.checks);
         self.before.admissions.extend(before.admissions);
 
-        let Commit { run, calls, decisions, grants, audit, earlier, answer_route, is_progress, is_news } =
-            commit;
+        let Commit {
+            run,
+            calls,
+            decisions,
+            grants,
+            audit,
+            notices,
+            earlier,
+            answer_route,
+            is_progress,
+            is_news,
+        } = commit;
         self.commit.run |= run;
         self.commit.calls.extend(calls);
         self.commit.decisions.extend(decisions);
         self.commit.grants.extend(grants);
         self.commit.audit.extend(audit);
+        self.commit.notices.extend(notices);
         self.commit.earlier.extend(earlier);
         self.commit.answer_route = answer_route.or(self.commit.answer_route);
         self.commit.is_progress |= is_progress;
@@ -126,12 +150,23 @@ impl Effects {
 impl Commit {
     /// Returns whether nothing is saved.
     pub fn is_empty(&self) -> bool {
-        let Self { run, calls, decisions, grants, audit, earlier, answer_route, is_progress: _, is_news: _ } =
-            self;
+        let Self {
+            run,
+            calls,
+            decisions,
+            grants,
+            audit,
+            notices,
+            earlier,
+            answer_route,
+            is_progress: _,
+            is_news: _,
+        } = self;
         !run && calls.is_empty()
             && decisions.is_empty()
             && grants.is_empty()
             && audit.is_empty()
+            && notices.is_empty()
             && earlier.is_empty()
             && answer_route.is_none()
     }

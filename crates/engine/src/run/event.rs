@@ -68,6 +68,10 @@ pub(crate) enum Event {
     ApprovalsOverruled(Vec<(usize, Overruled)>),
     /// The set of available tools has changed.
     ToolsChanged,
+    /// The rules that are in force have changed, or the people that they know.
+    RulesChanged,
+    /// A reminder, an escalation, a notice to the requester or the end of an approval is due.
+    ApprovalsDue,
     /// Calls have waited for tools that are not available as long as they may.
     ToolsTimedOut,
     /// A question has waited for its answer as long as a call may block a resource meanwhile.
@@ -107,10 +111,12 @@ impl Run {
     /// Decides about an event.
     pub fn apply(&mut self, event: Event, context: &Context<'_>) -> Effects {
         let before = self.state.clone();
+        let waited = self.waiting_approvals();
         let author = event.author();
         let mut deciding = Deciding { run: self, context, decider: None, effects: Effects::default() };
         deciding.on_event(event);
         deciding.advance();
+        deciding.notify_of_changes(&waited);
         let mut effects = deciding.effects;
         // Everything that changed is saved, so no decision has to ask for it. A question that changes is always shown by a chunk. Two things
         // are not saved by themselves: partial outputs, and the events in the middle of the model's answer, because a step that is cut off is
@@ -169,6 +175,8 @@ impl Event {
             | Self::ToolsTimedOut => Author::ModelOrTool,
             Self::Resumed
             | Self::GivenUp
+            | Self::RulesChanged
+            | Self::ApprovalsDue
             | Self::InputEdited { .. }
             | Self::EditingTimedOut
             | Self::QuestionTimedOut
@@ -256,6 +264,8 @@ impl Deciding<'_> {
                     self.overrule(index, overruled);
                 }
             }
+            Event::RulesChanged => self.on_rules_changed(),
+            Event::ApprovalsDue => self.on_approvals_due(),
             Event::ToolsChanged => self.on_tools_changed(),
             Event::ToolsTimedOut => self.on_tools_timed_out(),
             Event::QuestionTimedOut => self.on_question_timed_out(),

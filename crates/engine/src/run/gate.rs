@@ -6,13 +6,18 @@
 
 use fermata_protocol::{ApprovalId, ToolCallId, UiChunk};
 use fermata_tools::{
-    ApprovalMode, ApprovalRequest, AuditEvent, Call, CallState, Cancelled, ChainMode, Decision,
-    DecisionSource, ErrorType, GateMode, Grant, PolicyDecision, ToolError, ToolRef, ToolSpec, Wait,
+    ApprovalMode, ApprovalRequest, ApprovalTerms, AuditEvent, Call, CallState, Cancelled, ChainMode,
+    Decision, DecisionSource, ErrorType, GateMode, Grant, Policy, PolicyDecision, Principal, ToolError,
+    ToolRef, ToolSpec, Toolbox, Vote, Wait,
 };
 use serde_json::{Value, json};
 
 use super::{
-    Activity, Context, Deciding, LiveCall, Phase, Run, call_status::ShownCall, later, streaming::MadeCall,
+    Activity, Context, Deciding, LiveCall, Phase, Run,
+    call_status::ShownCall,
+    later,
+    streaming::MadeCall,
+    votes::{has_lapsed, is_approved, may_decide_now, terms_in_force},
 };
 use crate::{run_tools, step::collector::InvalidArguments};
 
@@ -29,6 +34,10 @@ pub(crate) enum Overruled {
     Denied(PolicyDecision),
     /// Its tool has changed since the decision, and nobody was shown its new form.
     ToolChanged,
+    /// Those who have approved it are not enough any more, or may not decide any more.
+    NotApproved,
+    /// The approval is too old.
+    Lapsed,
 }
 
 impl Run {
@@ -109,6 +118,13 @@ impl Run {
     pub(super) fn overruled(&self, call: &Call, input: &Value, context: &Context<'_>) -> Option<Overruled> {
         if let Some(denial) = newest_denial(call, input, context) {
             return Some(Overruled::Denied(denial));
+        }
+        let is_approved_by_people = call.approval_decision.as_ref().is_some_and(|decided| decided.approved);
+        if is_approved_by_people && has_lapsed(call, context.now) {
+            return Some(Overruled::Lapsed);
+        }
+        if is_approved_by_people && !is_approved(call, context) {
+            return Some(Overruled::NotApproved);
         }
         let found = context.toolbox.find(&call.tool)?;
         if call.fingerprint.as_deref() == Some(found.fingerprint()) {
@@ -246,7 +262,10 @@ impl Deciding<'_> {
             Decision::Deny => CallState::Cancelled {
                 cancelled: Cancelled::Denied { reason: policy_decision.reason.clone() },
             },
-            Decision::Ask => CallState::AwaitingApproval { expires: expiry(self.context) },
+            Decision::Ask => {
+                let expire = policy_decision.terms().expire.unwrap_or(self.context.expire);
+                CallState::AwaitingApproval { expires: later(self.context.now, expire) }
+            }
             Decision::Allow => CallState::scheduled(Wait::Gate),
         };
         self.effects.commit.audit.push(AuditEvent::by_policy(call, call.effective_input(), &policy_decision));
@@ -277,26 +296,61 @@ impl Deciding<'_> {
     pub(super) fn overrule(&mut self, index: usize, overruled: Overruled) {
         match overruled {
             Overruled::Denied(policy_decision) => self.settle_as_denied(index, policy_decision),
-            Overruled::ToolChanged => self.ask_again(index),
+            Overruled::ToolChanged => self.ask_again_about_changed_tool(index),
+            Overruled::Lapsed => self.ask_again(index, Vec::new()),
+            Overruled::NotApproved => {
+                let votes =
+                    self.run.call(index).approval_request.as_ref().map(|request| request.votes.clone());
+                self.ask_again(index, votes.unwrap_or_default());
+            }
         }
     }
 
-    /// Asks about those calls of a closed gate again whose tools have changed since they were decided.
-    pub(super) fn ask_again_about_changed_tools(&mut self) {
+    /// Asks again about those calls of a closed gate that may not run any more as they were decided.
+    pub(super) fn ask_again_about_overruled(&mut self) {
         for index in self.run.step_indexes() {
             let call = self.run.call(index);
-            if matches!(call.state(), CallState::Scheduled { .. })
-                && let Some(Overruled::ToolChanged) =
-                    self.run.overruled(call, &call.effective_input().value(), self.context)
-            {
-                self.ask_again(index);
+            if !matches!(call.state(), CallState::Scheduled { .. }) {
+                continue;
             }
+            match self.run.overruled(call, &call.effective_input().value(), self.context) {
+                // A denial counts when the call starts.
+                None | Some(Overruled::Denied(_)) => {}
+                Some(overruled) => self.overrule(index, overruled),
+            }
+        }
+    }
+
+    /// Asks about a call again whose approval does not count any more, and keeps these votes. The call fails if nobody reads its message any
+    /// more.
+    fn ask_again(&mut self, index: usize, votes: Vec<Vote>) {
+        let call = self.run.call(index);
+        if self.run.is_in_earlier_message() || call.times_run() > 0 {
+            let text = "The approval of the call does not count any more.";
+            return self.fail(index, ToolError::new(ErrorType::Denied, text));
+        }
+        if self.run.is_full(self.context) {
+            return self.fail(index, too_many_wait(self.context));
+        }
+        let call = self.call_mut(index);
+        let asked = call.approval_request.take().map(|request| request.id);
+        call.asked_before.extend(asked);
+        call.approval_decision = None;
+        call.resource = None;
+        let state = self.awaiting(index);
+        self.change(index, state);
+        if self.run.call(index).runs_on_server() {
+            self.show_input(index);
+        }
+        self.request_approval(index, true);
+        if let Some(request) = &mut self.call_mut(index).approval_request {
+            request.votes = votes;
         }
     }
 
     /// Asks about a call whose tool has changed since the decision about it. The call fails if it has run before, if another party would run
     /// it, or if nobody reads its message any more.
-    fn ask_again(&mut self, index: usize) {
+    fn ask_again_about_changed_tool(&mut self, index: usize) {
         let call = self.run.call(index);
         let Some(found) = self.context.toolbox.find(&call.tool) else { return };
         let tool = call.tool.clone();
@@ -326,11 +380,19 @@ impl Deciding<'_> {
         // An edit was made for the tool as it was.
         call.edited = None;
         call.resource = None;
-        self.change(index, CallState::AwaitingApproval { expires: expiry(self.context) });
+        let state = self.awaiting(index);
+        self.change(index, state);
         if self.run.call(index).runs_on_server() {
             self.show_input(index);
         }
         self.request_approval(index, true);
+    }
+
+    /// Returns the state of a call that waits for the approval that its rule asks for.
+    fn awaiting(&self, index: usize) -> CallState {
+        let terms = self.run.call(index).policy_decision.as_ref().map(PolicyDecision::terms);
+        let expire = terms.and_then(|terms| terms.expire).unwrap_or(self.context.expire);
+        CallState::AwaitingApproval { expires: later(self.context.now, expire) }
     }
 
     /// Settles a call that a rule denies by now, although the step's own rules allowed it or required an approval.
@@ -357,9 +419,15 @@ impl Deciding<'_> {
     /// Requests a person's approval of a call.
     pub(super) fn request_approval(&mut self, index: usize, required: bool) {
         let id = ApprovalId::new(self.context.ids.next("appr_"));
-        self.call_mut(index).approval_request = Some(ApprovalRequest { id: id.clone(), required });
+        let requester = Principal::clone(&self.context.requester);
+        let terms = self.run.call(index).policy_decision.as_ref().and_then(|decision| decision.terms.clone());
+        let request = ApprovalRequest::new(id.clone(), requester, terms, self.context.now);
+        self.call_mut(index).approval_request = Some(ApprovalRequest { required, ..request });
+        self.use_newest_terms(index);
+        self.plan_requester_notice(index);
         let call = self.run.call(index);
         let mut descriptor = json!(ShownCall::of(call));
+        descriptor["mayDecide"] = json!(may_decide_now(&self.context.requester, call, self.context));
         // A page can draw a form from it, so that a person can edit the input.
         if let Some(found) = self.context.toolbox.find(&call.tool)
             && found.spec().input_schema.text().len() <= LONGEST_SHOWN_SCHEMA
@@ -401,8 +469,8 @@ impl Deciding<'_> {
 /// Returns whether the newest rules let a message such as "yes" decide about a call.
 pub(super) fn takes_words(call: &Call, context: &Context<'_>) -> bool {
     let Some(run_by) = call.run_by else { return false };
-    let policy_decision = newest_decision(call, &call.effective_input().value(), context);
-    policy_decision.is_some_and(|decision| decision.terms().take_words(run_by))
+    let terms = terms_in_force(call, context);
+    terms.as_deref().unwrap_or(ApprovalTerms::by_requester()).take_words(run_by)
 }
 
 /// Returns the decision of the newest rules about a call with this input, if it is a denial. Nothing else counts, because the step's own
@@ -412,13 +480,24 @@ fn newest_denial(call: &Call, input: &Value, context: &Context<'_>) -> Option<Po
     if policy_decision.decision == Decision::Deny { Some(policy_decision) } else { None }
 }
 
-/// Returns the decision of the newest rules about a call with this input. If the tool is not available, the rules see no more of it than
-/// the call has. There is no decision about a call without a tool.
+/// Returns the decision of the newest rules about a call with this input.
 fn newest_decision(call: &Call, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
-    Some(match context.toolbox.find(&call.tool) {
-        Some(found) => found.decide(&*context.newest, &context.requester, input),
-        None => context.newest.decide(
-            &context.requester,
+    decision_of(&*context.newest, context.toolbox, &context.requester, call, input)
+}
+
+/// Returns the decision of a policy about a call with this input. If the tool is not available, the policy sees no more of it than the call
+/// has. There is no decision about a call without a tool.
+pub(super) fn decision_of(
+    policy: &dyn Policy,
+    toolbox: &Toolbox,
+    requester: &Principal,
+    call: &Call,
+    input: &Value,
+) -> Option<PolicyDecision> {
+    Some(match toolbox.find(&call.tool) {
+        Some(found) => found.decide(policy, requester, input),
+        None => policy.decide(
+            requester,
             &ToolSpec {
                 name: call.tool.clone(),
                 title: None,

@@ -64,6 +64,7 @@ impl Run {
             }
             call.enter(CallState::Executing { work: Work::Server }, now);
             call.approval_decision.clone_from(&begun.approval_decision);
+            call.approval_request.clone_from(&begun.approval_request);
             call.idempotency_key.clone_from(&begun.idempotency_key);
         }
     }

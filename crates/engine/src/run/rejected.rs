@@ -23,6 +23,13 @@ pub(crate) enum Rejected {
     },
     /// Two answers of the batch are about one call.
     Twice(ToolCallId),
+    /// The principal may not decide about the call. `event` is the entry for the audit log.
+    NotYours {
+        call: ToolCallId,
+        /// Those who may.
+        deciders: String,
+        event: Box<AuditEvent>,
+    },
     /// A rule denies the edited input. This is the entry for the audit log.
     Denied(Box<AuditEvent>),
     /// The edited input cannot be used, for this reason.
@@ -61,6 +68,9 @@ impl From<Rejected> for AnswerError {
             }
             Rejected::Denied(event) => {
                 Self::DeniedByPolicy(event.reason.unwrap_or_else(|| "A rule denies this input.".into()))
+            }
+            Rejected::NotYours { call, deciders, .. } => {
+                Self::NotYours(format!("You may not decide about the call {call}. These may: {deciders}."))
             }
             Rejected::BadInput(text) => Self::Invalid(text),
             Rejected::UnknownScope(text) => Self::UnknownScope(text),

@@ -6,8 +6,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ElicitAction, JsonText, ToolPart, ToolState, UiPart, measure,
 };
 use fermata_tools::{
-    AuditEvent, Call, Check, Decider, Decision, Grant, PolicyDecision, Presentation, Receipt, Refusal, Scope,
-    StateName, Toolbox, ValidAnswer,
+    ApprovalTerms, AuditAction, AuditEvent, Call, Check, Decider, Decision, Grant, PolicyDecision,
+    Presentation, Receipt, Refusal, Scope, StateName, Toolbox, ValidAnswer,
 };
 use serde_json::{Map, Value};
 
@@ -15,6 +15,7 @@ use super::{
     Context, Overruled, Phase, Run,
     elicit::{ElicitState, Elicited, ValidReply},
     rejected::Rejected,
+    votes::{may_decide_now, terms_in_force},
 };
 use crate::api::view::InputPreview;
 
@@ -120,15 +121,19 @@ impl Run {
             }
             subjects.push(subject);
             match subject {
+                Subject::Elicitation(_) if !by.by.is_user(&context.requester.user) => {
+                    return Err(Rejected::Unknown(answer.of.clone()));
+                }
                 Subject::Elicitation(index) => elicitations.extend(self.validate_reply(index, &answer.kind)?),
                 Subject::Call(index) => {
                     let call = self.call(index);
                     if call.is_outdated(answer) {
                         return Err(Rejected::Outdated { call: call.id.clone(), tool: call.tool.clone() });
                     }
-                    match call.validate_answer(&answer.kind) {
+                    match call.validate_answer(&answer.kind, &by.by) {
                         Ok(ValidAnswer::Repeated) => {}
                         Ok(ValidAnswer::New) => {
+                            check_decider(call, answer, by, context)?;
                             self.check_answer(call, &answer.kind, by, context)?;
                             grant_of(call, &answer.kind, context)?;
                             if let AnswerKind::Decision { approved: true, input, .. } = &answer.kind {
@@ -220,7 +225,10 @@ impl Run {
         Ok(match (own.decision, self.overruled(call, &value, context)) {
             (Decision::Deny, _) => Some(own),
             (Decision::Ask | Decision::Allow, Some(Overruled::Denied(denial))) => Some(denial),
-            (Decision::Ask | Decision::Allow, Some(Overruled::ToolChanged) | None) => None,
+            (
+                Decision::Ask | Decision::Allow,
+                Some(Overruled::ToolChanged | Overruled::NotApproved | Overruled::Lapsed) | None,
+            ) => None,
         })
     }
 
@@ -337,7 +345,7 @@ impl Run {
             let call = self.call(index);
             if call.id == part.tool_call_id
                 && !call.is_outdated(&answer)
-                && call.validate_answer(&answer.kind) == Ok(ValidAnswer::New)
+                && call.validate_answer(&answer.kind, &self.settings.requester) == Ok(ValidAnswer::New)
                 && seen.insert(index)
             {
                 answers.push(answer);
@@ -347,8 +355,27 @@ impl Run {
     }
 }
 
-/// Returns the grant that an answer gives; `None` if it gives none, or if the call's tool is not available, as which the person has
-/// allowed it.
+/// Refuses a decision of a principal who may not decide about the call, and any other answer of somebody who does not own the chat.
+fn check_decider(call: &Call, answer: &Answer, by: &Decider, context: &Context<'_>) -> Result<(), Rejected> {
+    if !matches!(answer.kind, AnswerKind::Decision { .. }) {
+        return if by.by.is_user(&context.requester.user) {
+            Ok(())
+        } else {
+            Err(Rejected::Unknown(answer.of.clone()))
+        };
+    }
+    // Those who have approved may take that back, even if they may not decide any more.
+    if call.can_be_taken_back(&by.by) || may_decide_now(&by.by, call, context) {
+        return Ok(());
+    }
+    let terms = terms_in_force(call, context);
+    let deciders = terms.as_deref().unwrap_or(ApprovalTerms::by_requester()).deciders();
+    let event = AuditEvent::about(AuditAction::Refused, call).decided_by(by);
+    Err(Rejected::NotYours { call: call.id.clone(), deciders, event: Box::new(event) })
+}
+
+/// Returns the grant that an answer gives; `None` if it gives none, if the terms of the call take no "always", or if the call's tool is not
+/// available, as which the person has allowed it.
 ///
 /// # Errors
 /// If the call's tool does not propose the scope for the input that the call would run with.
@@ -360,6 +387,10 @@ pub(super) fn grant_of(
     let AnswerKind::Decision { approved: true, always: Some(always), input, .. } = answer else {
         return Ok(None);
     };
+    let terms = terms_in_force(call, context);
+    if !terms.as_deref().unwrap_or(ApprovalTerms::by_requester()).take_always() {
+        return Ok(None);
+    }
     let found = context.toolbox.find(&call.tool);
     let scopes = match (input, found) {
         (Some(input), Some(found)) => found.scopes(&input.value()),

@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use fermata_protocol::{PlanMode, PostedTool};
@@ -39,8 +40,28 @@ pub struct Rules {
     pub tools: Vec<(Pattern, ToolSettings)>,
     /// The words that decide about calls in a message.
     pub consent: ConsentWords,
+    /// The channels that are notified without a rule.
+    pub notices: NoticeRoutes,
     /// The names of tools whose outputs are never cleared from a history to save room.
     pub never_clear: Vec<Pattern>,
+}
+
+/// The channels that are notified without a rule.
+#[derive(Clone, Debug, Default)]
+pub struct NoticeRoutes {
+    /// The channels that want certain events, each with globs over their names.
+    pub subscriptions: Vec<(String, Vec<Pattern>)>,
+    /// The channels where requesters are notified of their own calls that wait.
+    pub requester: Option<RequesterNotice>,
+}
+
+/// A notice to requesters about their own calls that wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequesterNotice {
+    /// The names of the channels.
+    pub channels: Vec<String>,
+    /// How long a call waits before.
+    pub after: Duration,
 }
 
 /// The policy snapshot in force. It is replaced as a whole; a step that has begun keeps the one it began with.
@@ -127,6 +148,7 @@ impl Default for Rules {
             error_policy: ErrorPolicy::default(),
             tools: Vec::new(),
             consent: ConsentWords::default(),
+            notices: NoticeRoutes::default(),
             never_clear: Vec::new(),
         }
     }

@@ -211,7 +211,7 @@ fn always<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Always>, D::Error
 }
 
 /// Reads an edited input, which is JSON or its text.
-fn edited_input(input: Option<Value>, text: Option<String>) -> Result<Option<JsonText>, String> {
+pub(super) fn edited_input(input: Option<Value>, text: Option<String>) -> Result<Option<JsonText>, String> {
     match (input, text) {
         (Some(_), Some(_)) => Err(" has the edited input twice; send `input` or `inputText`.".to_owned()),
         (None, Some(text)) => {

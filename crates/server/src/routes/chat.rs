@@ -25,6 +25,7 @@ use crate::{
 /// The stream is the AI SDK's UI Message Stream, version 1. The run continues if the connection ends; `GET …/stream` follows it again.
 #[utoipa::path(post, path = "/api/chat", operation_id = "postChat", tag = "chat", request_body = ChatRequest, responses(
     EventStream,
+    (status = 403, description = "`not_yours_to_decide`: the message would decide about calls that others decide about", body = Problem, content_type = "application/problem+json"),
     (status = 404, description = "`not_found`: the chat belongs to another owner, `fermata.exists` was wrong, or the assistant is not for this owner", body = Problem, content_type = "application/problem+json"),
     (status = 409, description = "`nothing_to_continue`: the history contains nothing new; `decision_is_stale`: the message would decide about calls, and others wait than its sender was shown (`waiting` has them)", body = Problem, content_type = "application/problem+json"),
     refusals::Body,

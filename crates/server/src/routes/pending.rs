@@ -1,7 +1,7 @@
 //! The calls and questions of a chat that wait for an answer.
 
 use axum::{Json, extract::State};
-use fermata_engine::{Pending as EnginePending, questions::CALL_FAILED};
+use fermata_engine::{Deciding, Pending as EnginePending, questions::CALL_FAILED};
 use fermata_protocol::{ApprovalId, JsonText, ToolCallId};
 use fermata_tools::{Asks, CallDetails, ErrorType, Presentation, Scope, StateName};
 use jiff::Timestamp;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::schema::refusals;
-use crate::{App, auth::Identity, error::ApiError, extract::ChatPath};
+use crate::{App, auth::Caller, error::ApiError, extract::ChatPath};
 
 /// A call that waits for an answer, or a question of a running call.
 #[derive(Serialize, ToSchema)]
@@ -69,6 +69,10 @@ pub struct Pending {
     /// The words of others in the reason: of the rule or the tool, or the sources that were read before a memory is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason_detail: Option<String>,
+    /// Those who decide about an approval: `by`, `quorum`, `notRequester`, `approvedBy`, and `mayDecide` for you.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    decision: Option<Deciding>,
     /// The text of an elicitation.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
@@ -117,11 +121,20 @@ pub struct PendingList {
 )]
 pub async fn list(
     State(app): State<App>,
-    Identity(owner): Identity,
+    Caller(principal): Caller,
     ChatPath(chat): ChatPath,
 ) -> Result<Json<PendingList>, ApiError> {
-    let pending = app.engine().pending(&owner, &chat?).await?;
-    Ok(Json(PendingList { pending: pending.into_iter().map(Into::into).collect() }))
+    let mut pending = Vec::new();
+    for waiting in app.engine().pending(&principal.user, &chat?).await? {
+        let decision = match &waiting {
+            EnginePending::Call(call) if call.awaits_approval() => {
+                Some(app.engine().deciding(call, &principal))
+            }
+            EnginePending::Call(_) | EnginePending::Elicitation { .. } => None,
+        };
+        pending.push(Pending { decision, ..waiting.into() });
+    }
+    Ok(Json(PendingList { pending }))
 }
 
 impl From<EnginePending> for Pending {
@@ -151,6 +164,7 @@ impl From<EnginePending> for Pending {
                     description,
                     details,
                     expires,
+                    decision: None,
                     message: None,
                     asks: None,
                     code: None,
@@ -178,6 +192,7 @@ impl From<EnginePending> for Pending {
                 // They are for the approval.
                 details: None,
                 expires: Some(expires),
+                decision: None,
                 message: Some(question.message),
                 server: question.server,
                 asks: Some(asks),

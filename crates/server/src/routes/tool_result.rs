@@ -22,7 +22,7 @@ use crate::{
 
 /// The kind of sender of an answer. A browser adds `Origin` and `Sec-Fetch-Site` to the requests of a page, and no script can leave them
 /// out; other programs have no reason to send them.
-pub struct Sender(DecisionChannel);
+pub struct Sender(pub DecisionChannel);
 
 /// The responses that are the same at both paths.
 #[derive(IntoResponses)]
@@ -31,6 +31,9 @@ enum Responses {
     /// The answers are accepted, or were accepted before; or the call as `preview` asks for it
     #[response(status = 200)]
     Accepted(#[to_schema] Replied),
+    /// `not_yours_to_decide`: others decide about one of the calls; nothing of the batch is accepted
+    #[response(status = 403, content_type = "application/problem+json")]
+    NotYours(#[to_schema] Problem),
     /// `not_found`: there is no such chat or call, or it belongs to another owner
     #[response(status = 404, content_type = "application/problem+json")]
     NotFound(#[to_schema] Problem),
@@ -60,7 +63,7 @@ pub async fn post(
     let ToolResultBody { chat_id: chat, result } = body;
     let calls = match result {
         ToolResult::Answers(answers) => {
-            let by = Decider { by: principal, how, address: client.address };
+            let by = Decider::new(principal, how, client.address);
             app.engine().answer(by, &chat, answers).await?
         }
         ToolResult::Editing { of, is_edited } => {

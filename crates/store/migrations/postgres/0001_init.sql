@@ -284,6 +284,38 @@ select chat_id, run_id, position, id, (json ->> 'step')::bigint as step, tool, r
     error_type
 from calls, lateral (select call::json as json) as parsed;
 
+-- The approvals that calls needed, for the people who decide about them. Each row follows from its call. A call that is asked about again has
+-- several.
+-- state: waiting, approved, denied, expired or cancelled.
+-- terms: the hash of the terms; null if the requester decides.
+create table approvals (
+    id text collate "C" not null primary key,
+    chat_id text collate "C" not null,
+    call_id text collate "C" not null,
+    owner text collate "C" not null,
+    tool text collate "C" not null,
+    state text not null,
+    requested_at bigint not null,
+    settled_at bigint,
+    changed_at bigint not null,
+    terms text,
+    foreign key (chat_id, call_id) references calls (chat_id, id) on delete cascade,
+    check ((state = 'waiting') = (settled_at is null))
+);
+
+create index approvals_of_call on approvals (chat_id, call_id);
+create index approvals_by_owner on approvals (owner, state, requested_at);
+create index approvals_that_wait on approvals (requested_at, id) where state = 'waiting';
+create index approvals_of_others_that_wait on approvals (requested_at, id) where state = 'waiting' and terms is not null;
+create index approvals_of_others_settled on approvals (settled_at, id) where state <> 'waiting' and terms is not null;
+create index approvals_by_change on approvals (changed_at, id);
+
+-- The terms of approvals that others than the requester decide about, as JSON. hash: their SHA-256 in hexadecimal.
+create table approval_terms (
+    hash text not null primary key,
+    terms text not null
+);
+
 -- The decisions of people, and the inputs that they are about. Rows are added, never changed, and go only with their chat.
 -- terms: JSON, what the decision covers besides its call: the scope, the people, the end, and the fingerprints of the tools. Null if it
 --   covers nothing else.
@@ -304,6 +336,7 @@ create table confirmations (
     foreign key (chat_id, run_id) references runs (chat_id, id) on delete cascade
 );
 
+create index confirmations_by_person on confirmations (decided_by, approval_id) where approval_id is not null;
 create index confirmations_of_run on confirmations (chat_id, run_id);
 
 create function confirmations_are_append_only() returns trigger language plpgsql as $$

@@ -8,7 +8,7 @@ use fermata_protocol::{ChatId, RunId};
 use jiff::Timestamp;
 
 use super::{
-    audit, calls,
+    approvals, audit, calls,
     chats::{self, ChatColumns},
     confirmations, deleted_chats, memories, messages, owners, plans,
     runs::{self, RunState},
@@ -159,12 +159,15 @@ async fn apply(
             runs::append(transaction, chat, run, *first, chunks).await
         }
         Change::MoveCalls { from, to } => calls::take_over(transaction, chat, from, to).await,
-        Change::PutCall { run, call } => calls::put(transaction, chat, run, call).await,
+        Change::PutCall { run, call } => {
+            calls::put(transaction, chat, run, call).await?;
+            approvals::put(transaction, chat, call, at).await
+        }
         Change::NoteRetry { call, retried_as } => {
             calls::note_retry(transaction, chat, call, retried_as).await
         }
-        Change::Confirm { run, call, by, terms } => {
-            confirmations::add(transaction, chat, run, call, by, terms.as_deref().cloned(), at).await
+        Change::Confirm { run, call, decision, terms } => {
+            confirmations::add(transaction, chat, run, call, decision, terms.as_deref().cloned()).await
         }
         Change::EndGrant { tool, scope, by } => {
             confirmations::end_grant(transaction, chat, tool, scope.as_deref(), by, at).await
@@ -175,6 +178,7 @@ async fn apply(
         Change::EndGrantToOwner { owner, tool, scope } => {
             confirmations::end_grant_to_owner(transaction, owner, tool, scope.as_deref()).await
         }
+        Change::Notify(_) => Ok(()),
         Change::Audit(entry) => audit::add(transaction, entry, at).await,
         Change::ChangeMemories { owner, changes, most, author } => {
             memories::change(transaction, owner, at, changes.clone(), *most, author).await.map(|_| ())

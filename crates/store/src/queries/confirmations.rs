@@ -2,33 +2,30 @@
 
 use fermata_engine::store::StoreError;
 use fermata_protocol::{ChatId, RunId, ToolCallId};
-use fermata_tools::{Call, Confirmation, Grant, GrantEnd, GrantTerms, Owner, input_hash};
+use fermata_tools::{ApprovalDecision, Call, Confirmation, Grant, GrantEnd, GrantTerms, Owner, input_hash};
 use jiff::Timestamp;
 use serde_json::json;
 
 use crate::{
     column::{self, read_json, read_time, time},
     connection::Connection,
-    error::{Fault, conflict},
+    error::Fault,
     queries::messages::elsewhere::LEAST_BYTES,
     text::{Text, text},
 };
 
 type Row = (Text, Text, bool, Text, i64, Option<Text>, Option<String>);
 
-/// Adds the decision of a person about a call. `terms` are what it covers besides the call.
+/// Adds the decision, or the vote, of a person about a call. `terms` are what it covers besides the call.
 pub async fn add(
     connection: &mut Connection<'_>,
     chat: &ChatId,
     run: &RunId,
     call: &Call,
-    by: &Owner,
+    decision: &ApprovalDecision,
     terms: Option<GrantTerms>,
-    at: Timestamp,
 ) -> Result<(), Fault> {
-    let Some(confirmation) = Confirmation::of(call, by.clone(), at, terms) else {
-        return Err(conflict(format!("nothing was decided about call {}", call.id)));
-    };
+    let confirmation = Confirmation::of(call, decision, terms);
     connection
         .query(
             "insert into confirmations

@@ -1,10 +1,10 @@
 //! The validation of answers to calls.
 
-use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ToolCallId};
+use fermata_protocol::{Answer, AnswerKind, AnswerTarget, JsonText, ToolCallId};
 use serde::{Deserialize, Serialize};
 
 use super::{Call, CallState, Cancelled, StateName, Wait, Work};
-use crate::hash::sha256;
+use crate::{Principal, hash::sha256};
 
 /// A valid answer to a call, as [`Call::validate_answer`] found it.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,10 +83,24 @@ impl Call {
         is_undecided && (self.awaits_approval() || is_before_gate)
     }
 
-    /// Returns whether a person can still take an approval back, because the call has not started.
-    pub fn can_be_taken_back(&self) -> bool {
-        let is_approved = self.approval_decision.as_ref().is_some_and(|decided| decided.approved);
-        is_approved && matches!(self.state, CallState::Scheduled { .. })
+    /// Returns whether a principal can still take an approval back: the principal has approved the call, which has not started.
+    pub fn can_be_taken_back(&self, principal: &Principal) -> bool {
+        matches!(self.state, CallState::Scheduled { .. }) && self.is_approved_by(principal)
+    }
+
+    /// Returns whether a principal has approved the call with its current input.
+    fn is_approved_by(&self, principal: &Principal) -> bool {
+        self.approval_request.as_ref().is_some_and(|request| request.is_approved_by(principal))
+    }
+
+    /// Returns whether a decision is the one that this principal has given about the call.
+    fn is_same_decision(&self, approved: bool, input: Option<&JsonText>, by: &Principal) -> bool {
+        if approved {
+            self.is_approved_by(by) && (input.is_none() || self.edited.as_ref() == input)
+        } else {
+            let decided = self.approval_decision.as_ref();
+            decided.is_some_and(|decided| !decided.approved && by.user == decided.by)
+        }
     }
 
     /// Returns whether an answer is about the call as it was shown before its tool changed: it names an approval request that no longer counts,
@@ -115,11 +129,11 @@ impl Call {
         self.accepts_decision() || self.is_parked()
     }
 
-    /// Checks an answer against the call's current state, without recording it.
+    /// Checks an answer of a principal against the call's current state, without recording it. Whether the principal may decide is not checked.
     ///
     /// # Errors
     /// Returns the reason if the answer must be refused. The call keeps waiting.
-    pub fn validate_answer(&self, answer: &AnswerKind) -> Result<ValidAnswer, Refusal> {
+    pub fn validate_answer(&self, answer: &AnswerKind, by: &Principal) -> Result<ValidAnswer, Refusal> {
         match answer {
             AnswerKind::Output { .. } | AnswerKind::Failure { .. } => match &self.state {
                 CallState::Executing { work: Work::Browser { .. } } => Ok(ValidAnswer::New),
@@ -154,13 +168,11 @@ impl Call {
                 {
                     return Err(Refusal::Gone);
                 }
+                if self.is_same_decision(*approved, input.as_ref(), by) {
+                    return Ok(ValidAnswer::Repeated);
+                }
                 match (&self.approval_decision, &self.approval_request) {
-                    (Some(decided), _)
-                        if decided.approved == *approved && (!approved || self.edited == *input) =>
-                    {
-                        Ok(ValidAnswer::Repeated)
-                    }
-                    (Some(_), _) if !approved && self.can_be_taken_back() => Ok(ValidAnswer::New),
+                    (Some(_), _) if !approved && self.can_be_taken_back(by) => Ok(ValidAnswer::New),
                     (Some(_), _) => Err(Refusal::AlreadyAnswered),
                     (None, Some(_)) if self.accepts_decision() => Ok(ValidAnswer::New),
                     (None, _) if self.state.is_final() => Err(Refusal::AlreadyAnswered),
@@ -180,7 +192,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{ApprovalDecision, ApprovalRequest, Owner, RunBy};
+    use crate::{ApprovalDecision, ApprovalRequest, Decider, DecisionChannel, Owner, RunBy};
 
     fn call(state: CallState, run_by: RunBy) -> Call {
         let mut call = Call::new(ToolCallId::new("c"), 1, "t".into(), Some(run_by), Timestamp::UNIX_EPOCH);
@@ -213,35 +225,42 @@ mod tests {
         AnswerKind::Decision { approved, reason: None, always: None, input }
     }
 
+    fn anyone() -> Principal {
+        Owner::anyone().into()
+    }
+
+    fn request() -> ApprovalRequest {
+        ApprovalRequest::new(ApprovalId::new("q"), anyone(), None, Timestamp::UNIX_EPOCH)
+    }
+
     fn asked(state: CallState, decided: Option<bool>) -> Call {
-        let approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: true });
-        let approval_decision = decided.map(|approved| ApprovalDecision {
-            by: Owner::anyone(),
-            approved,
-            reason: None,
-            always: false,
-            how: None,
-        });
-        Call { approval_request, approval_decision, ..call(state, RunBy::Server) }
+        let by = Decider { by: anyone(), how: DecisionChannel::Api, address: None, shown_hash: None };
+        let mut request = request();
+        if decided == Some(true) {
+            request.vote(&by, Timestamp::UNIX_EPOCH);
+        }
+        let approval_decision =
+            decided.map(|approved| ApprovalDecision::of(&by, approved, Timestamp::UNIX_EPOCH));
+        Call { approval_request: Some(request), approval_decision, ..call(state, RunBy::Server) }
     }
 
     #[test]
     fn a_parked_call_takes_an_output_and_nothing_else() {
         let parked = call(parked(), RunBy::Browser);
-        assert_eq!(parked.validate_answer(&output(json!(1))), Ok(ValidAnswer::New));
-        assert_eq!(parked.validate_answer(&decision(true, None)), Err(Refusal::WrongAnswer));
+        assert_eq!(parked.validate_answer(&output(json!(1)), &anyone()), Ok(ValidAnswer::New));
+        assert_eq!(parked.validate_answer(&decision(true, None), &anyone()), Err(Refusal::WrongAnswer));
     }
 
     #[test]
     fn an_output_that_no_call_waits_for_is_refused() {
         for state in [CallState::Validating, asks(), scheduled()] {
             assert_eq!(
-                call(state, RunBy::Browser).validate_answer(&output(json!(1))),
+                call(state, RunBy::Browser).validate_answer(&output(json!(1)), &anyone()),
                 Err(Refusal::WrongAnswer)
             );
         }
         assert_eq!(
-            call(running(), RunBy::Server).validate_answer(&output(json!(1))),
+            call(running(), RunBy::Server).validate_answer(&output(json!(1)), &anyone()),
             Err(Refusal::WrongAnswer)
         );
     }
@@ -254,23 +273,29 @@ mod tests {
             ..call(CallState::Success { output: json!({"a": [1, 2], "b": "x"}) }, RunBy::Browser)
         };
         assert_eq!(
-            settled.validate_answer(&output(json!({"b": "x", "a": [1, 2]}))),
+            settled.validate_answer(&output(json!({"b": "x", "a": [1, 2]})), &anyone()),
             Ok(ValidAnswer::Repeated)
         );
         assert_eq!(
-            settled.validate_answer(&output(json!({"a": [2, 1], "b": "x"}))),
+            settled.validate_answer(&output(json!({"a": [2, 1], "b": "x"})), &anyone()),
             Err(Refusal::AlreadyAnswered)
         );
         let failure = AnswerKind::Failure { error_text: "no".into() };
-        assert_eq!(settled.validate_answer(&failure), Err(Refusal::AlreadyAnswered));
+        assert_eq!(settled.validate_answer(&failure, &anyone()), Err(Refusal::AlreadyAnswered));
     }
 
     #[test]
     fn a_decision_is_taken_once() {
-        assert_eq!(asked(asks(), None).validate_answer(&decision(true, None)), Ok(ValidAnswer::New));
+        assert_eq!(
+            asked(asks(), None).validate_answer(&decision(true, None), &anyone()),
+            Ok(ValidAnswer::New)
+        );
         let approved = asked(scheduled(), Some(true));
-        assert_eq!(approved.validate_answer(&decision(true, None)), Ok(ValidAnswer::Repeated));
-        assert_eq!(approved.validate_answer(&decision(true, Some(json!({})))), Err(Refusal::AlreadyAnswered));
+        assert_eq!(approved.validate_answer(&decision(true, None), &anyone()), Ok(ValidAnswer::Repeated));
+        assert_eq!(
+            approved.validate_answer(&decision(true, Some(json!({}))), &anyone()),
+            Err(Refusal::AlreadyAnswered)
+        );
     }
 
     #[test]
@@ -284,37 +309,37 @@ mod tests {
             (denied, false, false, Ok(ValidAnswer::Repeated)),
         ] {
             let call = asked(state, Some(was));
-            assert_eq!(call.validate_answer(&decision(now, None)), expected, "{call:?}");
+            assert_eq!(call.validate_answer(&decision(now, None), &anyone()), expected, "{call:?}");
         }
         let queued = asked(CallState::scheduled(Wait::Resource), Some(true));
-        assert_eq!(queued.validate_answer(&decision(false, None)), Ok(ValidAnswer::New));
+        assert_eq!(queued.validate_answer(&decision(false, None), &anyone()), Ok(ValidAnswer::New));
         let edited = Call {
             edited: Some(json!(1).into()),
             ..asked(CallState::Cancelled { cancelled: Cancelled::Denied { reason: None } }, Some(false))
         };
-        assert_eq!(edited.validate_answer(&decision(false, None)), Ok(ValidAnswer::Repeated));
+        assert_eq!(edited.validate_answer(&decision(false, None), &anyone()), Ok(ValidAnswer::Repeated));
     }
 
     #[test]
     fn a_denial_is_no_expiry() {
         let denied =
             asked(CallState::Cancelled { cancelled: Cancelled::Denied { reason: None } }, Some(false));
-        assert_eq!(denied.validate_answer(&decision(false, None)), Ok(ValidAnswer::Repeated));
-        assert_eq!(denied.validate_answer(&decision(true, None)), Err(Refusal::AlreadyAnswered));
+        assert_eq!(denied.validate_answer(&decision(false, None), &anyone()), Ok(ValidAnswer::Repeated));
+        assert_eq!(denied.validate_answer(&decision(true, None), &anyone()), Err(Refusal::AlreadyAnswered));
         let expired = asked(CallState::Cancelled { cancelled: Cancelled::Expired }, None);
-        assert_eq!(expired.validate_answer(&decision(true, None)), Err(Refusal::Gone));
-        assert_eq!(expired.validate_answer(&output(json!(1))), Err(Refusal::Gone));
+        assert_eq!(expired.validate_answer(&decision(true, None), &anyone()), Err(Refusal::Gone));
+        assert_eq!(expired.validate_answer(&output(json!(1)), &anyone()), Err(Refusal::Gone));
     }
 
     #[test]
     fn an_approval_request_that_is_not_required_can_be_answered() {
         let mut withheld = call(scheduled(), RunBy::Browser);
-        assert_eq!(withheld.validate_answer(&decision(false, None)), Err(Refusal::WrongAnswer));
-        withheld.approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: false });
-        assert_eq!(withheld.validate_answer(&decision(false, None)), Ok(ValidAnswer::New));
+        assert_eq!(withheld.validate_answer(&decision(false, None), &anyone()), Err(Refusal::WrongAnswer));
+        withheld.approval_request = Some(ApprovalRequest { required: false, ..request() });
+        assert_eq!(withheld.validate_answer(&decision(false, None), &anyone()), Ok(ValidAnswer::New));
         withheld.wait_for(Wait::Resource);
         assert_eq!(
-            withheld.validate_answer(&decision(false, None)),
+            withheld.validate_answer(&decision(false, None), &anyone()),
             Err(Refusal::WrongAnswer),
             "the gate has let it pass"
         );

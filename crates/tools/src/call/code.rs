@@ -216,14 +216,20 @@ mod tests {
             let mut call = Call::new(id, 1, "t".into(), Some(RunBy::Server), at);
             assert_eq!(call.reason_code(), None);
             for decision in [Decision::Allow, Decision::Deny] {
-                call.policy_decision = Some(PolicyDecision { decision, reason: Some("words".into()), by });
+                call.policy_decision = Some(PolicyDecision {
+                    reason: Some("words".into()),
+                    ..PolicyDecision::new(decision, by)
+                });
                 assert_eq!(
                     (call.reason_code(), call.approval_reason(), call.reason_detail()),
                     (None, None, None)
                 );
             }
             for (reason, expected) in [(None, text), (Some("words"), Some(with_words))] {
-                let asks = PolicyDecision { decision: Decision::Ask, reason: reason.map(str::to_owned), by };
+                let asks = PolicyDecision {
+                    reason: reason.map(str::to_owned),
+                    ..PolicyDecision::new(Decision::Ask, by)
+                };
                 call.policy_decision = Some(asks);
                 assert_eq!(call.reason_code(), Some(code));
                 assert_eq!(call.approval_reason().as_deref(), expected);

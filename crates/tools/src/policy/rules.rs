@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::{ApprovalMode, DefaultPolicy, Policy};
 use crate::{
-    ApprovalTerms, Decision, DecisionSource, Matcher, Pattern, People, PolicyDecision, Principal, RunBy, Side, ToolSpec, field,
+    ApprovalTerms, Decision, DecisionSource, Matcher, Pattern, People, PolicyDecision, Principal, RunBy,
+    Side, ToolSpec, field,
 };
 
 /// A rule. It applies to the calls that meet all of its conditions; every call meets a condition that is `None`.
@@ -82,7 +83,10 @@ impl Rule {
         self.tool.as_ref().is_none_or(|pattern| pattern.matches(&tool.name))
             && self.from.is_none_or(|from| from == tool.run_by)
             && self.owner.as_ref().is_none_or(|pattern| pattern.matches(requester.user.as_str()))
-            && self.group.as_ref().is_none_or(|pattern| requester.groups.iter().any(|group| pattern.matches(group)))
+            && self
+                .group
+                .as_ref()
+                .is_none_or(|pattern| requester.groups.iter().any(|group| pattern.matches(group)))
             && self.input.iter().all(|(path, matcher)| match_field(path, matcher, input, side, side).0)
     }
 
@@ -357,7 +361,7 @@ mod tests {
             Rule { reason: Some("Look at it.".into()), ..about("write_*", Decision::Ask) },
             about("read_*", Decision::Allow),
         ];
-        let policy = RulePolicy { approval: ApprovalMode::Auto, rules };
+        let policy = RulePolicy { approval: ApprovalMode::Auto, rules, ..RulePolicy::default() };
         assert_eq!(policy.approval(), ApprovalMode::Auto);
         for (name, default, decision, reason, by) in [
             ("delete_note", Decision::Allow, Decision::Deny, Some("No."), DecisionSource::Rule(1)),
@@ -370,7 +374,7 @@ mod tests {
             let policy_decision = policy.decide(&alice(), &tool(name, RunBy::Server, default), &json!({}));
             assert_eq!(
                 policy_decision,
-                PolicyDecision { decision, reason: reason.map(Into::into), by },
+                PolicyDecision { reason: reason.map(Into::into), ..PolicyDecision::new(decision, by) },
                 "{name} {default:?}"
             );
         }
@@ -458,11 +462,7 @@ mod tests {
             let decided = policy.decide(&alice(), &tool("x", run_by, Decision::Allow), &json!({}));
             assert_eq!(decided.terms().take_words(run_by), decides, "{run_by:?} {words:?}");
             let by_default = policy.decide(&alice(), &tool("y", run_by, Decision::Ask), &json!({}));
-            assert_eq!(
-                by_default.terms().take_words(run_by),
-                run_by == RunBy::Server,
-                "no rule, {run_by:?}"
-            );
+            assert_eq!(by_default.terms().take_words(run_by), run_by == RunBy::Server, "no rule, {run_by:?}");
         }
     }
 
@@ -512,8 +512,7 @@ mod tests {
             let terms = ApprovalTerms { always, ..ApprovalTerms::default() };
             Rule { terms, ..about(tool, Decision::Ask) }
         };
-        let policy =
-            RulePolicy { rules: vec![ask("a", false), ask("b", true)], ..RulePolicy::default() };
+        let policy = RulePolicy { rules: vec![ask("a", false), ask("b", true)], ..RulePolicy::default() };
         for (name, is_honored) in [("a", false), ("b", true), ("c", true)] {
             let decided = policy.decide(&alice(), &tool(name, RunBy::Server, Decision::Ask), &json!({}));
             assert_eq!(decided.honors_grants(), is_honored, "{name}");

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use fermata_protocol::{MessageId, Plan, Profile, RunId, RunStatus, Show, ToolCallId, UiMessage};
-use fermata_tools::{Call, Grant, GrantTerms, Owner};
+use fermata_tools::{ApprovalDecision, Call, Grant, GrantTerms, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    AuditEntry, InstanceId, SummaryRecord,
+    AuditEntry, InstanceId, Notice, SummaryRecord,
     memories::{MemoryAuthor, MemoryChange},
 };
 
@@ -159,10 +159,10 @@ pub enum Change {
     Confirm {
         /// The run of the call.
         run: RunId,
-        /// The call, with its decision.
+        /// The call.
         call: Box<Call>,
-        /// The person who decided.
-        by: Owner,
+        /// The decision, or the vote.
+        decision: Box<ApprovalDecision>,
         /// The scope of the decision besides the call.
         terms: Option<Box<GrantTerms>>,
     },
@@ -191,6 +191,8 @@ pub enum Change {
         /// The id of the scope; `None` for all scopes.
         scope: Option<String>,
     },
+    /// A notice for people or services elsewhere. It outlives the chat.
+    Notify(Box<Notice>),
     /// A row for the audit, which outlives the chat.
     Audit(Box<AuditEntry>),
     /// Changes of the owner's memories, as [`Memories::change_memories`](super::Memories::change_memories) makes them. One that cannot be made
@@ -264,6 +266,7 @@ impl Change {
             | Self::Confirm { .. }
             | Self::NoteRetry { .. }
             | Self::GrantToOwner { .. }
+            | Self::Notify(_)
             | Self::Audit(_)
             | Self::ChangeMemories { .. }
             | Self::Answered { .. }

@@ -22,6 +22,7 @@ use super::{
 use chat::{StoredChat, StoredRun};
 use memories::StoredMemories;
 
+mod approvals;
 mod chat;
 mod memories;
 

@@ -46,6 +46,22 @@ pub enum NoticeEvent {
     RunFailed,
 }
 
+// === impl NoticeEvent ===
+
+impl NoticeEvent {
+    /// Returns the name that receivers and settings use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ApprovalRequested => "approval.requested",
+            Self::ApprovalReminder => "approval.reminder",
+            Self::ApprovalEscalated => "approval.escalated",
+            Self::ApprovalSettled => "approval.settled",
+            Self::RunFinished => "run.finished",
+            Self::RunFailed => "run.failed",
+        }
+    }
+}
+
 /// A notice that this instance may send now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimedNotice {

@@ -2,7 +2,7 @@
 //!
 //! This module knows no database. Times in lists are whole microseconds, so that every store has one order of chats.
 
-use fermata_protocol::{ChatId, Role, RunStatus, UiMessage};
+use fermata_protocol::{ApprovalId, ChatId, Role, RunStatus, UiMessage};
 use jiff::Timestamp;
 
 use super::StoreError;
@@ -86,6 +86,34 @@ impl Cursor {
     /// Returns the cursor as text, which needs no escaping in a URL.
     pub fn encode(&self) -> String {
         format!("{}~{}", self.updated_at, self.chat)
+    }
+}
+
+/// The last approval of a page. Pages are ordered by a time, then by id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApprovalCursor {
+    /// The time.
+    pub at: Timestamp,
+    /// The id of the approval.
+    pub id: ApprovalId,
+}
+
+// === impl ApprovalCursor ===
+
+impl ApprovalCursor {
+    /// Reads a text that [`ApprovalCursor::encode`] wrote.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::BadCursor`] if it is any other text.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let (at, id) = text.split_once('~').ok_or(StoreError::BadCursor)?;
+        let at = at.parse().ok().and_then(|at| Timestamp::from_microsecond(at).ok());
+        Ok(Self { at: at.ok_or(StoreError::BadCursor)?, id: ApprovalId::new(id) })
+    }
+
+    /// Returns the cursor as text.
+    pub fn encode(&self) -> String {
+        format!("{}~{}", self.at.as_microsecond(), self.id)
     }
 }
 

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, PlanState, Role, RunId, Show, UiMessage};
-use fermata_tools::{Call, Confirmation, GrantEnd};
+use fermata_protocol::{
+    AnswerTarget, ApprovalId, ChatId, MessageId, Plan, PlanState, Role, RunId, Show, UiMessage,
+};
+use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::ports::store::{
-    Change, ChatHead, ChatRecord, ChatSummary, InstanceId, RunRecord, StoreError, SummaryRecord, json_bytes,
-    page,
+use crate::{
+    api::approval::ApprovalState,
+    ports::store::{
+        ApprovalRecord, ApprovalRow, Change, ChatHead, ChatRecord, ChatSummary, InstanceId, RunRecord,
+        StoreError, SummaryRecord, json_bytes, page,
+    },
 };
 
 #[derive(Clone, Debug)]
@@ -25,7 +30,16 @@ pub struct StoredChat {
     pub messages: Vec<UiMessage>,
     pub runs: Vec<StoredRun>,
     pub confirmations: Vec<Confirmation>,
+    /// The approvals that people have decided or voted about, each with the person.
+    pub voters: Vec<(ApprovalId, Owner)>,
+    pub approvals: Vec<StoredApproval>,
     pub grant_ends: Vec<GrantEnd>,
+}
+
+#[derive(Clone, Debug)]
+pub struct StoredApproval {
+    pub row: ApprovalRow,
+    pub changed_at: Timestamp,
 }
 
 #[derive(Clone, Debug)]
@@ -63,6 +77,8 @@ pub fn apply(chat: Option<StoredChat>, change: Change, at: Timestamp) -> Result<
                 messages: Vec::new(),
                 runs: Vec::new(),
                 confirmations: Vec::new(),
+                voters: Vec::new(),
+                approvals: Vec::new(),
                 grant_ends: Vec::new(),
             })
         }
@@ -201,17 +217,19 @@ impl StoredChat {
             Change::AppendChunks { run, first, chunks } => {
                 self.run_in_progress(&run)?.append(first, chunks)?
             }
-            Change::PutCall { run, call } => self.put_call(&run, *call)?,
+            Change::PutCall { run, call } => self.put_call(&run, *call, at)?,
             Change::NoteRetry { call, retried_as } => {
                 let mut calls = self.runs.iter_mut().flat_map(|run| &mut run.calls);
                 let known = calls.find(|known| known.id == call);
                 let known = known.ok_or_else(|| conflict(format!("there is no call {call}")))?;
                 known.retried_as = Some(retried_as);
             }
-            Change::Confirm { run, call, by, terms } => {
+            Change::Confirm { run, call, decision, terms } => {
                 self.run(&run)?;
-                let confirmation = Confirmation::of(&call, by, at, terms.map(|terms| *terms))
-                    .ok_or_else(|| conflict(format!("nothing was decided about call {}", call.id)))?;
+                let confirmation = Confirmation::of(&call, &decision, terms.map(|terms| *terms));
+                if let Some(request) = &call.approval_request {
+                    self.voters.push((request.id.clone(), decision.by.clone()));
+                }
                 self.confirmations.push(confirmation);
             }
             Change::EndGrant { tool, scope, by } => {
@@ -219,6 +237,8 @@ impl StoredChat {
                 self.grant_ends.push(GrantEnd { tool, scope, by, at, after });
             }
             // These are no part of the chat.
+            // The outbox is not part of the chat.
+            Change::Notify(_) => {}
             Change::Audit(_)
             | Change::GrantToOwner { .. }
             | Change::EndGrantToOwner { .. }
@@ -260,7 +280,7 @@ impl StoredChat {
         Ok(())
     }
 
-    fn put_call(&mut self, run: &RunId, call: Call) -> Result<(), StoreError> {
+    fn put_call(&mut self, run: &RunId, call: Call, at: Timestamp) -> Result<(), StoreError> {
         let is_elsewhere =
             self.runs.iter().any(|other| other.id != *run && other.calls.iter().any(|c| c.id == call.id));
         let is_taken = call.approval_request.as_ref().is_some_and(|question| {
@@ -272,10 +292,53 @@ impl StoredChat {
         }
         let calls = &mut self.run(run)?.calls;
         match calls.iter_mut().find(|known| known.id == call.id) {
-            Some(known) => *known = call,
-            None => calls.push(call),
+            Some(known) => *known = call.clone(),
+            None => calls.push(call.clone()),
         }
+        self.put_approval(&call, at);
         Ok(())
+    }
+
+    /// Keeps what follows from a call about its approvals.
+    fn put_approval(&mut self, call: &Call, at: Timestamp) {
+        let changed_at = page::whole_microseconds(at);
+        for known in &mut self.approvals {
+            if call.asked_before.contains(&known.row.id) && known.row.state == ApprovalState::Waiting {
+                known.row.state = ApprovalState::Cancelled;
+                known.row.settled_at = Some(changed_at);
+                known.changed_at = changed_at;
+            }
+        }
+        let Some(row) = ApprovalRow::of(call) else { return };
+        match self.approvals.iter_mut().find(|known| known.row.id == row.id) {
+            Some(known) if known.row.state == row.state && row.state != ApprovalState::Waiting => {}
+            Some(known) => *known = StoredApproval { row, changed_at },
+            None => self.approvals.push(StoredApproval { row, changed_at }),
+        }
+    }
+
+    /// Returns an approval for a person.
+    pub fn approval(
+        &self,
+        chat: &ChatId,
+        saved: &StoredApproval,
+        viewer: Option<&Owner>,
+    ) -> Option<ApprovalRecord> {
+        let StoredApproval { row, changed_at } = saved;
+        Some(ApprovalRecord {
+            id: row.id.clone(),
+            state: row.state,
+            chat: chat.clone(),
+            title: self.messages.iter().find_map(page::title),
+            requested_at: page::whole_microseconds(row.requested_at),
+            settled_at: row.settled_at.map(page::whole_microseconds),
+            changed_at: *changed_at,
+            terms: row.terms.as_ref().map(|terms| terms.hash.clone()),
+            has_voted: viewer.is_some_and(|viewer| {
+                self.voters.iter().any(|(approval, voter)| *approval == row.id && voter == viewer)
+            }),
+            call: self.calls().find(|call| call.id == row.call)?.clone(),
+        })
     }
 }
 
