@@ -19,6 +19,7 @@ mod stage;
 mod streaming;
 mod taking_back;
 mod transcript;
+mod votes;
 mod working;
 
 use std::{
@@ -38,7 +39,7 @@ use fermata_protocol::{
 };
 use fermata_tools::{
     AuditEvent, CallContext, Check, Checker, Decision, DecisionChannel, DecisionSource, DefaultPolicy,
-    Elicitation, GateMode, Policy, PolicyDecision, Resource, RunBy, Scope, StateName, Tool, ToolError,
+    Elicitation, GateMode, Owner, Policy, PolicyDecision, Resource, RunBy, Scope, StateName, Tool, ToolError,
     ToolSpec, Toolbox, Wait,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -102,6 +103,7 @@ fn run_request(tools: Vec<PostedTool>) -> RunRequest {
         show: BTreeSet::new(),
         settings: RunSettings {
             started: Timestamp::UNIX_EPOCH,
+            requester: Arc::new(Owner::new("alice").into()),
             model: "model".into(),
             assistant: None,
             chosen_model: None,
@@ -143,9 +145,8 @@ impl Policy for NothingOverNine {
     fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > 9) {
             return PolicyDecision {
-                decision: Decision::Deny,
                 reason: Some("at most nine".into()),
-                by: DecisionSource::Rule(1),
+                ..PolicyDecision::new(Decision::Deny, DecisionSource::Rule(1))
             };
         }
         DefaultPolicy.decide(requester, tool, input)
@@ -171,7 +172,8 @@ struct Scene {
     rules: Rules,
     /// The policy that came into force after the run's step began.
     newest: Option<Arc<dyn Policy>>,
-    owner: Owner,
+    requester: Arc<Principal>,
+    chat: ChatId,
     limits: Limits,
     grants: Grants,
     /// The size of the chat's other messages.
@@ -186,7 +188,8 @@ impl Scene {
             toolbox,
             rules: Rules { policy: Arc::new(NothingOverNine), ..Rules::default() },
             newest: None,
-            owner: Owner::new("alice"),
+            requester: Arc::new(Owner::new("alice").into()),
+            chat: ChatId::new("chat"),
             limits: Limits { steps: 3, output_bytes: 1000, parked_calls: 3, ..Limits::default() },
             grants: Grants::default(),
             other_bytes: 0,
@@ -196,7 +199,7 @@ impl Scene {
 
     /// The owner of the chat, who decides.
     fn decider(&self, how: DecisionChannel) -> Decider {
-        Decider { user: self.owner.clone(), how, address: None }
+        Decider::new(Principal::clone(&self.requester), how, None)
     }
 
     fn context(&self, now: Timestamp) -> Context<'_> {
@@ -206,7 +209,8 @@ impl Scene {
             toolbox: &self.toolbox,
             rules: &self.rules,
             newest: self.newest.clone().unwrap_or_else(|| self.rules.policy.clone()),
-            owner: &self.owner,
+            requester: self.requester.clone(),
+            chat: &self.chat,
             limits: &self.limits,
             expire: Duration::from_secs(3600),
             grants: &self.grants,

@@ -182,7 +182,7 @@ async fn an_assistant_has_its_own_tools_and_a_page_may_bring_the_others() {
     assistants.default.tools = ToolSelection { names: None, without: ["note".to_owned()].into() };
     world.engine.set_assistants(assistants);
     let tools = |assistant| {
-        let tools = world.engine.tools(&world.owner, assistant);
+        let tools = world.engine.tools(&world.owner.clone().into(), assistant);
         tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
     };
     assert_eq!(tools(None), ["run"]);
@@ -288,7 +288,7 @@ async fn an_assistant_for_some_does_not_exist_for_others() {
     assert_eq!(world.model_calls(), before);
     let names = |user: &str, groups: &[&str]| {
         let groups = groups.iter().map(|group| (*group).to_owned()).collect();
-        let principal = Principal { user: Owner::new(user), groups };
+        let principal = Principal { groups, ..Owner::new(user).into() };
         let assistants = world.engine.assistants();
         assistants.iter_for(&principal).map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
     };

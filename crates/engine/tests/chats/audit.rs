@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fermata_engine::store::in_memory::AuditRecord;
-use fermata_tools::{AuditAction, DecisionChannel, Owner};
+use fermata_tools::{AuditAction, Decider, DecisionChannel, Owner};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -112,7 +112,11 @@ async fn the_attempts_of_another_user_are_noted_and_bounded() {
     for _ in 0..5 {
         let refused = world
             .engine
-            .answer(&mallory, &world.chat, DecisionChannel::Api, address, vec![output(&call, json!("x"))])
+            .answer(
+                Decider::new(mallory.clone(), DecisionChannel::Api, address),
+                &world.chat,
+                vec![output(&call, json!("x"))],
+            )
             .await;
         assert_eq!(refused.unwrap_err().to_string(), "There is no chat with this id.");
         world.engine.chat(&mallory, &world.chat).await.unwrap_err();

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use fermata_engine::{AnswerError, Rules, SubmitError};
 use fermata_protocol::{Answer, AnswerTarget, ApprovalId, JsonText};
 use fermata_tools::{
-    ApprovalMode, CallContext, Decision, DecisionChannel, Rule, RulePolicy, RunBy, Tool, ToolError, ToolSpec,
+    ApprovalTerms, CallContext, Decider, Decision, DecisionChannel, Rule, RulePolicy, RunBy, Tool, ToolError,
+    ToolSpec,
 };
 use serde_json::{Value, json};
 
@@ -78,7 +79,10 @@ async fn a_changed_tool_runs_only_after_it_was_shown() {
             Answer { of: AnswerTarget::Approval(shown), ..decision("", true) },
         ] {
             let (owner, chat) = (&world.owner, &world.chat);
-            let refused = world.engine.answer(owner, chat, DecisionChannel::Api, None, vec![answer]).await;
+            let refused = world
+                .engine
+                .answer(Decider::new(owner.clone(), DecisionChannel::Api, None), chat, vec![answer])
+                .await;
             assert!(matches!(refused, Err(AnswerError::ToolChanged(_))), "{refused:?}");
         }
         assert!(ran.lock().unwrap().is_empty());
@@ -116,8 +120,11 @@ async fn always_that_comes_after_the_change_allows_nothing() {
 #[tokio::test(start_paused = true)]
 async fn words_do_not_approve_a_tool_that_has_changed() {
     let world = World::new();
-    let rule = Rule { words: Some(true), ..Rule::of_every_call(Decision::Ask) };
-    let policy = RulePolicy { approval: ApprovalMode::Default, rules: vec![rule] };
+    let rule = Rule {
+        terms: ApprovalTerms { words: Some(true), ..ApprovalTerms::default() },
+        ..Rule::of_every_call(Decision::Ask)
+    };
+    let policy = RulePolicy { rules: vec![rule], ..RulePolicy::default() };
     world.engine.set_rules(Rules { policy: Arc::new(policy), ..Rules::default() });
     let ran = Ran::default();
     offer(&world, &ran, "Pays once.");

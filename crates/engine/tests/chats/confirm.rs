@@ -11,7 +11,10 @@ use crate::world::{World, always, calls, decision, text};
 
 fn rules(decision: Decision, approval: ApprovalMode) -> Rules {
     let rule = Rule { reason: Some("the operator wants it".into()), ..Rule::of_every_call(decision) };
-    Rules { policy: Arc::new(RulePolicy { rules: vec![rule], approval }), ..Rules::default() }
+    Rules {
+        policy: Arc::new(RulePolicy { rules: vec![rule], approval, ..RulePolicy::default() }),
+        ..Rules::default()
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use fermata_engine::{Hold, Rules, SubmitError};
 use fermata_protocol::{ToolState, UiMessage, UiPart};
 use fermata_tools::{
-    ApprovalMode, Decision, DefaultPolicy, GateMode, Owner, Pattern, Policy, PolicyDecision, Rule,
+    ApprovalTerms, Decision, DefaultPolicy, GateMode, Pattern, Policy, PolicyDecision, Principal, Rule,
     RulePolicy, ToolSpec,
 };
 use serde_json::{Value, json};
@@ -400,9 +400,12 @@ async fn words_beside_something_else_and_a_regeneration_decide_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_word_decides_nothing_about_a_call_whose_rule_takes_no_words() {
-    let rule =
-        Rule { tool: Some(Pattern::new("note")), words: Some(false), ..Rule::of_every_call(Decision::Ask) };
-    let policy = RulePolicy { approval: ApprovalMode::Default, rules: vec![rule] };
+    let rule = Rule {
+        tool: Some(Pattern::new("note")),
+        terms: ApprovalTerms { words: Some(false), ..ApprovalTerms::default() },
+        ..Rule::of_every_call(Decision::Ask)
+    };
+    let policy = RulePolicy { rules: vec![rule], ..RulePolicy::default() };
     let world = World::new();
     world.engine.set_rules(Rules { policy: Arc::new(policy), ..Rules::default() });
     let mut first = asked(&world).await;

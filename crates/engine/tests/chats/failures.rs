@@ -9,7 +9,7 @@ use fermata_protocol::{
 };
 use fermata_tools::{
     AuditAction, Decision, DefaultPolicy, ErrorStrategy, ErrorType, Fallback, Owner, Pattern, Policy,
-    PolicyDecision, ToolSettings, ToolSpec,
+    PolicyDecision, Principal, ToolSettings, ToolSpec,
 };
 use serde_json::{Value, json};
 use std::{collections::BTreeSet, sync::Arc};

@@ -6,7 +6,7 @@ use fermata_engine::{
     AnswerError, PeerTransport, ReadError, Submission, SubmitError, Unavailable, model::ModelEvent,
 };
 use fermata_protocol::{ChatBody, ChatId, EventId};
-use fermata_tools::{AuditAction, DecisionChannel, Owner};
+use fermata_tools::{AuditAction, Decider, DecisionChannel, Owner};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::Instant};
@@ -63,7 +63,11 @@ async fn a_refusal_is_the_same_at_every_instance() {
     let (here, there, _stream, call) = parked().await;
     let refused = there
         .engine
-        .answer(&there.owner, &there.chat, DecisionChannel::Api, None, vec![decision(&call, true)])
+        .answer(
+            Decider::new(there.owner.clone(), DecisionChannel::Api, None),
+            &there.chat,
+            vec![decision(&call, true)],
+        )
         .await;
     assert!(matches!(refused, Err(AnswerError::WrongAnswer { .. })), "{refused:?}");
     let unknown = there.answer(output("call_none", json!(1))).await.unwrap_err();
@@ -79,7 +83,11 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
     let there = here.another();
     let address = Some("192.0.2.7".parse().unwrap());
     let (owner, chat) = (&there.owner, &there.chat);
-    there.engine.answer(owner, chat, DecisionChannel::Button, address, vec![always(&call)]).await.unwrap();
+    there
+        .engine
+        .answer(Decider::new(owner.clone(), DecisionChannel::Button, address), chat, vec![always(&call)])
+        .await
+        .unwrap();
     let granted = there.engine.grants(owner, chat).await.unwrap();
     assert_eq!(granted, here.engine.grants(owner, chat).await.unwrap());
     assert_eq!(granted.iter().map(|grant| grant.tool.as_str()).collect::<Vec<_>>(), ["note"]);
@@ -292,8 +300,9 @@ async fn who_may_have_been_heard_is_not_told_that_nothing_was_done() {
     here.store.is_blocked.send_replace(true);
     let (engine, owner, chat) = (there.engine.clone(), there.owner.clone(), there.chat.clone());
     let answers = vec![output(&call, json!("Bern"))];
-    let answering =
-        tokio::spawn(async move { engine.answer(&owner, &chat, DecisionChannel::Api, None, answers).await });
+    let answering = tokio::spawn(async move {
+        engine.answer(Decider::new(owner.clone(), DecisionChannel::Api, None), &chat, answers).await
+    });
     tokio::time::sleep(Duration::from_millis(100)).await;
     // The reply is lost, and then nothing can be reached.
     transport.lose_next(1_000);
@@ -484,7 +493,11 @@ async fn without_transport_chats_go_on_at_their_owner_and_the_others_are_unreach
     transport.set_down(true);
     let unreachable = there
         .engine
-        .answer(&there.owner, &there.chat, DecisionChannel::Api, None, vec![output(&call, json!(1))])
+        .answer(
+            Decider::new(there.owner.clone(), DecisionChannel::Api, None),
+            &there.chat,
+            vec![output(&call, json!(1))],
+        )
         .await;
     assert!(
         matches!(unreachable, Err(AnswerError::Unavailable(Unavailable::Unreachable))),

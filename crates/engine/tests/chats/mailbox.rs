@@ -31,10 +31,8 @@ async fn request(world: &World, index: usize, call: &str) -> Result<(), String> 
         0 => {
             let answered = engine
                 .answer(
-                    owner,
+                    fermata_tools::Decider::new(owner.clone(), fermata_tools::DecisionChannel::Api, None),
                     chat,
-                    fermata_tools::DecisionChannel::Api,
-                    None,
                     vec![output(call, json!("Bern"))],
                 )
                 .await;

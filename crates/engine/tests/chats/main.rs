@@ -75,7 +75,11 @@ async fn a_request_of_another_user_reads_only_the_owner_of_the_chat() {
         engine.stop(owner, chat).await.unwrap();
         assert!(matches!(engine.delete(owner, chat, false).await, Err(fermata_engine::ReadError::NotFound)));
         let answered = engine
-            .answer(owner, chat, fermata_tools::DecisionChannel::Api, None, vec![output(&call, json!("Zug"))])
+            .answer(
+                fermata_tools::Decider::new(owner.clone(), fermata_tools::DecisionChannel::Api, None),
+                chat,
+                vec![output(&call, json!("Zug"))],
+            )
             .await;
         assert_eq!(answered.unwrap_err().to_string(), "There is no chat with this id.");
         let posted =

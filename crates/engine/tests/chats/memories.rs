@@ -20,8 +20,8 @@ use fermata_engine::{
 };
 use fermata_protocol::{JsonText, MemoryKind, UiPart};
 use fermata_tools::{
-    ApprovalMode, CallContext, Decision, Matcher, MemoryWrites, Owner, Pattern, Rule, RulePolicy, RunBy,
-    Tool, ToolError, ToolSpec,
+    CallContext, Decision, Matcher, MemoryWrites, Owner, Pattern, Rule, RulePolicy, RunBy, Tool, ToolError,
+    ToolSpec,
 };
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
@@ -381,11 +381,11 @@ async fn nothing_is_remembered_that_a_rule_does_not_allow() {
         ..Rule::of_every_call(decision)
     };
     let policy = RulePolicy {
-        approval: ApprovalMode::Default,
         rules: vec![
             rule("remember", "*password*", Decision::Deny),
             rule("remember", "*salary*", Decision::Ask),
         ],
+        ..RulePolicy::default()
     };
     world.engine.set_rules(Rules { policy: Arc::new(policy), ..Rules::default() });
     world.script([text("Fine.")]);

@@ -388,7 +388,7 @@ async fn tools_come_and_go_between_steps() {
     world.post_text("again").await.read_to_end().await;
     assert!(tools(1).contains(&"extra".to_owned()));
     world.engine.set_tools(Vec::new());
-    assert!(!world.engine.tools(&world.owner, None).iter().any(|spec| spec.name == "extra"));
+    assert!(!world.engine.tools(&world.owner.clone().into(), None).iter().any(|spec| spec.name == "extra"));
 }
 
 /// Makes a chat whose run waits for a decision about a call of `extra`, in a process that does not have that tool. Returns the call.

@@ -27,8 +27,8 @@ use fermata_protocol::{
     UiMessage,
 };
 use fermata_tools::{
-    CallContext, CallDetails, Capacity, Confirm, Decision, DecisionChannel, Elicitation, ErrorType, Owner,
-    Resource, RunBy, Tool, ToolError, ToolSpec,
+    CallContext, CallDetails, Capacity, Confirm, Decider, Decision, DecisionChannel, Elicitation, ErrorType,
+    Owner, Resource, RunBy, Tool, ToolError, ToolSpec,
 };
 use futures::{
     FutureExt, StreamExt,
@@ -523,7 +523,10 @@ impl World {
     }
 
     pub async fn answer_all(&self, answers: Vec<Answer>) -> Result<String, String> {
-        let receipts = self.engine.answer(&self.owner, &self.chat, DecisionChannel::Api, None, answers).await;
+        let receipts = self
+            .engine
+            .answer(Decider::new(self.owner.clone(), DecisionChannel::Api, None), &self.chat, answers)
+            .await;
         let receipts = receipts.map_err(|error| error.to_string())?;
         Ok(receipts.iter().map(|receipt| receipt.state.as_str()).collect::<Vec<_>>().join(" "))
     }

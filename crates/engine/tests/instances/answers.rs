@@ -4,7 +4,7 @@ use fermata_engine::{AnswerError, Unavailable};
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatId, ElicitAction, ElicitationId, Profile, ToolState, UiPart,
 };
-use fermata_tools::{Call, DecisionChannel, Receipt};
+use fermata_tools::{Call, Decider, DecisionChannel, Receipt};
 use proptest::prelude::*;
 use serde_json::json;
 use tokio::time::Instant;
@@ -201,7 +201,9 @@ impl World {
         let (history, requested_at, sent) = (self.history().clone(), Instant::now(), answers.clone());
         let what = format!("answer {answers:?}");
         let (context, chat) = (what.clone(), chat.clone());
-        let work = async move { engine.answer(&owner, &chat_id, DecisionChannel::Api, None, sent).await };
+        let work = async move {
+            engine.answer(Decider::new(owner.clone(), DecisionChannel::Api, None), &chat_id, sent).await
+        };
         self.request(instance, what, work, move |done: Option<Result<Vec<Receipt>, AnswerError>>| {
             history.log(format!("{context}: {done:?}"));
             match done {

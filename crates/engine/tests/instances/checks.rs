@@ -13,7 +13,7 @@ use fermata_engine::{
 use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ChatBody, ChatId, MessageId, Profile, ToolState, UiMessage, UiPart,
 };
-use fermata_tools::{Call, DecisionChannel, ResourceKey, ValidAnswer};
+use fermata_tools::{Call, DecisionChannel, Owner, ResourceKey, ValidAnswer};
 use futures::FutureExt;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
@@ -238,7 +238,7 @@ impl World {
         let Some(call) = self.call(chat, &answer.of) else { return Some(format!("{answer:?} has no call")) };
         let is_kept = match &answer.kind {
             AnswerKind::Output { .. } | AnswerKind::Failure { .. } => {
-                call.validate_answer(&answer.kind) == Ok(ValidAnswer::Repeated)
+                call.validate_answer(&answer.kind, &Owner::anyone().into()) == Ok(ValidAnswer::Repeated)
             }
             AnswerKind::Decision { approved, .. } => {
                 // An approval can be taken back before the call begins; a denial is final.

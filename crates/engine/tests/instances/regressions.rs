@@ -10,7 +10,7 @@ use fermata_engine::{
     },
 };
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ChatBody, MemoryKind, ToolCallId};
-use fermata_tools::DecisionChannel;
+use fermata_tools::{Decider, DecisionChannel};
 use futures::FutureExt;
 use jiff::Timestamp;
 use serde_json::json;
@@ -68,7 +68,7 @@ async fn answer(world: &World, instance: &Instance, call: &ToolCallId) {
     let answer = Answer { of: AnswerTarget::Call(call.clone()), kind };
     instance
         .engine
-        .answer(&world.owner, &world.chat(0), DecisionChannel::Api, None, vec![answer])
+        .answer(Decider::new(world.owner.clone(), DecisionChannel::Api, None), &world.chat(0), vec![answer])
         .await
         .unwrap();
 }

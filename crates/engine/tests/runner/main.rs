@@ -21,7 +21,8 @@ use fermata_engine::{
 use fermata_protocol::{FinishReason, ToolChoice};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, DecisionSource, Elicitation, ElicitationReply, ErrorPolicy,
-    ErrorStrategy, ErrorType, LockQueue, Owner, Policy, PolicyDecision, Resource, Tool, ToolError, ToolSpec,
+    ErrorStrategy, ErrorType, LockQueue, Owner, Policy, PolicyDecision, Principal, Resource, Tool, ToolError,
+    ToolSpec,
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};
 use serde_json::{Value, json};
@@ -830,7 +831,10 @@ struct FixedPolicy(Decision, ApprovalMode);
 
 impl Policy for FixedPolicy {
     fn decide(&self, _: &Principal, _: &ToolSpec, _: &Value) -> PolicyDecision {
-        PolicyDecision { decision: self.0, reason: Some("house rule".into()), by: DecisionSource::Rule(1) }
+        PolicyDecision {
+            reason: Some("house rule".into()),
+            ..PolicyDecision::new(self.0, DecisionSource::Rule(1))
+        }
     }
 
     fn approval(&self) -> ApprovalMode {

@@ -14,12 +14,12 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files,
-        InMemoryStore, InstanceId, Joined, LockStore, Membership, MessageOutline, OwnerUsage, Renewed,
-        StoreError, SummaryRecord, Version, WantedUsage,
+        AnswerRoute, ApprovalList, ApprovalRecord, Approvals, AuditEntry, Change, ChatOwner, ChatPage,
+        ChatRecord, ChatStore, ClockMark, Files, InMemoryStore, InstanceId, Joined, LockStore, Membership,
+        MessageOutline, OwnerUsage, Renewed, SavedTerms, StoreError, SummaryRecord, Version, WantedUsage,
     },
 };
-use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
+use fermata_protocol::{AnswerTarget, ApprovalId, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Grant, Owner, ResourceKey, StateName};
 use jiff::Timestamp;
 use tokio::{
@@ -137,6 +137,39 @@ impl FaultyStore {
             Some(faults) => faults.after_write().await,
             None => Ok(()),
         }
+    }
+}
+
+#[async_trait]
+impl Approvals for FaultyStore {
+    async fn approval(&self, id: &ApprovalId, viewer: &Owner) -> Result<Option<ApprovalRecord>, StoreError> {
+        self.before_read().await?;
+        self.store.approval(id, viewer).await
+    }
+    async fn approvals(&self, list: ApprovalList<'_>) -> Result<Vec<ApprovalRecord>, StoreError> {
+        self.before_read().await?;
+        self.store.approvals(list).await
+    }
+    async fn approval_terms(&self) -> Result<Vec<SavedTerms>, StoreError> {
+        self.before_read().await?;
+        self.store.approval_terms().await
+    }
+    async fn changed_approvals(
+        &self,
+        after: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<ApprovalRecord>, StoreError> {
+        self.before_read().await?;
+        self.store.changed_approvals(after, limit).await
+    }
+    async fn put_approval_terms(
+        &self,
+        id: &ApprovalId,
+        terms: Option<&SavedTerms>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.before_operation(true).await?;
+        self.store.put_approval_terms(id, terms, at).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! The scope of "always": it answers a tool's own default while the tool is unchanged, and no question of a rule or a chain.
 
 use fermata_protocol::GrantedFor;
-use fermata_tools::{AuditAction, ChainMode, Grant};
+use fermata_tools::{ApprovalTerms, AuditAction, ChainMode, Grant};
 
 use super::*;
 
@@ -15,13 +15,14 @@ impl Policy for AskOver {
     fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > self.n) {
             let reason = Some("Look at n.".into());
-            return PolicyDecision { decision: Decision::Ask, reason, by: DecisionSource::Rule(1) };
+            let terms = ApprovalTerms { always: self.honors_grants, ..ApprovalTerms::default() };
+            return PolicyDecision {
+                reason,
+                terms: Some(Arc::new(terms)),
+                ..PolicyDecision::new(Decision::Ask, DecisionSource::Rule(1))
+            };
         }
         DefaultPolicy.decide(requester, tool, input)
-    }
-
-    fn honors_grants(&self, policy_decision: &PolicyDecision) -> bool {
-        policy_decision.by == DecisionSource::Default || self.honors_grants
     }
 }
 

@@ -17,7 +17,7 @@ fn a_batch_is_validated_as_a_whole_and_changes_nothing() {
     assert!(matches!(unknown, Rejected::Unknown(_)));
     assert!(play.schema_errors(&[edited("call_1", json!({"n": "x"}))]).contains("integer"));
     assert_eq!(play.denial_of_edit(&[edited("call_1", json!({"n": 11}))]), "at most nine");
-    let stranger = Decider { user: Owner::new("eve"), ..play.scene.decider(DecisionChannel::Api) };
+    let stranger = Decider::new(Owner::new("eve"), DecisionChannel::Api, None);
     let denied =
         play.run.validate(&[decision("call_1", true)], &stranger, &play.scene.context(play.now)).unwrap_err();
     assert!(matches!(denied, Rejected::Unknown(_)), "{denied:?}");

@@ -339,7 +339,7 @@ fn a_chain_needs_no_approval_if_nothing_does() {
     struct Auto;
     impl Policy for Auto {
         fn decide(&self, _: &Principal, _: &ToolSpec, _: &Value) -> PolicyDecision {
-            PolicyDecision { decision: Decision::Allow, reason: None, by: DecisionSource::Auto }
+            PolicyDecision::new(Decision::Allow, DecisionSource::Auto)
         }
 
         fn approval(&self) -> ApprovalMode {

@@ -8,9 +8,8 @@ struct Nothing;
 impl Policy for Nothing {
     fn decide(&self, _: &Principal, _: &ToolSpec, _: &Value) -> PolicyDecision {
         PolicyDecision {
-            decision: Decision::Deny,
             reason: Some("closed".into()),
-            by: DecisionSource::Rule(1),
+            ..PolicyDecision::new(Decision::Deny, DecisionSource::Rule(1))
         }
     }
 }
@@ -20,7 +19,7 @@ struct AskAll;
 
 impl Policy for AskAll {
     fn decide(&self, _: &Principal, _: &ToolSpec, _: &Value) -> PolicyDecision {
-        PolicyDecision { decision: Decision::Ask, reason: None, by: DecisionSource::Rule(1) }
+        PolicyDecision::new(Decision::Ask, DecisionSource::Rule(1))
     }
 }
 
@@ -204,7 +203,7 @@ impl Policy for NothingOver {
     fn decide(&self, requester: &Principal, tool: &ToolSpec, input: &Value) -> PolicyDecision {
         if input["n"].as_i64().is_some_and(|n| n > self.0) {
             let reason = Some("closed above".into());
-            return PolicyDecision { decision: Decision::Deny, reason, by: DecisionSource::Rule(1) };
+            return PolicyDecision { reason, ..PolicyDecision::new(Decision::Deny, DecisionSource::Rule(1)) };
         }
         DefaultPolicy.decide(requester, tool, input)
     }

@@ -1,6 +1,6 @@
 //! A person makes a failed call again: the run begins with it, and somebody looks before an effect is repeated.
 
-use fermata_tools::{ApprovalMode, Grant, Rule, RulePolicy};
+use fermata_tools::{ApprovalMode, ApprovalTerms, Grant, Rule, RulePolicy};
 
 use super::*;
 
@@ -31,11 +31,14 @@ fn asked(play: &Play) -> Option<String> {
 #[test]
 fn a_retry_that_may_repeat_an_effect_is_asked_about_whatever_allows_it() {
     let automatic = |scene: &mut Scene| {
-        scene.rules.policy = Arc::new(RulePolicy { approval: ApprovalMode::Auto, rules: Vec::new() });
+        scene.rules.policy = Arc::new(RulePolicy { approval: ApprovalMode::Auto, ..RulePolicy::default() });
     };
     let allowed = |scene: &mut Scene| {
-        let rules = vec![Rule { always: true, ..Rule::of_every_call(Decision::Allow) }];
-        scene.rules.policy = Arc::new(RulePolicy { approval: ApprovalMode::Default, rules });
+        let rules = vec![Rule {
+            terms: ApprovalTerms { always: true, ..ApprovalTerms::default() },
+            ..Rule::of_every_call(Decision::Allow)
+        }];
+        scene.rules.policy = Arc::new(RulePolicy { rules, ..RulePolicy::default() });
     };
     let granted = |scene: &mut Scene| {
         let spec = scene.toolbox.find("note").unwrap().spec();
@@ -63,7 +66,7 @@ fn a_retry_that_may_repeat_an_effect_is_asked_about_whatever_allows_it() {
 fn the_question_about_a_retry_keeps_the_reason_of_the_rule() {
     let play = retrying("time", true, |scene| {
         let rule = Rule { reason: Some("Look at it.".into()), ..Rule::of_every_call(Decision::Ask) };
-        scene.rules.policy = Arc::new(RulePolicy { approval: ApprovalMode::Default, rules: vec![rule] });
+        scene.rules.policy = Arc::new(RulePolicy { rules: vec![rule], ..RulePolicy::default() });
     });
     assert!(asked(&play).unwrap().starts_with("Look at it. The call failed after it had begun"));
 }
@@ -72,7 +75,7 @@ fn the_question_about_a_retry_keeps_the_reason_of_the_rule() {
 fn a_rule_denies_a_retry() {
     let play = retrying("time", true, |scene| {
         let rules = vec![Rule::of_every_call(Decision::Deny)];
-        scene.rules.policy = Arc::new(RulePolicy { approval: ApprovalMode::Default, rules });
+        scene.rules.policy = Arc::new(RulePolicy { rules, ..RulePolicy::default() });
     });
     assert_eq!(play.run.calls[0].state().name(), StateName::Cancelled);
 }

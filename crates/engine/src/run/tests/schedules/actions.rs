@@ -106,7 +106,11 @@ impl World {
             let call = &self.run.calls[*index];
             self.facts.person_decides(call, Some(kind));
             let was_pending = live.pending_calls.remove(&call.id);
-            assert_ne!(was_pending, call.can_be_taken_back(), "an answered call was not pending: {call:?}");
+            assert_ne!(
+                was_pending,
+                call.can_be_taken_back(&self.scene.requester),
+                "an answered call was not pending: {call:?}"
+            );
         }
         for ValidReply { index, content, .. } in &valid.elicitations {
             if content.as_ref().is_some_and(|content| content["choice"] == "retry") {
@@ -126,7 +130,7 @@ impl World {
         for (id, kind) in about {
             let call = self.run.calls.iter().find(|call| call.id == id).unwrap();
             assert_eq!(
-                call.validate_answer(&kind),
+                call.validate_answer(&kind, &self.scene.requester),
                 Ok(ValidAnswer::Repeated),
                 "{call:?} has forgotten {kind:?}"
             );

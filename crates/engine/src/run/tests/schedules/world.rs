@@ -557,7 +557,8 @@ impl World {
             log: Vec::new(),
             is_over: false,
         });
-        for &index in effects.commit.calls.iter().chain(&effects.commit.decisions) {
+        let decided = effects.commit.decisions.iter().map(|decided| &decided.call);
+        for &index in effects.commit.calls.iter().chain(decided) {
             let call = &self.run.calls[index].call;
             self.facts.call_is_saved(call);
             match saved.calls.iter_mut().find(|known| known.id == call.id) {
@@ -659,6 +660,7 @@ fn source(event: &Event) -> &'static str {
             "in no schedule; `tests/chats/answers.rs` has it"
         }
         Event::RequestQueued(_) => "in no schedule; `tests/chats/capacity.rs` has it",
+        Event::RulesChanged | Event::ApprovalsDue => "in no schedule; `tests/votes.rs` has it",
         Event::GivenUp => "in no schedule; `tests/chats/attempts.rs` has it",
     }
 }
