@@ -1,5 +1,6 @@
 //! The URL table.
 
+mod approvals;
 mod assistants;
 mod calls;
 mod chat;
@@ -140,6 +141,10 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(summaries::get, summaries::put)) // GET  /api/chat/{id}/summary, PUT
         .routes(routes!(summaries::compact)) //          POST   /api/chat/{id}/compact
         .routes(routes!(chats::list)) //                 GET    /api/chats
+        .routes(routes!(approvals::list)) //             GET    /api/approvals
+        .routes(routes!(approvals::events)) //           GET    /api/approvals/events
+        .routes(routes!(approvals::get, approvals::vote)) // GET /api/approvals/{id}, POST
+        .routes(routes!(approvals::me)) //               GET    /api/me
         .routes(routes!(tools::list)) //                 GET    /api/tools
         .routes(routes!(assistants::list)) //            GET    /api/assistants
         .routes(routes!(memories::list, memories::post, memories::delete_all)) // GET /api/memories, POST, DELETE
