@@ -108,7 +108,12 @@ impl Auth {
             },
             AuthKind::Header => match &access.user_header {
                 Some(header) => {
-                    AuthMethod::Header(ProxiedUser::new(header.0.clone(), access.cors_origins.clone()))
+                    let groups = access.groups_header.as_ref().map(|header| header.0.clone());
+                    AuthMethod::Header(ProxiedUser::new(
+                        header.0.clone(),
+                        groups,
+                        access.cors_origins.clone(),
+                    ))
                 }
                 None => AuthMethod::Unusable,
             },
@@ -173,7 +178,7 @@ impl Auth {
             }
             AuthMethod::Token(tokens) => tokens.owner(headers).map(Principal::from),
             AuthMethod::Jwt(jwt) => jwt.principal(headers).await,
-            AuthMethod::Header(user) => user.owner(headers, client, &self.proxies).map(Principal::from),
+            AuthMethod::Header(user) => user.principal(headers, client, &self.proxies),
             AuthMethod::Unusable => {
                 Err(Refusal::unproven(Suspicion::Harmless, "This server accepts no requests."))
             }

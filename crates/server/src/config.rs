@@ -10,6 +10,7 @@ mod checks;
 mod command;
 mod context;
 mod database;
+mod deciders;
 mod errors;
 mod fault;
 mod file;
@@ -34,7 +35,7 @@ mod written;
 
 use std::sync::Arc;
 
-use fermata_engine::{Rules, consent::ConsentWords};
+use fermata_engine::{NoticeRoutes, Rules, consent::ConsentWords};
 use fermata_providers::{BuildError, Provider};
 use fermata_tools::{People, Person, RulePolicy, input_hash};
 use schemars::JsonSchema;
@@ -208,6 +209,7 @@ impl Config {
                 Some([]) => ConsentWords::off(),
                 confirm => ConsentWords::default().with(confirm.unwrap_or_default(), &self.calls.deny_words),
             },
+            notices: NoticeRoutes::default(),
             never_clear: self.tables.never_clear.clone(),
         }
     }

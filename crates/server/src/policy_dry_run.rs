@@ -5,8 +5,8 @@ use std::fmt;
 use fermata_engine::memories::{FORGET, REMEMBER};
 use fermata_store::OpenOptions;
 use fermata_tools::{
-    ApprovalMode, Capacity, ChainMode, Checker, Condition, Decision, DecisionSource, MemoryWrites, Policy,
-    PolicyDecision, Principal, RulePolicy, RunBy, ToolSpec, Toolbox,
+    ApprovalMode, ApprovalTerms, Capacity, ChainMode, Checker, Condition, Decision, DecisionSource,
+    MemoryWrites, Owner, Policy, PolicyDecision, Principal, RulePolicy, RunBy, ToolSpec, Toolbox, may_decide,
 };
 use serde_json::json;
 
@@ -197,6 +197,7 @@ impl fmt::Display for Report<'_> {
             let words =
                 if self.takes_words { "a message such as \"yes\" may decide" } else { "no message decides" };
             writeln!(f, "words: {words}")?;
+            self.write_terms(f, self.policy_decision.terms())?;
         }
         self.write_missed(f)?;
         let provenance = match (self.origin, self.spec.run_by) {
@@ -260,6 +261,41 @@ impl Report<'_> {
         // The conditions on the input come last.
         for condition in &conditions[conditions.len() - rule.input.len()..] {
             writeln!(f, "  {}", describe(condition))?;
+        }
+        Ok(())
+    }
+
+    /// Writes who may decide, how many of them have to, and until when.
+    fn write_terms(&self, f: &mut fmt::Formatter<'_>, terms: &ApprovalTerms) -> fmt::Result {
+        let ApprovalTerms { quorum, not_requester, expire, valid_for, notify, remind, escalate, .. } = terms;
+        writeln!(f, "may decide: {}", terms.deciders())?;
+        if *not_requester {
+            writeln!(f, "  but not the requester, {}", self.requester.user)?;
+        }
+        if *quorum > 1 {
+            writeln!(f, "quorum: {quorum} different people have to approve")?;
+        }
+        let known = self.config.people();
+        let deciders = known
+            .iter()
+            .filter(|(name, _)| may_decide(&Owner::new(*name).into(), &self.requester.user, terms, &known));
+        let names: Vec<&str> = deciders.map(|(name, _)| name).collect();
+        if !names.is_empty() {
+            writeln!(f, "  of the users of the file: {}", names.join(", "))?;
+        }
+        for (what, time) in
+            [("expires after", expire), ("an approval is valid for", valid_for), ("reminder after", remind)]
+        {
+            if let Some(time) = time {
+                writeln!(f, "{what}: {time:?}")?;
+            }
+        }
+        if !notify.is_empty() {
+            writeln!(f, "notified: {}", notify.join(", "))?;
+        }
+        if let Some(escalation) = escalate {
+            let by: Vec<String> = escalation.by.iter().map(ToString::to_string).collect();
+            writeln!(f, "after {:?} also: {}", escalation.after, by.join(", "))?;
         }
         Ok(())
     }

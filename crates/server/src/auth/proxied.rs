@@ -4,7 +4,7 @@
 //! usually identifies people by a cookie, which browsers send for every page, so pages of other sites are refused here.
 
 use axum::http::{HeaderMap, HeaderName, header};
-use fermata_tools::Owner;
+use fermata_tools::{Owner, Principal};
 
 use super::{Refusal, Suspicion};
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub struct ProxiedUser {
     header: HeaderName,
+    groups_header: Option<HeaderName>,
     allowed_origins: Vec<Origin>,
 }
 
@@ -28,17 +29,29 @@ const FETCH_SITE: &str = "sec-fetch-site";
 
 impl ProxiedUser {
     /// Uses this header. Pages of `allowed_origins` are admitted besides those of the server itself.
-    pub fn new(header: HeaderName, allowed_origins: Vec<Origin>) -> Self {
-        Self { header, allowed_origins }
+    pub fn new(header: HeaderName, groups_header: Option<HeaderName>, allowed_origins: Vec<Origin>) -> Self {
+        Self { header, groups_header, allowed_origins }
     }
 
-    /// Returns the owner that the proxy names.
-    pub fn owner(
+    /// Returns the owner that the proxy names, with the groups.
+    pub fn principal(
         &self,
         headers: &HeaderMap,
         client: Client,
         proxies: &TrustedProxies,
-    ) -> Result<Owner, Refusal> {
+    ) -> Result<Principal, Refusal> {
+        // Its groups are believed only with the user.
+        let user = self.owner(headers, client, proxies)?;
+        let mut groups = Vec::new();
+        for value in self.groups_header.iter().flat_map(|name| headers.get_all(name)) {
+            let text = std::str::from_utf8(value.as_bytes()).unwrap_or_default();
+            let named = text.split(',').map(str::trim).filter(|group| !group.is_empty());
+            groups.extend(named.map(str::to_owned));
+        }
+        Ok(Principal { groups, ..user.into() })
+    }
+
+    fn owner(&self, headers: &HeaderMap, client: Client, proxies: &TrustedProxies) -> Result<Owner, Refusal> {
         let mut names = headers.get_all(&self.header).iter();
         let (name, second) = (names.next(), names.next());
         if !client.peer.is_some_and(|peer| proxies.trusts(peer)) {

@@ -213,10 +213,13 @@ fn check_identity(access: &AccessSettings) -> Result<(), (&'static str, String)>
     if access.auth != AuthKind::Header && access.user_header.is_some() {
         return Err(("user_header", format!("auth is {auth}; leave out one of them, or set auth to header")));
     }
+    if access.groups_header.is_some() && access.user_header.is_none() {
+        return Err(("groups_header", "it is for auth = header; set user_header as well".into()));
+    }
     match access.auth {
         AuthKind::Token if access.tokens.is_empty() => Err((
             "auth",
-            "auth is token but there are no tokens; set FERMATA_TOKENS to owner:token,owner:token".into(),
+            "auth is token but there are no tokens; set FERMATA_TOKENS to owner:token,owner:token, or write token in a table [users.NAME]".into(),
         )),
         AuthKind::Jwt => check_jwt(access),
         AuthKind::Header if access.user_header.is_none() => Err((

@@ -4,7 +4,7 @@ use axum::http::{HeaderName, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::values::NonEmpty;
+use super::{secret::UserToken, values::NonEmpty};
 
 /// The authentication of owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -31,7 +31,9 @@ pub struct UserHeader(pub HeaderName);
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "User")]
 pub struct UserSettings {
-    /// The groups that the user is in, besides those that a JSON Web Token names.
+    /// The bearer token of the user, of at least 16 characters, or its hash as sha256:<64 hexadecimal digits>. For auth = token.
+    pub token: Option<UserToken>,
+    /// The groups that the user is in, besides those that a JSON Web Token or a proxy names.
     #[serde(default)]
     pub groups: Vec<NonEmpty>,
     /// The address for e-mail about approvals.

@@ -3,7 +3,8 @@
 use std::{borrow::Cow, collections::BTreeMap, fmt, num::NonZeroU32};
 
 use fermata_tools::{
-    ApprovalTerms, Approver, Decimal, Decision, Escalation, Folder, HostPattern, Matcher, Pattern, Program, Rule, RunBy, TextRegex,
+    ApprovalTerms, Approver, Decimal, Decision, Escalation, Folder, HostPattern, Matcher, Pattern, Program,
+    Rule, RunBy, TextRegex,
 };
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{

@@ -27,7 +27,8 @@ impl fmt::Display for Report<'_> {
         for table in &config.tables.written {
             write!(f, "\n{table}")?;
         }
-        for warning in config.tables.policy.iter().flat_map(WrittenRule::warnings) {
+        let about_inputs = config.tables.policy.iter().flat_map(WrittenRule::warnings);
+        for warning in about_inputs.chain(config.warnings_about_deciders()) {
             write!(f, "\n# warning: {warning}\n")?;
         }
         writeln!(f, "\n[errors]")?;

@@ -1,5 +1,7 @@
 //! Settings that nobody may see. Neither a report nor an error nor `Debug` shows them.
 
+use std::fmt;
+
 use fermata_peers::{ClusterKey, is_guessable};
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
@@ -31,6 +33,12 @@ pub struct Token {
     /// The hash of the token.
     sha256: [u8; 32],
 }
+
+/// The bearer token in the table of a user. Only its hash is kept.
+#[derive(Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline)]
+pub struct UserToken([u8; 32]);
 
 /// The minimum length of a token. A shorter one could be guessed.
 pub(super) const MIN_TOKEN: usize = 16;
@@ -92,6 +100,47 @@ impl Token {
     }
 }
 
+/// Returns the hash of a token, which is given as it is or as its hash, or a predicate that describes its fault.
+fn token_hash(token: &str) -> Result<[u8; 32], String> {
+    if let Some(digits) = token.strip_prefix("sha256:") {
+        let hash = hex::decode(digits).and_then(|bytes| bytes.try_into().ok());
+        return hash.ok_or_else(|| {
+            "is no hash: it must be sha256: and 64 hexadecimal digits; make it with: printf %s TOKEN | sha256sum".into()
+        });
+    }
+    let length = token.chars().count();
+    if length < MIN_TOKEN {
+        return Err(format!(
+            "has {length} characters and could be guessed; it needs at least {MIN_TOKEN}; make one with: openssl rand -hex 24"
+        ));
+    }
+    if is_guessable(token.as_bytes(), MIN_DIFFERENT) {
+        return Err("is too regular and could be guessed; make one with: openssl rand -hex 24".into());
+    }
+    Ok(Sha256::digest(token).into())
+}
+
+impl UserToken {
+    /// Returns the token as that of this owner.
+    pub fn of(&self, owner: &str) -> Token {
+        Token { owner: owner.to_owned(), sha256: self.0 }
+    }
+}
+
+impl TryFrom<String> for UserToken {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        token_hash(text.trim()).map(Self).map_err(|fault| format!("the token {fault}"))
+    }
+}
+
+impl fmt::Debug for UserToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("UserToken")
+    }
+}
+
 impl TryFrom<String> for Token {
     type Error = String;
 
@@ -100,27 +149,8 @@ impl TryFrom<String> for Token {
             Some((owner, secret)) if !owner.trim().is_empty() && !secret.trim().is_empty() => {
                 let secret = secret.trim();
                 let named = read_owner(owner).map_err(|fault| format!("the name of an owner {fault}"))?;
-                let owner_of = |sha256| Self { owner: named.as_str().into(), sha256 };
-                if let Some(digits) = secret.strip_prefix("sha256:") {
-                    let digest = hex::decode(digits).and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
-                        format!("the hash of the token of {owner} must be sha256: and 64 hexadecimal digits; make it with: \
-                                 printf %s TOKEN | sha256sum")
-                    })?;
-                    return Ok(owner_of(digest));
-                }
-                let length = secret.chars().count();
-                if length < MIN_TOKEN {
-                    return Err(format!(
-                        "the token of {owner} has {length} characters and could be guessed; it needs at least {MIN_TOKEN}; make one \
-                         with: openssl rand -hex 24"
-                    ));
-                }
-                if is_guessable(secret.as_bytes(), MIN_DIFFERENT) {
-                    return Err(format!(
-                        "the token of {owner} is too regular and could be guessed; make one with: openssl rand -hex 24"
-                    ));
-                }
-                Ok(owner_of(Sha256::digest(secret).into()))
+                let sha256 = token_hash(secret).map_err(|fault| format!("the token of {owner} {fault}"))?;
+                Ok(Self { owner: named.as_str().into(), sha256 })
             }
             Some(_) | None => Err("each entry must be owner:token".into()),
         }

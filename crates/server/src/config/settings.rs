@@ -264,6 +264,8 @@ pub struct AccessSettings {
     /// The header where a proxy names the owner, such as x-forwarded-user. Only trusted_proxies are believed. It implies
     /// auth = header.
     pub user_header: Option<UserHeader>,
+    /// The header where the proxy names the groups of the owner, separated by commas. It is believed under the same conditions as user_header.
+    pub groups_header: Option<UserHeader>,
     /// The proxies whose x-forwarded-for and user_header are believed, as addresses or networks such as 10.0.0.0/8. Limits
     /// and the log then use the address of the client that they name.
     #[serde(default)]

@@ -46,7 +46,9 @@ pub(super) fn collect(
             origins.0.insert(key, found);
         }
     }
-    let config = origins.read()?;
+    let mut config = origins.read()?;
+    let tokens = file.tables.users.iter().filter_map(|(name, user)| Some(user.token.as_ref()?.of(name)));
+    config.access.tokens.extend(tokens);
     Ok(Config { tables: file.tables, file: file.path, origins, ..config })
 }
 

@@ -23,7 +23,7 @@ pub(super) fn mask(table: &mut toml::Table) {
             }
             ("args", toml::Value::Array(args)) => args.iter_mut().for_each(hide),
             ("url" | "base_url", toml::Value::String(url)) => *url = Url::masked_with_path(url),
-            ("env" | "headers" | "args" | "api_key", value) => hide(value),
+            ("env" | "headers" | "args" | "api_key" | "token", value) => hide(value),
             _ => {}
         }
     }
