@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fermata_protocol::{JsonText, ToolCallId};
+use fermata_protocol::{ApprovalId, JsonText, ToolCallId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -18,14 +18,19 @@ use crate::{
 pub struct AuditEvent {
     /// The kind of event.
     pub action: AuditAction,
-    /// The person who did it; `None` if a rule, a tool, a deadline or the operator did.
-    pub decided_by: Option<Owner>,
+    /// The principal who did it; `None` if a rule, a tool, a deadline or the operator did.
+    pub principal: Option<Owner>,
+    /// The groups of the principal at that moment.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub groups: Vec<String>,
     /// The way the decision came, if a person decided.
-    pub how: Option<DecisionChannel>,
+    pub channel: Option<DecisionChannel>,
     /// The network address that it came from, if a person did it and the address is known.
     pub address: Option<IpAddr>,
     /// The call's id; `None` if the event is not about one call.
     pub call: Option<ToolCallId>,
+    /// The approval that the call waits or waited for.
+    pub approval: Option<ApprovalId>,
     /// The tool's name; empty if the event is not about a tool.
     pub tool: String,
     /// The part of the policy that decided; `None` if a person did.
@@ -34,6 +39,10 @@ pub struct AuditEvent {
     pub reason: Option<String>,
     /// The [`input_hash`] of the input that the event is about, or the hash of the rules.
     pub input_hash: Option<String>,
+    /// The hash of the input that the person was shown, if the client sent it.
+    pub shown_hash: Option<String>,
+    /// The effect of an attempt to decide; `None` for other events.
+    pub outcome: Option<AuditOutcome>,
     /// The id of the event's object, if it is neither a call nor a chat: a memory.
     pub subject: Option<String>,
 }
@@ -80,7 +89,7 @@ pub enum AuditAction {
     Superseded,
     /// A call ended because nobody answered in time.
     Expired,
-    /// A person cancelled a call while it ran, or the call ended with its run; then `decidedBy` is missing.
+    /// A person cancelled a call while it ran, or the call ended with its run; then `principal` is missing.
     Cancelled,
     /// Another user tried to change a chat. That user got 404.
     RefusedToOther,
@@ -106,6 +115,18 @@ pub enum AuditAction {
     RulesReloaded,
 }
 
+/// The effect of an attempt to decide about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditOutcome {
+    /// The vote counts. The call may still wait for other votes.
+    Counted,
+    /// The attempt was refused and changed nothing.
+    Refused,
+    /// The vote settled the approval.
+    Settled,
+}
+
 /// Returns the SHA-256 of an input in hexadecimal.
 ///
 /// The hash is taken over the input as compact JSON, which is byte for byte what the columns `input` and `edited_input` of the view
@@ -121,14 +142,18 @@ impl AuditEvent {
     pub fn new(action: AuditAction) -> Self {
         Self {
             action,
-            decided_by: None,
-            how: None,
+            principal: None,
+            groups: Vec::new(),
+            channel: None,
             address: None,
             call: None,
+            approval: None,
             tool: String::new(),
             rule: None,
             reason: None,
             input_hash: None,
+            shown_hash: None,
+            outcome: None,
             subject: None,
         }
     }
@@ -136,20 +161,30 @@ impl AuditEvent {
     /// Sets the person who did it, and the address that it came from.
     #[must_use]
     pub fn by(self, person: Owner, address: Option<IpAddr>) -> Self {
-        Self { decided_by: Some(person), address, ..self }
+        Self { principal: Some(person), address, ..self }
     }
 
     /// Returns the event with the person who has decided, and how.
     pub fn decided_by(self, decider: &Decider) -> Self {
-        Self { how: Some(decider.how), ..self.by(decider.by.user.clone(), decider.address) }
+        Self {
+            channel: Some(decider.how),
+            groups: decider.by.groups.clone(),
+            shown_hash: decider.shown_hash.clone(),
+            ..self.by(decider.by.user.clone(), decider.address)
+        }
     }
 
     /// Creates an event about a call, with the input that the call runs with.
     pub fn about(action: AuditAction, call: &Call) -> Self {
+        Self::about_input(action, call, call.effective_input())
+    }
+
+    fn about_input(action: AuditAction, call: &Call, input: &JsonText) -> Self {
         Self {
             call: Some(call.id.clone()),
+            approval: call.approval_request.as_ref().map(|request| request.id.clone()),
             tool: call.tool.clone(),
-            input_hash: Some(input_hash(call.effective_input())),
+            input_hash: Some(input_hash(input)),
             ..Self::new(action)
         }
     }
@@ -210,13 +245,9 @@ impl AuditEvent {
             Decision::Deny => AuditAction::RuleDenied,
         };
         Self {
-            action,
-            call: Some(call.id.clone()),
-            tool: call.tool.clone(),
             rule: Some(policy_decision.by),
             reason: policy_decision.text(&call.tool),
-            input_hash: Some(input_hash(input)),
-            ..Self::new(action)
+            ..Self::about_input(action, call, input)
         }
     }
 }

@@ -36,7 +36,7 @@ mod tool;
 mod toolbox;
 
 pub use approval::{ApprovalTerms, Approver, Escalation, People, Person, Vote, may_decide};
-pub use audit::{AuditAction, AuditEvent, input_hash};
+pub use audit::{AuditAction, AuditEvent, AuditOutcome, input_hash};
 pub use call::{
     ApprovalDecision, ApprovalRequest, AskedFailure, Asking, Call, CallState, Cancelled, ElicitationRecord,
     NoOutput, Receipt, Refusal, RunBy, StateName, Transition, ValidAnswer, Wait, Work,

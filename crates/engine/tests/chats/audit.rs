@@ -31,7 +31,7 @@ async fn a_call_that_waits_has_a_row_for_what_ends_it() {
         world.engine.stop(&world.owner, &world.chat).await.unwrap();
         assert_eq!(actions(&world), [first, AuditAction::Stopped]);
         let last = records(&world).pop().unwrap().entry;
-        assert_eq!(last.event.decided_by, Some(world.owner.clone()));
+        assert_eq!(last.event.principal, Some(world.owner.clone()));
         assert_eq!((last.event.tool.as_str(), last.event.input_hash.is_some()), (tool, true));
 
         let world = World::new();
@@ -44,7 +44,7 @@ async fn a_call_that_waits_has_a_row_for_what_ends_it() {
         calling(&world, tool, json!({})).await;
         sleep(Duration::from_secs(4000)).await;
         assert_eq!(actions(&world), [first, AuditAction::Expired]);
-        assert_eq!(records(&world).pop().unwrap().entry.event.decided_by, None, "nobody did it");
+        assert_eq!(records(&world).pop().unwrap().entry.event.principal, None, "nobody did it");
 
         let world = World::new();
         calling(&world, tool, json!({})).await;
@@ -125,7 +125,7 @@ async fn the_attempts_of_another_user_are_noted_and_bounded() {
     assert_eq!(actions(&world), [AuditAction::RuleAsked, AuditAction::RefusedToOther]);
     let refused = records(&world).pop().unwrap().entry;
     assert_eq!((refused.owner.as_ref(), refused.chat.as_ref()), (Some(&world.owner), Some(&world.chat)));
-    assert_eq!((refused.event.decided_by, refused.event.address), (Some(mallory.clone()), address));
+    assert_eq!((refused.event.principal, refused.event.address), (Some(mallory.clone()), address));
     assert_eq!(refused.event.call.unwrap().as_str(), call);
     sleep(Duration::from_secs(60)).await;
     world.engine.stop(&mallory, &world.chat).await.unwrap();

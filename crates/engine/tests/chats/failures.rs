@@ -279,7 +279,7 @@ async fn a_failed_call_is_made_again_once() {
     let of_retries = audit.iter().filter(|record| record.entry.event.action == AuditAction::Retried);
     let of_retries: Vec<_> = of_retries
         .map(|record| {
-            (record.entry.event.call.as_ref().unwrap().as_str(), record.entry.event.decided_by.clone())
+            (record.entry.event.call.as_ref().unwrap().as_str(), record.entry.event.principal.clone())
         })
         .collect();
     let alice = || Some(world.owner.clone());

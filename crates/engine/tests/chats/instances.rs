@@ -100,11 +100,11 @@ async fn grants_are_listed_and_revoked_at_another_instance() {
     let audit = here.store.store.audit();
     let by_person: Vec<_> = audit
         .iter()
-        .filter(|record| record.entry.event.decided_by.is_some())
+        .filter(|record| record.entry.event.principal.is_some())
         .map(|record| {
             (
                 record.entry.event.action,
-                record.entry.event.how,
+                record.entry.event.channel,
                 record.entry.event.address,
                 record.entry.owner.as_ref() == Some(owner),
             )

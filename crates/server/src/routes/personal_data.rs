@@ -74,15 +74,25 @@ pub struct Decision {
     tool_call_id: Option<String>,
     tool: Option<String>,
     /// The person who did it, if one did.
-    decided_by: Option<String>,
+    principal: Option<String>,
+    /// The groups of that person at that moment.
+    groups: Option<Vec<String>>,
+    /// The way of the person's decision: `button`, `words`, `message` or `api`.
+    channel: Option<String>,
     /// The network address of the person who decided.
     address: Option<String>,
+    /// The approval that the event is about.
+    approval_id: Option<String>,
     /// The rule that decided, if one did.
     rule: Option<String>,
     /// The reason that the person or the rule gives.
     reason: Option<String>,
     /// The SHA-256 of the input.
     input_hash: Option<String>,
+    /// The hash of the input that the person was shown, if the client sent it.
+    shown_hash: Option<String>,
+    /// The effect of an attempt to decide: `counted`, `refused` or `settled`.
+    outcome: Option<String>,
     /// The id of the memory that the event is about.
     subject: Option<String>,
 }

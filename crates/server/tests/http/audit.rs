@@ -109,7 +109,7 @@ async fn what_happens_to_memories_and_to_all_data_is_noted_with_who_did_it() {
     let database = file.read();
     let by: String = database
         .query_row(
-            "select group_concat(distinct subject || decided_by || owner) from audit_events where event = 'memory_changed'",
+            "select group_concat(distinct subject || principal || owner) from audit_events where event = 'memory_changed'",
             [],
             |row| row.get(0),
         )

@@ -403,18 +403,24 @@ create table owner_grants (
 );
 
 -- The audit. It outlives chats, so no column refers to another table. docs/guide/audit.md lists the events.
--- decided_by, address, how: the person, the address of the request, and the way of the decision; null for a rule, or if not known.
+-- principal, groups, channel, address: who did it, their groups as a JSON list, the way of the decision, and the address of the request;
+-- null for a rule, if not known, or if there are no groups.
+-- approval_id: the approval that the event is about.
 -- owner, chat_id, tool: empty if the event is about none.
 -- rule: as tool_calls.policy_source.
 -- input_hash: SHA-256 in hexadecimal of tool_calls.edited_input, or of tool_calls.input if that is null.
+-- shown_hash: the hash of the input that the person was shown, if the client sent it.
+-- outcome: counted, refused or settled for an attempt to decide; null for other events.
 -- subject: the memory that the event is about.
 create table audit_events (
     id bigint generated always as identity primary key,
     at bigint not null,
     owner text collate "C" not null,
-    decided_by text collate "C",
-    how text,
+    principal text collate "C",
+    groups text,
+    channel text,
     address text,
+    approval_id text collate "C",
     chat_id text collate "C" not null,
     run_id text collate "C",
     call_id text collate "C",
@@ -423,6 +429,8 @@ create table audit_events (
     rule text,
     reason text,
     input_hash text,
+    shown_hash text,
+    outcome text,
     subject text collate "C"
 );
 

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::calls::source_name;
 use crate::{
-    column::{count, name, read_time, time},
+    column::{count, json, name, read_json, read_time, time},
     connection::{Connection, row},
     error::Fault,
     text::{Text, text},
@@ -38,13 +38,19 @@ pub struct Decision {
     pub tool: String,
     /// The person who did it; `None` if nobody did.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub decided_by: Option<String>,
+    pub principal: Option<String>,
+    /// The groups of that person at that moment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<String>,
     /// The channel of the person's decision: `button`, `words`, `message` or `api`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub how: Option<String>,
+    pub channel: Option<String>,
     /// The network address that the person decided from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The approval that the event is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_id: Option<String>,
     /// The rule that decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
@@ -54,6 +60,12 @@ pub struct Decision {
     /// The SHA-256 of the input, in hexadecimal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_hash: Option<String>,
+    /// The hash of the input that the person was shown, if the client sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown_hash: Option<String>,
+    /// The effect of an attempt to decide.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<String>,
     /// The id of the memory that the event is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
@@ -68,29 +80,37 @@ row! {
         run_id: Option<Text>,
         call_id: Option<Text>,
         tool: Text,
-        decided_by: Option<Text>,
-        how: Option<String>,
+        principal: Option<Text>,
+        groups: Option<Text>,
+        channel: Option<String>,
         address: Option<String>,
+        approval_id: Option<Text>,
         rule: Option<String>,
         reason: Option<Text>,
         input_hash: Option<String>,
+        shown_hash: Option<String>,
+        outcome: Option<String>,
         subject: Option<Text>,
     }
 }
 
 pub async fn add(connection: &mut Connection<'_>, entry: &AuditEntry, at: Timestamp) -> Result<(), Fault> {
     let AuditEntry { owner, chat, run, event } = entry;
+    let groups = if event.groups.is_empty() { None } else { Some(json(&event.groups)?) };
     connection
         .query(
             "insert into audit_events
-                (at, owner, decided_by, how, address, chat_id, run_id, call_id, tool, event, rule, reason, input_hash, subject)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+                (at, owner, principal, groups, channel, address, approval_id, chat_id, run_id, call_id, tool, event, rule,
+                 reason, input_hash, shown_hash, outcome, subject)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
         )
         .bind(time(at))
         .bind(text(owner.as_ref().map_or("", Owner::as_str)))
-        .bind(event.decided_by.as_ref().map(|by| text(by.as_str())))
-        .bind(event.how.as_ref().map(name).transpose()?)
+        .bind(event.principal.as_ref().map(|by| text(by.as_str())))
+        .bind(groups.as_deref().map(text))
+        .bind(event.channel.as_ref().map(name).transpose()?)
         .bind(event.address.map(|address| address.to_string()))
+        .bind(event.approval.as_ref().map(|approval| text(approval.as_str())))
         .bind(chat.as_ref().map_or("", ChatId::as_str))
         .bind(run.as_ref().map(|run| text(run.as_str())))
         .bind(event.call.as_ref().map(|call| text(call.as_str())))
@@ -99,6 +119,8 @@ pub async fn add(connection: &mut Connection<'_>, entry: &AuditEntry, at: Timest
         .bind(event.rule.map(source_name).transpose()?)
         .bind(event.reason.as_deref().map(text))
         .bind(event.input_hash.as_deref())
+        .bind(event.shown_hash.as_deref())
+        .bind(event.outcome.as_ref().map(name).transpose()?)
         .bind(event.subject.as_deref().map(text))
         .execute()
         .await?;
@@ -136,8 +158,8 @@ pub async fn of_owner(
 ) -> Result<Vec<Decision>, Fault> {
     let rows: Vec<Row> = connection
         .query(
-            "select id, at, event, chat_id, run_id, call_id, tool, decided_by, how, address, rule, reason, input_hash,
-                subject
+            "select id, at, event, chat_id, run_id, call_id, tool, principal, groups, channel, address, approval_id, rule, reason,
+                input_hash, shown_hash, outcome, subject
              from audit_events where owner = $1 and id > $2 and event <> $4 order by id limit $3",
         )
         .bind(text(owner.as_str()))
@@ -157,12 +179,17 @@ pub async fn of_owner(
                 run_id: words(row.run_id),
                 tool_call_id: words(row.call_id),
                 tool: row.tool.0,
-                decided_by: words(row.decided_by),
-                how: row.how,
+                principal: words(row.principal),
+                groups: words(row.groups)
+                    .map_or(Ok(Vec::new()), |groups| read_json("the groups of a principal", &groups))?,
+                channel: row.channel,
                 address: row.address,
+                approval_id: words(row.approval_id),
                 rule: row.rule,
                 reason: words(row.reason),
                 input_hash: row.input_hash,
+                shown_hash: row.shown_hash,
+                outcome: row.outcome,
                 subject: words(row.subject),
             })
         })

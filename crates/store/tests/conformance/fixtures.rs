@@ -15,9 +15,9 @@ use fermata_protocol::{
     Role, RunId, ToolCallId, UiMessage, UiPart,
 };
 use fermata_tools::{
-    ApprovalDecision, ApprovalRequest, Asking, AuditAction, AuditEvent, Call, CallState, Cancelled, Decision,
-    DecisionChannel, DecisionSource, ErrorType, GrantTerms, Owner, PolicyDecision, ResourceKey, RunBy, Scope,
-    Wait, Work, input_hash,
+    ApprovalDecision, ApprovalRequest, Asking, AuditAction, AuditEvent, AuditOutcome, Call, CallState,
+    Cancelled, Decision, DecisionChannel, DecisionSource, ErrorType, GrantTerms, Owner, PolicyDecision,
+    ResourceKey, RunBy, Scope, Wait, Work, input_hash,
 };
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
@@ -369,14 +369,18 @@ pub fn end_grant(tool: &str) -> Change {
 pub fn audit(reason: &str) -> Change {
     let event = AuditEvent {
         action: AuditAction::Approved,
-        decided_by: Some(alice()),
-        how: Some(DecisionChannel::Words),
+        principal: Some(alice()),
+        groups: vec!["finance \u{0}".into(), "managers".into()],
+        channel: Some(DecisionChannel::Words),
         address: Some(std::net::Ipv4Addr::LOCALHOST.into()),
         call: Some(ToolCallId::new("c")),
+        approval: Some(ApprovalId::new("appr")),
         tool: "tool".into(),
         rule: Some(DecisionSource::Rule(3)),
         reason: Some(reason.into()),
         input_hash: Some(input_hash(&json!({"a": 1}).into())),
+        shown_hash: Some(input_hash(&json!({"a": 2}).into())),
+        outcome: Some(AuditOutcome::Counted),
         subject: None,
     };
     let entry = AuditEntry { owner: Some(alice()), chat: Some(chat("c")), run: Some(run("r")), event };

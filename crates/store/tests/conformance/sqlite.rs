@@ -206,10 +206,12 @@ async fn a_decision_on_record_is_never_changed_and_outlives_its_chat() {
         assert!(execute(&folder, statement).is_err(), "{statement}");
     }
     delete(&store, &chat("a")).await;
-    let kept = "select count(*) from audit_events where at = 1700000000000000 and owner = 'alice' and decided_by = 'alice'
+    let kept = "select count(*) from audit_events where at = 1700000000000000 and owner = 'alice' and principal = 'alice'
         and address = '127.0.0.1' and chat_id = 'c' and run_id = 'r' and call_id = 'c' and tool = 'tool'
         and event = 'approved' and rule = 'rule 3' and reason = 'yes'
-        and input_hash = '015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862'";
+        and input_hash = '015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862'
+        and groups = '[\"finance \\u0000\",\"managers\"]' and channel = 'words' and approval_id = 'appr' and outcome = 'counted'
+        and shown_hash = '7e8059f495589fcd981232cc11d00b00da3802c01d688fa1cf1f6bed6e5bb33c'";
     assert_eq!(one::<i64>(&folder, kept), 1);
 }
 

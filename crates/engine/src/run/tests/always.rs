@@ -206,7 +206,7 @@ fn every_decision_is_noted_with_who_made_it_and_about_which_input() {
     let mut noted = Vec::new();
     let mut note = |effects: &Effects| {
         let told = |event: &AuditEvent| {
-            let by = event.decided_by.as_ref().map(ToString::to_string).unwrap_or_default();
+            let by = event.principal.as_ref().map(ToString::to_string).unwrap_or_default();
             let hash = event.input_hash.clone().unwrap_or_default();
             (
                 event.call.as_ref().map(ToString::to_string).unwrap_or_default(),
