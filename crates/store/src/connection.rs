@@ -15,6 +15,8 @@ mod rows;
 mod statement;
 mod value;
 
+use std::ops::{Deref, DerefMut};
+
 use tokio::sync::OwnedMutexGuard;
 
 use pipeline::{Pipeline, PipelinedQuery};
@@ -24,16 +26,27 @@ pub(crate) use rows::row;
 use statement::Statement;
 pub use value::Value;
 
-use crate::error::{Fault, conflict};
+use crate::{
+    chain::Chain,
+    error::{Fault, conflict},
+};
 
 /// A borrowed connection, which may be in a transaction.
 pub enum Connection<'a> {
-    Sqlite(&'a mut rusqlite::Connection),
+    Sqlite(&'a mut SqliteConnection),
     Postgres(&'a mut Pipeline),
 }
 
+/// A connection to a SQLite file.
+pub struct SqliteConnection {
+    connection: rusqlite::Connection,
+    /// The chain of the audit, for the connection that writes. Its head follows what is written with this connection, so the
+    /// thread that undoes something also forgets the head.
+    pub chain: Option<Chain>,
+}
+
 /// The connection that writes to SQLite while it is one's turn, within a transaction. It goes back when this is dropped.
-pub type Turn = OwnedMutexGuard<rusqlite::Connection>;
+pub type Turn = OwnedMutexGuard<SqliteConnection>;
 
 /// A connection that goes back when it is dropped.
 pub enum PooledConnection {
@@ -75,12 +88,60 @@ impl Connection<'_> {
         }
     }
 
+    /// Returns the chain of the audit that this transaction extends.
+    ///
+    /// # Errors
+    /// If it is no transaction that writes.
+    pub fn chain(&mut self) -> Result<&mut Chain, Fault> {
+        let chain = match self {
+            Self::Sqlite(connection) => connection.chain.as_mut(),
+            Self::Postgres(pipeline) => pipeline.chain(),
+        };
+        chain.ok_or_else(|| conflict("a row of the audit needs a transaction that writes"))
+    }
+
     /// Returns the one of two texts that is for this database.
     pub fn choose<T>(&self, in_sqlite: T, in_postgres: T) -> T {
         match self {
             Self::Sqlite(_) => in_sqlite,
             Self::Postgres(_) => in_postgres,
         }
+    }
+}
+
+// === impl SqliteConnection ===
+
+impl SqliteConnection {
+    /// Makes it the connection that writes.
+    pub fn with_chain(self, chain: Chain) -> Self {
+        Self { chain: Some(chain), ..self }
+    }
+
+    /// Forgets the head of the chain, because rows were undone. The next row reads it.
+    pub fn forget_head(&mut self) {
+        if let Some(chain) = &mut self.chain {
+            chain.head = None;
+        }
+    }
+}
+
+impl From<rusqlite::Connection> for SqliteConnection {
+    fn from(connection: rusqlite::Connection) -> Self {
+        Self { connection, chain: None }
+    }
+}
+
+impl Deref for SqliteConnection {
+    type Target = rusqlite::Connection;
+
+    fn deref(&self) -> &rusqlite::Connection {
+        &self.connection
+    }
+}
+
+impl DerefMut for SqliteConnection {
+    fn deref_mut(&mut self) -> &mut rusqlite::Connection {
+        &mut self.connection
     }
 }
 

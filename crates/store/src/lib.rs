@@ -7,10 +7,12 @@
 //! database. Ids and times come from above.
 
 mod backend;
+mod chain;
 mod column;
 mod connection;
 mod database;
 mod error;
+mod evidence;
 mod migrations;
 mod notes;
 mod opening;

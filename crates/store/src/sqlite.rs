@@ -17,7 +17,7 @@ use futures::FutureExt;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    connection::{Connection, Turn, readers::Readers},
+    connection::{Connection, SqliteConnection, Turn, readers::Readers},
     error::{Fault, conflict, failed_in_sqlite},
     queries::{clock_marks, instances},
     text::text,
@@ -86,7 +86,7 @@ impl SqliteDatabase {
     /// Makes a commit, all of it or nothing, and remembers whether it could. The work must not wait for anything but its queries.
     pub async fn commit(
         &self,
-        work: impl Fn(&mut rusqlite::Connection) -> Result<(), Fault> + Send + Sync + 'static,
+        work: impl Fn(&mut SqliteConnection) -> Result<(), Fault> + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
         let written = self.writer.commit(work).await;
         self.note(&written);

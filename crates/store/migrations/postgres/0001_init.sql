@@ -412,6 +412,8 @@ create table owner_grants (
 -- shown_hash: the hash of the input that the person was shown, if the client sent it.
 -- outcome: counted, refused or settled for an attempt to decide; null for other events.
 -- subject: the memory that the event is about.
+-- chain, position: the row's place. A chain is written by one start of a process, and its positions begin with 0.
+-- prev, hash: the hash of the row before it in the chain, null for the first; and the hash of all other columns but id.
 create table audit_events (
     id bigint generated always as identity primary key,
     at bigint not null,
@@ -431,9 +433,14 @@ create table audit_events (
     input_hash text,
     shown_hash text,
     outcome text,
-    subject text collate "C"
+    subject text collate "C",
+    chain text collate "C" not null,
+    position bigint not null,
+    prev text,
+    hash text not null
 );
 
+create unique index audit_events_in_chains on audit_events (chain, position);
 create index audit_events_by_time on audit_events (at, id);
 create index audit_events_by_chat on audit_events (chat_id, at);
 create index audit_events_by_owner on audit_events (owner, id);

@@ -389,6 +389,8 @@ create table owner_grants (
 -- shown_hash: the hash of the input that the person was shown, if the client sent it.
 -- outcome: counted, refused or settled for an attempt to decide; null for other events.
 -- subject: the memory that the event is about.
+-- chain, position: the row's place. A chain is written by one start of a process, and its positions begin with 0.
+-- prev, hash: the hash of the row before it in the chain, null for the first; and the hash of all other columns but id.
 create table audit_events (
     id integer not null primary key,
     at integer not null,
@@ -408,9 +410,14 @@ create table audit_events (
     input_hash text,
     shown_hash text,
     outcome text,
-    subject text
+    subject text,
+    chain text not null,
+    position integer not null,
+    prev text,
+    hash text not null
 ) strict;
 
+create unique index audit_events_in_chains on audit_events (chain, position);
 create index audit_events_by_time on audit_events (at, id);
 create index audit_events_by_chat on audit_events (chat_id, at);
 create index audit_events_by_owner on audit_events (owner, id);
@@ -436,6 +443,7 @@ end;
 
 create trigger audit_events_are_not_replaced before insert on audit_events
 when exists (select 1 from audit_events as e where e.id = new.id)
+    or exists (select 1 from audit_events as e where e.chain = new.chain and e.position = new.position)
 begin
     select raise(abort, 'audit_events are append-only');
 end;

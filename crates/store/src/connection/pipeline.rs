@@ -21,7 +21,10 @@ use tokio_postgres::{
 };
 
 use super::{rows::FromRow, value::Value};
-use crate::error::{Fault, failed_in_postgres, unreadable_in_postgres};
+use crate::{
+    chain::{Chain, Chains, Lease},
+    error::{Fault, failed_in_postgres, unreadable_in_postgres},
+};
 
 /// A connection with the queries whose answers were not taken yet.
 pub struct Pipeline {
@@ -29,6 +32,10 @@ pub struct Pipeline {
     client: Option<Arc<Client>>,
     sent: VecDeque<Sent>,
     state: State,
+    /// The chains of the audit; `None` for a connection of our own.
+    chains: Option<Chains>,
+    /// The chain that the transaction extends, once it has a row of the audit.
+    lease: Option<Lease>,
 }
 
 /// Says what is still expected from the server.
@@ -70,7 +77,28 @@ type Values = Vec<Box<dyn ToSql + Send + Sync>>;
 
 impl Pipeline {
     pub fn new(client: Client) -> Self {
-        Self { client: Some(Arc::new(client)), sent: VecDeque::new(), state: State::Idle }
+        Self {
+            client: Some(Arc::new(client)),
+            sent: VecDeque::new(),
+            state: State::Idle,
+            chains: None,
+            lease: None,
+        }
+    }
+
+    /// Lets transactions write rows of the audit.
+    pub fn with_chains(mut self, chains: Chains) -> Self {
+        self.chains = Some(chains);
+        self
+    }
+
+    /// Returns the chain of the audit that this transaction extends, and no other one before its end.
+    pub fn chain(&mut self) -> Option<&mut Chain> {
+        if self.state != State::InTransaction {
+            return None;
+        }
+        let chains = self.chains.as_ref()?;
+        Some(&mut self.lease.get_or_insert_with(|| chains.lease()).chain)
     }
 
     pub fn query(&mut self, sql: impl Into<Cow<'static, str>>) -> PipelinedQuery<'_> {
@@ -89,6 +117,21 @@ impl Pipeline {
     /// # Errors
     /// Returns [`Fault::Lost`] if the server may have committed, and has not said so.
     pub async fn commit(&mut self) -> Result<(), Fault> {
+        if let Some(lease) = &mut self.lease {
+            lease.doubt();
+        }
+        let committed = self.send_commit().await;
+        if let Some(lease) = self.lease.take() {
+            match &committed {
+                Ok(()) => lease.committed(),
+                Err(Fault::Lost(_)) => drop(lease),
+                Err(_) => lease.undone(),
+            }
+        }
+        committed
+    }
+
+    async fn send_commit(&mut self) -> Result<(), Fault> {
         let committed = self.send_statement("COMMIT");
         let done = self.take_answers().await;
         let committed = committed.await;

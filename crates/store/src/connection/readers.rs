@@ -8,6 +8,7 @@ use deadpool::{
 };
 use fermata_engine::store::StoreError;
 
+use super::SqliteConnection;
 use crate::error::{Fault, failed_in_sqlite};
 
 /// The time that a query waits for a connection.
@@ -68,7 +69,7 @@ impl Readers {
 // === impl Snapshot ===
 
 impl Snapshot {
-    pub fn get(&mut self) -> &mut rusqlite::Connection {
+    pub fn get(&mut self) -> &mut SqliteConnection {
         &mut self.0
     }
 }
@@ -83,11 +84,11 @@ impl Drop for Snapshot {
 // === impl Connect ===
 
 impl managed::Manager for Connect {
-    type Type = rusqlite::Connection;
+    type Type = SqliteConnection;
     type Error = rusqlite::Error;
 
-    async fn create(&self) -> Opened {
-        (self.0)()
+    async fn create(&self) -> rusqlite::Result<SqliteConnection> {
+        (self.0)().map(Into::into)
     }
 
     async fn recycle(&self, connection: &mut Self::Type, _: &Metrics) -> RecycleResult<Self::Error> {

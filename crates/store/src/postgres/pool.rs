@@ -14,6 +14,7 @@ use tokio_postgres::error::SqlState;
 
 use super::{CLOSING, connect::Connector};
 use crate::{
+    chain::{Chains, draw_start},
     connection::pipeline::{Client, Pipeline},
     error::{Fault, describe},
 };
@@ -33,6 +34,8 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Pool {
     pool: deadpool_postgres::Pool,
     stale: Stale,
+    /// The chains of the audit that this process extends.
+    pub chains: Chains,
 }
 
 /// The moment before which connections were opened that are not used again, because one of them leads to a server that takes no writes.
@@ -81,7 +84,7 @@ impl Pool {
             .pre_recycle(check)
             .build()
             .expect("only a pool with time-outs needs a runtime");
-        Self { pool, stale }
+        Self { pool, stale, chains: Chains::new(draw_start()) }
     }
 
     /// Returns a connection as soon as one is free. A server that is about to start is waited for.
@@ -95,7 +98,7 @@ impl Pool {
         let acquiring = acquiring.retry(pauses).when(is_transient);
         let acquired = tokio::time::timeout(QUEUE, acquiring).await;
         match acquired {
-            Ok(Ok(client)) => Ok(Pipeline::new(Client::Pooled(client))),
+            Ok(Ok(client)) => Ok(Pipeline::new(Client::Pooled(client)).with_chains(self.chains.clone())),
             Ok(Err(PoolError::Backend(error))) => Err(StoreError::Unavailable(describe(&error)).into()),
             Ok(Err(error)) => Err(StoreError::Unavailable(error.to_string()).into()),
             Err(_) => {

@@ -7,9 +7,11 @@ use jiff::Timestamp;
 
 use super::calls::source_name;
 use crate::{
+    chain::Head,
     column::{count, json, name, read_json, read_time, time},
     connection::{Connection, row},
     error::Fault,
+    evidence::AuditRow,
     text::{Text, text},
 };
 
@@ -94,37 +96,85 @@ row! {
     }
 }
 
+/// Adds a row to the chain of this transaction.
 pub async fn add(connection: &mut Connection<'_>, entry: &AuditEntry, at: Timestamp) -> Result<(), Fault> {
+    let Head { count: position, hash: prev } = head(connection).await?;
     let AuditEntry { owner, chat, run, event } = entry;
-    let groups = if event.groups.is_empty() { None } else { Some(json(&event.groups)?) };
+    let row = AuditRow {
+        address: event.address.map(|address| address.to_string()),
+        approval_id: event.approval.as_ref().map(|approval| approval.as_str().to_owned()),
+        at: time(at),
+        call_id: event.call.as_ref().map(|call| call.as_str().to_owned()),
+        chain: connection.chain()?.name.to_string(),
+        channel: event.channel.as_ref().map(name).transpose()?,
+        chat_id: chat.as_ref().map_or("", ChatId::as_str).to_owned(),
+        event: name(&event.action)?,
+        groups: if event.groups.is_empty() { None } else { Some(json(&event.groups)?) },
+        input_hash: event.input_hash.clone(),
+        outcome: event.outcome.as_ref().map(name).transpose()?,
+        owner: owner.as_ref().map_or("", Owner::as_str).to_owned(),
+        position,
+        prev,
+        principal: event.principal.as_ref().map(|principal| principal.as_str().to_owned()),
+        reason: event.reason.clone(),
+        rule: event.rule.map(source_name).transpose()?,
+        run_id: run.as_ref().map(|run| run.as_str().to_owned()),
+        shown_hash: event.shown_hash.clone(),
+        subject: event.subject.clone(),
+        tool: event.tool.clone(),
+    };
+    let hash = row.hash();
     connection
         .query(
             "insert into audit_events
                 (at, owner, principal, groups, channel, address, approval_id, chat_id, run_id, call_id, tool, event, rule,
-                 reason, input_hash, shown_hash, outcome, subject)
-             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+                 reason, input_hash, shown_hash, outcome, subject, chain, position, prev, hash)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)",
         )
-        .bind(time(at))
-        .bind(text(owner.as_ref().map_or("", Owner::as_str)))
-        .bind(event.principal.as_ref().map(|by| text(by.as_str())))
-        .bind(groups.as_deref().map(text))
-        .bind(event.channel.as_ref().map(name).transpose()?)
-        .bind(event.address.map(|address| address.to_string()))
-        .bind(event.approval.as_ref().map(|approval| text(approval.as_str())))
-        .bind(chat.as_ref().map_or("", ChatId::as_str))
-        .bind(run.as_ref().map(|run| text(run.as_str())))
-        .bind(event.call.as_ref().map(|call| text(call.as_str())))
-        .bind(text(&event.tool))
-        .bind(name(&event.action)?)
-        .bind(event.rule.map(source_name).transpose()?)
-        .bind(event.reason.as_deref().map(text))
-        .bind(event.input_hash.as_deref())
-        .bind(event.shown_hash.as_deref())
-        .bind(event.outcome.as_ref().map(name).transpose()?)
-        .bind(event.subject.as_deref().map(text))
+        .bind(row.at)
+        .bind(Text(row.owner))
+        .bind(row.principal.map(Text))
+        .bind(row.groups.map(Text))
+        .bind(row.channel)
+        .bind(row.address)
+        .bind(row.approval_id.map(Text))
+        .bind(row.chat_id)
+        .bind(row.run_id.map(Text))
+        .bind(row.call_id.map(Text))
+        .bind(Text(row.tool))
+        .bind(row.event)
+        .bind(row.rule)
+        .bind(row.reason.map(Text))
+        .bind(row.input_hash)
+        .bind(row.shown_hash)
+        .bind(row.outcome)
+        .bind(row.subject.map(Text))
+        .bind(row.chain)
+        .bind(row.position)
+        .bind(row.prev)
+        .bind(hash.as_str())
         .execute()
         .await?;
+    connection.chain()?.head = Some(Head { count: position + 1, hash: Some(hash) });
     Ok(())
+}
+
+/// Returns the head of the chain of this transaction.
+pub async fn head(connection: &mut Connection<'_>) -> Result<Head, Fault> {
+    let chain = connection.chain()?;
+    if let Some(head) = &chain.head {
+        return Ok(head.clone());
+    }
+    let name = chain.name.to_string();
+    let last: Option<(i64, String)> = connection
+        .query("select position, hash from audit_events where chain = $1 order by position desc limit 1")
+        .bind(name)
+        .fetch_optional()
+        .await?;
+    let head =
+        last.map_or_else(Head::default, |(position, hash)| Head { count: position + 1, hash: Some(hash) });
+    connection.chain()?.head = Some(head.clone());
+    Ok(head)
 }
 
 /// Deletes the rows that were added before a time, the oldest first. The triggers allow it for rows that are older than the time in

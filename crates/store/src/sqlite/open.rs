@@ -24,7 +24,8 @@ use tokio::task::spawn_blocking;
 use super::{SqliteDatabase, writer::Writer};
 use crate::{
     Migrated, OpenError,
-    connection::readers::Readers,
+    chain::{Chain, draw_start},
+    connection::{SqliteConnection, readers::Readers},
     migrations::{Migration, SQLITE},
     schema::{APPLIED, CREATE, FLOOR, FLOOR_TABLE, MIGRATIONS_TABLE, NOTE, Schema, UNRELEASED_TABLE},
 };
@@ -210,9 +211,11 @@ impl Place {
         // A writer must not wait for a checkpoint that waits for a reader.
         aside.busy_timeout(Duration::ZERO).map_err(|error| self.refused(&error))?;
         let writer = {
-            let place = self.clone();
-            let connection = self.connect_writer().map_err(|error| self.refused(&error))?;
-            Writer::new(connection, move || place.connect_writer())
+            let (place, start) = (self.clone(), draw_start());
+            let connect =
+                move || place.connect_writer().map(|connection| connection.with_chain(Chain::only(&start)));
+            let connection = connect().map_err(|error| self.refused(&error))?;
+            Writer::new(connection, connect)
                 .map_err(|error| OpenError::Failed { database: self.name(), reason: error.to_string() })?
         };
         let readers =
@@ -283,14 +286,14 @@ impl Place {
     ///
     /// # Errors
     /// If the file cannot be opened.
-    fn connect_writer(&self) -> rusqlite::Result<Connection> {
+    fn connect_writer(&self) -> rusqlite::Result<SqliteConnection> {
         let connection = self.connect()?;
         // What a savepoint may have to put back is kept in memory, and not in a file that is made for each. Migrations, which sort whole
         // tables, have connections of their own.
         connection.pragma_update(None, "temp_store", "memory")?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
-        Ok(connection)
+        Ok(connection.into())
     }
 
     /// Opens a connection that reads.

@@ -186,7 +186,7 @@ async fn commits_behind_another_one_are_done_again_with_it_if_one_is_fenced() {
         let (ended, times) = (Mutex::new(ended), Arc::new(AtomicUsize::new(0)));
         let counted = times.clone();
         let holding = tokio::spawn(async move {
-            let hold = move |_: &mut rusqlite::Connection| {
+            let hold = move |_: &mut SqliteConnection| {
                 counted.fetch_add(1, Ordering::Relaxed);
                 let _ = began.send(());
                 // The second time nobody is there to wait for.
@@ -284,7 +284,7 @@ async fn what_has_failed_in_a_transaction_that_sqlite_has_ended_is_looked_at_aga
     let times = Arc::new(AtomicUsize::new(0));
     let refused = {
         let (database, times) = (database.clone(), times.clone());
-        let refuses = move |_: &mut rusqlite::Connection| {
+        let refuses = move |_: &mut SqliteConnection| {
             times.fetch_add(1, Ordering::Relaxed);
             Err(conflict("by what it has read"))
         };
@@ -314,7 +314,7 @@ async fn what_has_failed_in_a_transaction_that_sqlite_has_ended_is_looked_at_aga
 #[tokio::test]
 async fn a_commit_that_panics_is_undone_and_the_thread_goes_on() {
     let (database, store, chat) = in_memory().await;
-    let panics = |connection: &mut rusqlite::Connection| {
+    let panics = |connection: &mut SqliteConnection| {
         connection.execute_batch("delete from chats").map_err(failed_in_sqlite)?;
         panic!("the test says so")
     };

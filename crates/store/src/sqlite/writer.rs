@@ -27,7 +27,7 @@ use fermata_engine::store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    connection::Turn,
+    connection::{SqliteConnection, Turn},
     error::{Fault, failed_in_sqlite},
 };
 
@@ -57,7 +57,7 @@ struct WriterThread {
 }
 
 /// Work that the thread does itself, with everything that it needs.
-type OwnedWork = Box<dyn Fn(&mut rusqlite::Connection) -> Done + Send>;
+type OwnedWork = Box<dyn Fn(&mut SqliteConnection) -> Done + Send>;
 
 /// The outcome of work, or of its transaction. It says why it could not be done.
 type Done = Result<(), Fault>;
@@ -105,8 +105,8 @@ impl Writer {
     /// # Errors
     /// If there can be no further thread.
     pub fn new(
-        connection: rusqlite::Connection,
-        connect: impl Fn() -> rusqlite::Result<rusqlite::Connection> + Send + 'static,
+        connection: SqliteConnection,
+        connect: impl Fn() -> rusqlite::Result<SqliteConnection> + Send + 'static,
     ) -> io::Result<Self> {
         let (queue, work) = mpsc::channel(QUEUE);
         let (end, ended) = oneshot::channel();
@@ -125,7 +125,7 @@ impl Writer {
     /// Returns [`StoreError::Unclear`] if the transaction may be on the disk although it failed.
     pub async fn commit(
         &self,
-        work: impl Fn(&mut rusqlite::Connection) -> Done + Send + Sync + 'static,
+        work: impl Fn(&mut SqliteConnection) -> Done + Send + Sync + 'static,
     ) -> Result<(), StoreError> {
         let work = Arc::new(work);
         let attempt = || {
@@ -235,8 +235,8 @@ fn vanished() -> Fault {
 /// Does the work that comes, until nobody can send any.
 fn serve(
     mut queue: mpsc::Receiver<Work>,
-    connection: rusqlite::Connection,
-    connect: impl Fn() -> rusqlite::Result<rusqlite::Connection>,
+    connection: SqliteConnection,
+    connect: impl Fn() -> rusqlite::Result<SqliteConnection>,
 ) {
     let mut usable = Some(connection);
     while let Some(first) = queue.blocking_recv() {
@@ -258,7 +258,7 @@ fn serve(
 
 /// Begins a transaction on the connection, if it could be opened. It takes the lock at once, because one that begins by reading could not
 /// become a writing one while another process writes.
-fn begin(connection: rusqlite::Result<rusqlite::Connection>) -> Result<rusqlite::Connection, Fault> {
+fn begin(connection: rusqlite::Result<SqliteConnection>) -> Result<SqliteConnection, Fault> {
     let connection = connection.map_err(failed_in_sqlite)?;
     execute(&connection, "begin immediate")?;
     Ok(connection)
@@ -266,10 +266,10 @@ fn begin(connection: rusqlite::Result<rusqlite::Connection>) -> Result<rusqlite:
 
 /// Does the first work and what waits behind it, commits, and tells everybody the outcome. Returns the connection if it can be used again.
 fn do_group(
-    connection: rusqlite::Connection,
+    connection: SqliteConnection,
     first: Work,
     queue: &mut mpsc::Receiver<Work>,
-) -> Option<rusqlite::Connection> {
+) -> Option<SqliteConnection> {
     let connection = Arc::new(tokio::sync::Mutex::new(connection));
     let mut group = Group::default();
     if let Err(fault) = do_work(&connection, first, queue, &mut group) {
@@ -297,7 +297,7 @@ fn do_group(
 /// # Errors
 /// Fails if the transaction has.
 fn do_work(
-    connection: &Arc<tokio::sync::Mutex<rusqlite::Connection>>,
+    connection: &Arc<tokio::sync::Mutex<SqliteConnection>>,
     first: Work,
     queue: &mut mpsc::Receiver<Work>,
     group: &mut Group,
@@ -326,6 +326,7 @@ fn do_work(
                     if has_failed {
                         has_savepoints = true;
                         execute(&in_turn, "rollback")?;
+                        in_turn.forget_head();
                         execute(&in_turn, "begin immediate")?;
                         for (index, member) in group.members.iter_mut().enumerate() {
                             group.at_work = index;
@@ -342,7 +343,7 @@ fn do_work(
                     drop(turn.send(in_turn));
                     in_turn = Arc::clone(connection).blocking_lock_owned();
                     let is_kept = is_kept.blocking_recv().unwrap_or(false);
-                    if let Err(fault) = end_savepoint(&in_turn, is_kept) {
+                    if let Err(fault) = end_savepoint(&mut in_turn, is_kept) {
                         // Its own error is the cause.
                         if let Some(Member { outcome, .. }) = group.members.pop_if(|_| !is_kept) {
                             let _ = outcome.send(Ok(()));
@@ -361,18 +362,21 @@ fn do_work(
 ///
 /// # Errors
 /// Fails if the transaction has.
-fn do_in_savepoint(connection: &mut rusqlite::Connection, member: &mut Member) -> Result<(), Fault> {
+fn do_in_savepoint(connection: &mut SqliteConnection, member: &mut Member) -> Result<(), Fault> {
     let Some(work) = &member.work else { return Ok(()) };
     execute(connection, "savepoint work")?;
     member.done = run(work, connection);
     end_savepoint(connection, member.done.is_ok())
 }
 
-fn run(work: &OwnedWork, connection: &mut rusqlite::Connection) -> Done {
+fn run(work: &OwnedWork, connection: &mut SqliteConnection) -> Done {
     catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| Err(panicked()))
 }
 
-fn end_savepoint(connection: &rusqlite::Connection, is_kept: bool) -> Done {
+fn end_savepoint(connection: &mut SqliteConnection, is_kept: bool) -> Done {
+    if !is_kept {
+        connection.forget_head();
+    }
     execute(connection, if is_kept { "release work" } else { "rollback to work" })
 }
 
@@ -389,7 +393,7 @@ fn panicked() -> Fault {
     StoreError::Unavailable("a change to the database has panicked, and was undone".into()).into()
 }
 
-fn execute(connection: &rusqlite::Connection, statement: &'static str) -> Done {
+fn execute(connection: &SqliteConnection, statement: &'static str) -> Done {
     connection
         .prepare_cached(statement)
         .and_then(|mut statement| statement.execute([]))

@@ -44,6 +44,7 @@ macro_rules! in_every_store {
     };
 }
 
+mod audit_chains;
 mod fixtures;
 mod instances;
 mod large_values;

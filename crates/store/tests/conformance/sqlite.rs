@@ -202,6 +202,8 @@ async fn a_decision_on_record_is_never_changed_and_outlives_its_chat() {
         "update audit_events set owner = 'bob'",
         "delete from audit_events",
         "insert or replace into audit_events select * from audit_events",
+        "insert or replace into audit_events (at, owner, chat_id, tool, event, chain, position, hash)
+            select at, owner, chat_id, tool, event, chain, position, hash from audit_events",
     ] {
         assert!(execute(&folder, statement).is_err(), "{statement}");
     }
