@@ -26,6 +26,10 @@ mod text;
 mod vector;
 
 pub use database::{Database, migrate, open};
+pub use evidence::{
+    AuditKey, AuditRow, Bounds, Checkpoint, Cut, Fault, Finding, HashedRow, KeyError, PublicKey, Report,
+    Verifier, Witness,
+};
 pub use notes::{NotePage, Notes, WriteNoteError};
 pub use opening::{OpenError, OpenOptions};
 pub use postgres::pool::Connections;
