@@ -285,6 +285,7 @@ impl AppBuilder<'_> {
         let options = OpenOptions {
             migrate: config.database.migrate,
             connections: config.database.database_connections.get(),
+            audit_key: None,
         };
         let database = fermata_store::open(config.database.database_url.as_str(), &options).await?;
         let peers = peer_transport(&config.database, &database).await?;

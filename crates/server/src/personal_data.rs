@@ -169,7 +169,7 @@ pub async fn delete(settings: &DatabaseSettings, owner: &Owner) -> Result<String
 }
 
 async fn open(settings: &DatabaseSettings) -> Result<Database, PersonalDataError> {
-    let options = OpenOptions { migrate: false, connections: 1 };
+    let options = OpenOptions { migrate: false, connections: 1, audit_key: None };
     Ok(fermata_store::open(settings.database_url.as_str(), &options).await?)
 }
 

@@ -72,7 +72,7 @@ struct Report<'a> {
 /// Returns an error if the call is said to be of a tool of the server, which has no such tool.
 pub async fn report(config: &Config, call: &TestedCall) -> Result<String, DryRunError> {
     // The specs of the tools for notes and memories need a database, so there is an empty one in memory.
-    let options = OpenOptions { migrate: true, connections: 1 };
+    let options = OpenOptions { migrate: true, connections: 1, audit_key: None };
     let database = fermata_store::open("sqlite::memory:", &options).await?;
     let memories = memory_service(&config.memory, &database, None, Capacity::unlimited());
     let tools = tools::all(

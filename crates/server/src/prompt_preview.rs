@@ -52,7 +52,7 @@ struct Report<'a> {
 /// # Errors
 /// Returns an error if the chat does not exist or cannot be read.
 pub async fn report(config: &Config, chat: &ChatId) -> Result<String, PreviewError> {
-    let options = OpenOptions { migrate: false, connections: 1 };
+    let options = OpenOptions { migrate: false, connections: 1, audit_key: None };
     let database = fermata_store::open(config.database.database_url.as_str(), &options).await?;
     let memories = memory_service(&config.memory, &database, None, Capacity::unlimited());
     let parts = PreviewParts {

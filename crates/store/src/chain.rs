@@ -101,6 +101,12 @@ impl Chains {
         Lease { chains: self.clone(), number, is_in_doubt: false, chain }
     }
 
+    /// Returns the chains with the heads that are known to be committed.
+    pub fn heads(&self) -> Vec<(Arc<str>, Head)> {
+        let heads = self.lock().iter().map(|chain| chain.head.clone()).enumerate().collect::<Vec<_>>();
+        heads.into_iter().map(|(number, head)| (name(&self.0.start, number), head)).collect()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<Member>> {
         self.0.chains.lock().unwrap_or_else(PoisonError::into_inner)
     }

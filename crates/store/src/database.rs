@@ -13,6 +13,10 @@ use crate::{
     sqlite,
 };
 
+mod evidence;
+
+pub use evidence::Checkpointed;
+
 /// An open database. Clones share its connections.
 #[derive(Clone)]
 pub struct Database {

@@ -25,7 +25,7 @@ mod store;
 mod text;
 mod vector;
 
-pub use database::{Database, migrate, open};
+pub use database::{Checkpointed, Database, migrate, open};
 pub use evidence::{
     AuditKey, AuditRow, Bounds, Checkpoint, Cut, Fault, Finding, HashedRow, KeyError, PublicKey, Report,
     Verifier, Witness,
@@ -33,7 +33,7 @@ pub use evidence::{
 pub use notes::{NotePage, Notes, WriteNoteError};
 pub use opening::{OpenError, OpenOptions};
 pub use postgres::pool::Connections;
-pub use queries::{audit::Decision, notes::Note};
+pub use queries::{audit::Decision, evidence::AuditPage, notes::Note};
 pub use schema::Migrated;
 pub use shared_clock::SharedClock;
 pub use sqlite::{

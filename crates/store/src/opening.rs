@@ -2,13 +2,17 @@
 
 use std::path::PathBuf;
 
+use crate::evidence::AuditKey;
+
 /// The options for opening a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
     /// `true` if missing migrations are applied. Otherwise a database that lacks a migration is refused.
     pub migrate: bool,
     /// The largest number of connections, beside one for each instance. SQLite ignores it.
     pub connections: u32,
+    /// The key that signs checkpoints and cuts of the audit.
+    pub audit_key: Option<AuditKey>,
 }
 
 /// The reason why a database cannot be opened, as text for the operator that never contains a password.
@@ -123,6 +127,6 @@ pub enum OpenError {
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { migrate: true, connections: 10 }
+        Self { migrate: true, connections: 10, audit_key: None }
     }
 }

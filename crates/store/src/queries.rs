@@ -12,6 +12,7 @@ pub mod clock_marks;
 pub mod cluster_keys;
 pub mod confirmations;
 pub mod deleted_chats;
+pub mod evidence;
 pub mod instances;
 pub mod locks;
 pub mod memories;

@@ -21,6 +21,7 @@ use crate::{
     backend::Backend,
     connection::Connection,
     error::conflict,
+    evidence::AuditKey,
     postgres::{self, Effect, is_postgres},
     queries::{
         audit, calls, changes, chats, clock_marks, confirmations, deleted_chats, instances, locks, messages,
@@ -36,6 +37,8 @@ mod memories;
 #[derive(Clone)]
 pub struct SqlStore {
     pub(crate) backend: Backend,
+    /// Signs what is said about the chains of the audit.
+    pub(crate) audit_key: Option<AuditKey>,
 }
 
 // === impl SqlStore ===
@@ -56,7 +59,7 @@ impl SqlStore {
         } else {
             Backend::Sqlite(sqlite::open::open(url, options.migrate).await?)
         };
-        Ok(Self { backend })
+        Ok(Self { backend, audit_key: options.audit_key.clone() })
     }
 
     /// The notes that live in the same database.
@@ -352,8 +355,9 @@ impl ChatStore for SqlStore {
 
     async fn forget_audit(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
         self.backend
-            .transact(Effect::Repeatable, (), |mut transaction, _| async move {
-                let forgotten = audit::forget(&mut transaction.get(), before, limit).await?;
+            .transact(Effect::Repeatable, self.audit_key.clone(), move |mut transaction, key| async move {
+                let key = Option::as_ref(&key);
+                let forgotten = audit::forget(&mut transaction.get(), before, limit, key).await?;
                 Ok((transaction, forgotten))
             })
             .await

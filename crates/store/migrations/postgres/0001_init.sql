@@ -445,6 +445,39 @@ create index audit_events_by_time on audit_events (at, id);
 create index audit_events_by_chat on audit_events (chat_id, at);
 create index audit_events_by_owner on audit_events (owner, id);
 
+-- The length of a chain, once a minute while it grows.
+-- count: the number of rows, with those that the retention has removed. head: the hash of the last one.
+-- key, signature: the public key and the Ed25519 signature in base64; null without audit_key.
+create table audit_checkpoints (
+    id bigint generated always as identity primary key,
+    at bigint not null,
+    chain text collate "C" not null,
+    count bigint not null,
+    head text not null,
+    key text,
+    signature text
+);
+
+create index audit_checkpoints_by_chain on audit_checkpoints (chain, count);
+create index audit_checkpoints_by_time on audit_checkpoints (at);
+
+-- The rows that the retention has removed from a chain, whose other rows begin there. A cut that another one covers may be deleted.
+-- before: the time before which the rows were written. first, last: their positions.
+-- prev, hash: the prev of the first row, and the hash of the last one. key, signature: as in audit_checkpoints.
+create table audit_cuts (
+    id bigint generated always as identity primary key,
+    before bigint not null,
+    chain text collate "C" not null,
+    first bigint not null,
+    last bigint not null,
+    prev text,
+    hash text not null,
+    key text,
+    signature text
+);
+
+create index audit_cuts_by_chain on audit_cuts (chain, first);
+
 -- Rows older than this may be deleted. Only the retention sets it, in the transaction that deletes; otherwise it is null.
 create table audit_retention (
     one bigint not null primary key check (one = 1),
@@ -453,7 +486,7 @@ create table audit_retention (
 
 insert into audit_retention (one, before) values (1, null);
 
-create function audit_events_are_append_only() returns trigger language plpgsql as $$
+create function audit_is_append_only() returns trigger language plpgsql as $$
 begin
     if tg_op = 'DELETE' then
         perform 1 from audit_retention where audit_retention.before > old.at;
@@ -461,16 +494,43 @@ begin
             return old;
         end if;
     end if;
-    raise exception 'audit_events are append-only' using errcode = 'integrity_constraint_violation';
+    raise exception '% are append-only', tg_table_name using errcode = 'integrity_constraint_violation';
 end
 $$;
 
 create trigger audit_events_are_not_changed before update on audit_events
-    for each row execute function audit_events_are_append_only();
+    for each row execute function audit_is_append_only();
 create trigger audit_events_go_only_by_retention before delete on audit_events
-    for each row execute function audit_events_are_append_only();
+    for each row execute function audit_is_append_only();
 create trigger audit_events_are_not_emptied before truncate on audit_events
-    for each statement execute function audit_events_are_append_only();
+    for each statement execute function audit_is_append_only();
+
+create trigger audit_checkpoints_are_not_changed before update on audit_checkpoints
+    for each row execute function audit_is_append_only();
+create trigger audit_checkpoints_go_only_by_retention before delete on audit_checkpoints
+    for each row execute function audit_is_append_only();
+create trigger audit_checkpoints_are_not_emptied before truncate on audit_checkpoints
+    for each statement execute function audit_is_append_only();
+
+create function audit_cuts_stay() returns trigger language plpgsql as $$
+begin
+    if tg_op = 'DELETE' then
+        perform 1 from audit_cuts as e
+        where e.chain = old.chain and e.id <> old.id and e.first <= old.first and e.last >= old.last;
+        if found then
+            return old;
+        end if;
+    end if;
+    raise exception 'audit_cuts are append-only' using errcode = 'integrity_constraint_violation';
+end
+$$;
+
+create trigger audit_cuts_are_not_changed before update on audit_cuts
+    for each row execute function audit_cuts_stay();
+create trigger audit_cuts_go_only_for_larger_ones before delete on audit_cuts
+    for each row execute function audit_cuts_stay();
+create trigger audit_cuts_are_not_emptied before truncate on audit_cuts
+    for each statement execute function audit_cuts_stay();
 
 -- === what belongs to a user, and to no chat ===
 

@@ -422,6 +422,39 @@ create index audit_events_by_time on audit_events (at, id);
 create index audit_events_by_chat on audit_events (chat_id, at);
 create index audit_events_by_owner on audit_events (owner, id);
 
+-- The length of a chain, once a minute while it grows.
+-- count: the number of rows, with those that the retention has removed. head: the hash of the last one.
+-- key, signature: the public key and the Ed25519 signature in base64; null without audit_key.
+create table audit_checkpoints (
+    id integer not null primary key,
+    at integer not null,
+    chain text not null,
+    count integer not null,
+    head text not null,
+    key text,
+    signature text
+) strict;
+
+create index audit_checkpoints_by_chain on audit_checkpoints (chain, count);
+create index audit_checkpoints_by_time on audit_checkpoints (at);
+
+-- The rows that the retention has removed from a chain, whose other rows begin there. A cut that another one covers may be deleted.
+-- before: the time before which the rows were written. first, last: their positions.
+-- prev, hash: the prev of the first row, and the hash of the last one. key, signature: as in audit_checkpoints.
+create table audit_cuts (
+    id integer not null primary key,
+    before integer not null,
+    chain text not null,
+    first integer not null,
+    last integer not null,
+    prev text,
+    hash text not null,
+    key text,
+    signature text
+) strict;
+
+create index audit_cuts_by_chain on audit_cuts (chain, first);
+
 -- Rows older than this may be deleted. Only the retention sets it, in the transaction that deletes; otherwise it is null.
 create table audit_retention (
     one integer not null primary key check (one = 1),
@@ -446,6 +479,43 @@ when exists (select 1 from audit_events as e where e.id = new.id)
     or exists (select 1 from audit_events as e where e.chain = new.chain and e.position = new.position)
 begin
     select raise(abort, 'audit_events are append-only');
+end;
+
+create trigger audit_checkpoints_are_not_changed before update on audit_checkpoints
+begin
+    select raise(abort, 'audit_checkpoints are append-only');
+end;
+
+create trigger audit_checkpoints_go_only_by_retention before delete on audit_checkpoints
+when not exists (select 1 from audit_retention where audit_retention.before > old.at)
+begin
+    select raise(abort, 'audit_checkpoints are append-only');
+end;
+
+create trigger audit_checkpoints_are_not_replaced before insert on audit_checkpoints
+when exists (select 1 from audit_checkpoints as e where e.id = new.id)
+begin
+    select raise(abort, 'audit_checkpoints are append-only');
+end;
+
+create trigger audit_cuts_are_not_changed before update on audit_cuts
+begin
+    select raise(abort, 'audit_cuts are append-only');
+end;
+
+create trigger audit_cuts_go_only_for_larger_ones before delete on audit_cuts
+when not exists (
+    select 1 from audit_cuts as e
+    where e.chain = old.chain and e.id <> old.id and e.first <= old.first and e.last >= old.last
+)
+begin
+    select raise(abort, 'audit_cuts are append-only');
+end;
+
+create trigger audit_cuts_are_not_replaced before insert on audit_cuts
+when exists (select 1 from audit_cuts as e where e.id = new.id)
+begin
+    select raise(abort, 'audit_cuts are append-only');
 end;
 
 -- === what belongs to a user, and to no chat ===

@@ -1,17 +1,19 @@
 //! The audit. Rows are only ever added, and removed by [`forget`]; the database itself refuses anything else.
 
+use std::collections::BTreeMap;
+
 use fermata_engine::store::AuditEntry;
 use fermata_protocol::ChatId;
 use fermata_tools::{AuditAction, Owner};
 use jiff::Timestamp;
 
-use super::calls::source_name;
+use super::{calls::source_name, evidence};
 use crate::{
     chain::Head,
     column::{count, json, name, read_json, read_time, time},
     connection::{Connection, row},
     error::Fault,
-    evidence::AuditRow,
+    evidence::{AuditKey, AuditRow, Cut},
     text::{Text, text},
 };
 
@@ -166,37 +168,68 @@ pub async fn head(connection: &mut Connection<'_>) -> Result<Head, Fault> {
         return Ok(head.clone());
     }
     let name = chain.name.to_string();
-    let last: Option<(i64, String)> = connection
-        .query("select position, hash from audit_events where chain = $1 order by position desc limit 1")
+    let last = evidence::last(connection, &name).await?.map(|(head, _)| head);
+    // The retention may have removed all rows, or the last ones, if the clock went back between them.
+    let cut: Option<(i64, String)> = connection
+        .query("select last, hash from audit_cuts where chain = $1 order by last desc limit 1")
         .bind(name)
         .fetch_optional()
         .await?;
-    let head =
-        last.map_or_else(Head::default, |(position, hash)| Head { count: position + 1, hash: Some(hash) });
+    let cut = cut.map(|(last, hash)| Head { count: last + 1, hash: Some(hash) });
+    let head = last.into_iter().chain(cut).max_by_key(|head| head.count).unwrap_or_default();
     connection.chain()?.head = Some(head.clone());
     Ok(head)
 }
 
-/// Deletes the rows that were added before a time, the oldest first. The triggers allow it for rows that are older than the time in
-/// `audit_retention`, which is set within this transaction only.
+/// Deletes the rows and checkpoints that were added before a time, the oldest first, and notes the rows in cuts. Returns the larger number
+/// of both. The triggers allow it for what is older than the time in `audit_retention`, which is set within this transaction only.
 pub async fn forget(
-    connection: &mut Connection<'_>,
+    transaction: &mut Connection<'_>,
     before: Timestamp,
     limit: usize,
+    key: Option<&AuditKey>,
 ) -> Result<usize, Fault> {
     let say = "update audit_retention set before = $1";
-    connection.query(say).bind(Some(time(before))).execute().await?;
-    let forgotten = connection
+    transaction.query(say).bind(Some(time(before))).execute().await?;
+    let rows: Vec<(String, i64, Option<String>, String)> = transaction
         .query(
             "delete from audit_events
-             where id in (select id from audit_events where at < $1 order by at, id limit $2)",
+             where id in (select id from audit_events where at < $1 order by at, id limit $2)
+             returning chain, position, prev, hash",
+        )
+        .bind(time(before))
+        .bind(count(limit))
+        .fetch_all()
+        .await?;
+    let rows_forgotten = rows.len();
+    let mut removed: BTreeMap<String, Vec<Cut>> = BTreeMap::new();
+    for (chain, position, prev, hash) in rows {
+        let cut = Cut {
+            before: time(before),
+            chain: chain.clone(),
+            first: position,
+            last: position,
+            prev,
+            hash,
+            key: None,
+            signature: None,
+        };
+        removed.entry(chain).or_default().push(cut);
+    }
+    for (chain, cuts) in removed {
+        evidence::add_cuts(transaction, &chain, cuts, key).await?;
+    }
+    let checkpoints_forgotten = transaction
+        .query(
+            "delete from audit_checkpoints
+             where id in (select id from audit_checkpoints where at < $1 order by at, id limit $2)",
         )
         .bind(time(before))
         .bind(count(limit))
         .count()
         .await?;
-    connection.query(say).bind(None::<i64>).execute().await?;
-    Ok(usize::try_from(forgotten).unwrap_or(usize::MAX))
+    transaction.query(say).bind(None::<i64>).execute().await?;
+    Ok(rows_forgotten.max(usize::try_from(checkpoints_forgotten).unwrap_or(usize::MAX)))
 }
 
 /// Rows about the owner's data, the oldest first. The attempts of others are for the operator, because they name these people.

@@ -45,6 +45,7 @@ macro_rules! in_every_store {
 }
 
 mod audit_chains;
+mod evidence;
 mod fixtures;
 mod instances;
 mod large_values;

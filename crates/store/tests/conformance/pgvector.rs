@@ -122,7 +122,7 @@ async fn the_extension_is_created_if_the_server_has_it() {
     fermata_store::migrate(&postgres.url).await.unwrap();
     assert!(has_extension(&postgres).await);
     postgres.execute("drop extension vector").await.unwrap();
-    let as_it_is = fermata_store::OpenOptions { migrate: false, connections: 2 };
+    let as_it_is = fermata_store::OpenOptions { migrate: false, connections: 2, audit_key: None };
     fermata_store::open(&postgres.url, &as_it_is).await.unwrap().close().await;
     assert!(!has_extension(&postgres).await, "nothing is changed if it is not to migrate");
     postgres.open().await.close().await;

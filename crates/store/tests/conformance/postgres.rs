@@ -352,7 +352,7 @@ fn behind(url: &str, port: u16) -> String {
 /// Opens the database with one connection, through the proxy.
 async fn open_behind(postgres: &TestDatabase, proxy: &Withholding) -> Database {
     let url = behind(&postgres.url, proxy.start(address(&postgres.url)).await) + "&sslmode=disable";
-    fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap()
+    fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1, audit_key: None }).await.unwrap()
 }
 
 fn address(url: &str) -> String {
@@ -685,7 +685,7 @@ async fn many_that_start_together_migrate_once() {
     assert_eq!(fermata_store::migrate(&postgres.url).await.unwrap().applied, [""; 0]);
 }
 
-const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, connections: 2 };
+const AS_IT_IS: OpenOptions = OpenOptions { migrate: false, connections: 2, audit_key: None };
 
 #[tokio::test]
 async fn a_database_is_migrated_only_when_wanted() {

@@ -136,13 +136,17 @@ impl TestDatabase {
     }
 
     pub async fn open_with(&self, connections: u32) -> Database {
-        fermata_store::open(&self.url, &OpenOptions { migrate: true, connections }).await.unwrap()
+        fermata_store::open(&self.url, &OpenOptions { migrate: true, connections, audit_key: None })
+            .await
+            .unwrap()
     }
 
     /// Opens the store as an operator does, without the option that makes tests fast.
     pub async fn open_durably(&self) -> Database {
         let url = self.url.replace(FAST, "");
-        fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1 }).await.unwrap()
+        fermata_store::open(&url, &OpenOptions { migrate: true, connections: 1, audit_key: None })
+            .await
+            .unwrap()
     }
 
     pub async fn raw(&self) -> Raw {
