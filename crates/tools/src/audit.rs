@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Call, CallState, Cancelled, Decider, Decision, DecisionChannel, DecisionSource, Owner, PolicyDecision,
-    hash::sha256,
+    Call, CallState, Cancelled, Decider, Decision, DecisionChannel, DecisionSource, Owner, People,
+    PolicyDecision, hash::sha256,
 };
 
 /// Something that an operator may have to account for later: a decision, the end of a call that was decided about, a deletion.
@@ -164,11 +164,11 @@ impl AuditEvent {
         Self { principal: Some(person), address, ..self }
     }
 
-    /// Returns the event with the person who has decided, and how.
-    pub fn decided_by(self, decider: &Decider) -> Self {
+    /// Returns the event with the person who has decided, with all groups, and how.
+    pub fn decided_by(self, decider: &Decider, people: &People) -> Self {
         Self {
             channel: Some(decider.how),
-            groups: decider.by.groups.clone(),
+            groups: people.complete(&decider.by).groups.clone(),
             shown_hash: decider.shown_hash.clone(),
             ..self.by(decider.by.user.clone(), decider.address)
         }

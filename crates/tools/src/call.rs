@@ -117,6 +117,9 @@ pub struct ApprovalRequest {
     pub required: bool,
     /// The time when it was made.
     pub at: Timestamp,
+    /// The time when it expires, if the gate waits for it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub expires: Option<Timestamp>,
     /// The principal in whose name the call runs.
     pub requester: Principal,
     /// The terms that were in force last; `None` if the requester decides.
@@ -214,6 +217,7 @@ impl ApprovalRequest {
             id,
             required: true,
             at,
+            expires: None,
             requester,
             terms,
             votes: Vec::new(),

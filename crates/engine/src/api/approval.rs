@@ -155,7 +155,7 @@ impl Approval {
             reason: call.approval_reason(),
             requested_by: request.map_or_else(Owner::anyone, |request| request.requester.user.clone()),
             requested_at: request.map_or(call.since(), |request| request.at),
-            expires_at: call.state().expires().filter(|_| state == ApprovalState::Waiting),
+            expires_at: current.and_then(|request| request.expires),
             decision: Deciding::of(call),
             chat: None,
             settled: Settled::of(call, state),

@@ -6,7 +6,7 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ApprovalId, PostedVote};
-use fermata_tools::{AuditAction, AuditEvent, Call, Decider, Owner, Principal, may_decide};
+use fermata_tools::{AuditAction, AuditEvent, AuditOutcome, Call, Decider, Owner, Principal, may_decide};
 use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
 
@@ -262,7 +262,12 @@ impl Engine {
     /// Notes that somebody has tried to decide about an approval that is not for them.
     async fn note_refused_vote(&self, record: &ApprovalRecord, by: &Decider) {
         let Some(request) = &record.call.approval_request else { return };
-        let event = AuditEvent::about(AuditAction::Refused, &record.call).decided_by(by);
+        let policies = self.services.policies.current();
+        let event = AuditEvent {
+            outcome: Some(AuditOutcome::Refused),
+            ..AuditEvent::about(AuditAction::Refused, &record.call)
+                .decided_by(by, policies.rules.policy.people())
+        };
         let entry = AuditEntry::of_chat(&request.requester.user, &record.chat, None, event);
         if let Err(error) = self.services.store.add_audit(self.services.clock.now(), vec![entry]).await {
             let approval = &record.id;

@@ -2,8 +2,8 @@
 
 use fermata_protocol::{AnswerKind, ApprovalId, JsonText, UiChunk};
 use fermata_tools::{
-    ApprovalDecision, AuditAction, AuditEvent, CallState, Cancelled, Decider, Decision, DecisionChannel,
-    DecisionSource, Grant, PolicyDecision, ToolError, Wait,
+    ApprovalDecision, AuditAction, AuditEvent, AuditOutcome, CallState, Cancelled, Decider, Decision,
+    DecisionChannel, DecisionSource, Grant, PolicyDecision, ToolError, Wait,
 };
 
 use super::{Deciding, Phase, ValidAnswers, effects::Decided, validation::grant_of};
@@ -68,7 +68,7 @@ impl Deciding<'_> {
         if let Some(request) = &mut call.approval_request {
             request.votes.clear();
         }
-        self.audit(AuditAction::Edited, index, by, None);
+        self.audit(AuditAction::Edited, AuditOutcome::Counted, index, by, None);
         if self.run.call(index).awaits_approval() {
             self.change(index, self.run.call(index).state().clone());
         }
@@ -93,12 +93,13 @@ impl Deciding<'_> {
     ) {
         self.effects.commit.decisions.push(Decided { call: index, decision: decided.clone() });
         let event = if decided.approved { AuditAction::Approved } else { AuditAction::Denied };
-        self.audit(event, index, by, decided.reason.clone());
+        self.audit(event, AuditOutcome::Settled, index, by, decided.reason.clone());
         // A client that has posted the message again shows the decision already.
         let is_shown = by.how == DecisionChannel::Message;
         self.decide_call(index, decided, is_shown);
         let Some(grant) = grant else { return };
-        self.audit(AuditAction::Granted, index, by, Some(grant.terms.scope.covers.clone()));
+        let covers = Some(grant.terms.scope.covers.clone());
+        self.audit(AuditAction::Granted, AuditOutcome::Counted, index, by, covers);
         for sibling in self.run.step_indexes() {
             let call = self.run.call(sibling);
             if !self.run.is_answered_by(&grant, call, self.context) {
@@ -106,16 +107,24 @@ impl Deciding<'_> {
             }
             let policy_decision = PolicyDecision::new(Decision::Allow, DecisionSource::Always);
             let event = AuditEvent::by_policy(call, call.effective_input(), &policy_decision);
-            self.effects.commit.audit.push(event.decided_by(by));
+            self.effects.commit.audit.push(event.decided_by(by, self.context.newest.people()));
             self.vote(sibling, by);
             self.decide_call(sibling, ApprovalDecision::of(by, true, self.context.now), false);
         }
         self.effects.commit.grants.push((index, grant));
     }
 
-    pub(super) fn audit(&mut self, action: AuditAction, index: usize, by: &Decider, reason: Option<String>) {
-        let event = AuditEvent { reason, ..AuditEvent::about(action, self.run.call(index)) };
-        self.effects.commit.audit.push(event.decided_by(by));
+    pub(super) fn audit(
+        &mut self,
+        action: AuditAction,
+        outcome: AuditOutcome,
+        index: usize,
+        by: &Decider,
+        reason: Option<String>,
+    ) {
+        let event =
+            AuditEvent { reason, outcome: Some(outcome), ..AuditEvent::about(action, self.run.call(index)) };
+        self.effects.commit.audit.push(event.decided_by(by, self.context.newest.people()));
     }
 
     fn decide_call(&mut self, index: usize, decided: ApprovalDecision, is_shown: bool) {

@@ -4,6 +4,8 @@
 //! A browser runs a call as soon as it reads `tool-input-available`, so for a browser's call that chunk is the permission and is
 //! withheld until the call may run.
 
+use std::time::Duration;
+
 use fermata_protocol::{ApprovalId, ToolCallId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, ApprovalTerms, AuditEvent, Call, CallState, Cancelled, ChainMode,
@@ -421,8 +423,13 @@ impl Deciding<'_> {
         let id = ApprovalId::new(self.context.ids.next("appr_"));
         let requester = Principal::clone(&self.context.requester);
         let terms = self.run.call(index).policy_decision.as_ref().and_then(|decision| decision.terms.clone());
-        let request = ApprovalRequest::new(id.clone(), requester, terms, self.context.now);
-        self.call_mut(index).approval_request = Some(ApprovalRequest { required, ..request });
+        // Each has a time of its own, so that lists keep the order of the calls.
+        let asked = self.run.step_calls().iter().filter_map(|call| call.approval_request.as_ref());
+        let next = asked.map(|request| later(request.at, Duration::from_micros(1))).max();
+        let at = next.map_or(self.context.now, |next| next.max(self.context.now));
+        let expires = self.run.call(index).state().expires();
+        let request = ApprovalRequest::new(id.clone(), requester, terms, at);
+        self.call_mut(index).approval_request = Some(ApprovalRequest { required, expires, ..request });
         self.use_newest_terms(index);
         self.plan_requester_notice(index);
         let call = self.run.call(index);

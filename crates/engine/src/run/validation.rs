@@ -6,8 +6,8 @@ use fermata_protocol::{
     Answer, AnswerKind, AnswerTarget, ElicitAction, JsonText, ToolPart, ToolState, UiPart, measure,
 };
 use fermata_tools::{
-    ApprovalTerms, AuditAction, AuditEvent, Call, Check, Decider, Decision, Grant, PolicyDecision,
-    Presentation, Receipt, Refusal, Scope, StateName, Toolbox, ValidAnswer,
+    ApprovalTerms, AuditAction, AuditEvent, AuditOutcome, Call, Check, Decider, Decision, Grant,
+    PolicyDecision, Presentation, Receipt, Refusal, Scope, StateName, Toolbox, ValidAnswer,
 };
 use serde_json::{Map, Value};
 
@@ -15,7 +15,7 @@ use super::{
     Context, Overruled, Phase, Run,
     elicit::{ElicitState, Elicited, ValidReply},
     rejected::Rejected,
-    votes::{may_decide_now, terms_in_force},
+    votes::{is_approved_with, may_decide_now, terms_in_force},
 };
 use crate::api::view::InputPreview;
 
@@ -150,7 +150,7 @@ impl Run {
         }
         self.check_room(&calls, context)?;
         let indexes: Vec<usize> = subjects.into_iter().map(|subject| self.call_of(subject)).collect();
-        let receipts = self.receipts(&indexes, &calls, context);
+        let receipts = self.receipts(&indexes, &calls, by, context);
         let answers = ValidAnswers { calls, elicitations, by: by.clone() };
         Ok(Validation { answers, receipts, overruled })
     }
@@ -192,7 +192,8 @@ impl Run {
             AnswerKind::Decision { approved: true, input: Some(input), .. } => {
                 let Some(denial) = self.check_edit(call, input, context)? else { return Ok(()) };
                 let event = AuditEvent::by_policy(call, input, &denial);
-                Err(Rejected::Denied(Box::new(event.decided_by(by))))
+                let event = AuditEvent { outcome: Some(AuditOutcome::Refused), ..event };
+                Err(Rejected::Denied(Box::new(event.decided_by(by, context.newest.people()))))
             }
             AnswerKind::Decision { .. } | AnswerKind::Elicited { .. } => Ok(()),
         }
@@ -288,12 +289,22 @@ impl Run {
         &self,
         indexes: &[usize],
         accepted: &[(usize, AnswerKind)],
+        by: &Decider,
         context: &Context<'_>,
     ) -> Vec<Receipt> {
         let grants: Vec<Grant> = accepted
             .iter()
             .filter_map(|(index, kind)| grant_of(self.call(*index), kind, context).ok().flatten())
             .collect();
+        // A vote that is not enough leaves its call waiting.
+        let waits_on = |(index, kind): &(usize, AnswerKind)| match kind {
+            AnswerKind::Decision { approved: true, input, .. } => {
+                !is_approved_with(self.call(*index), by, input.as_ref(), context)
+            }
+            _ => false,
+        };
+        let still_waiting: Vec<usize> =
+            accepted.iter().filter(|answer| waits_on(answer)).map(|(index, _)| *index).collect();
         let is_granted = |call: &Call| grants.iter().any(|grant| self.is_answered_by(grant, call, context));
         indexes
             .iter()
@@ -304,14 +315,18 @@ impl Run {
                     None => call.state().name(),
                     Some(AnswerKind::Output { .. }) => StateName::Success,
                     Some(AnswerKind::Failure { .. }) => StateName::Error,
+                    Some(AnswerKind::Decision { approved: true, .. }) if still_waiting.contains(&index) => {
+                        StateName::AwaitingApproval
+                    }
                     Some(AnswerKind::Decision { approved: true, .. }) => StateName::Scheduled,
                     Some(AnswerKind::Decision { approved: false, .. }) => StateName::Cancelled,
                     Some(AnswerKind::Elicited { .. }) => StateName::Executing,
                 };
                 let others = self.all_calls().filter(|other| {
-                    let is_answered =
-                        accepted.iter().any(|(answered, _)| self.call(*answered).id == other.id);
-                    other.step == call.step && !is_answered
+                    let is_answered = accepted.iter().any(|(answered, _)| {
+                        self.call(*answered).id == other.id && !still_waiting.contains(answered)
+                    });
+                    other.step == call.step && other.id != call.id && !is_answered
                 });
                 let (waiting, rest): (Vec<&Call>, Vec<&Call>) =
                     others.partition(|other| other.awaits_approval() && !is_granted(other));
@@ -370,7 +385,10 @@ fn check_decider(call: &Call, answer: &Answer, by: &Decider, context: &Context<'
     }
     let terms = terms_in_force(call, context);
     let deciders = terms.as_deref().unwrap_or(ApprovalTerms::by_requester()).deciders();
-    let event = AuditEvent::about(AuditAction::Refused, call).decided_by(by);
+    let event = AuditEvent {
+        outcome: Some(AuditOutcome::Refused),
+        ..AuditEvent::about(AuditAction::Refused, call).decided_by(by, context.newest.people())
+    };
     Err(Rejected::NotYours { call: call.id.clone(), deciders, event: Box::new(event) })
 }
 

@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
+use fermata_protocol::JsonText;
 use fermata_tools::{
-    ApprovalDecision, ApprovalRequest, ApprovalTerms, AuditAction, AuditEvent, Call, CallState, Decider,
-    Decision, Policy, Principal, Toolbox, may_decide,
+    ApprovalDecision, ApprovalRequest, ApprovalTerms, AuditAction, AuditEvent, AuditOutcome, Call, CallState,
+    Decider, Decision, Policy, Principal, Toolbox, may_decide,
 };
 use jiff::Timestamp;
 
@@ -73,6 +74,26 @@ pub(super) fn is_approved(call: &Call, context: &Context<'_>) -> bool {
     let (requester, people) = (&context.requester.user, context.newest.people());
     let valid = request.votes.iter().filter(|vote| may_decide(&vote.by, requester, terms, people));
     valid.count() >= terms.quorum as usize
+}
+
+/// Returns whether enough people will have approved a call once this one approves it, perhaps with another input.
+pub(super) fn is_approved_with(
+    call: &Call,
+    by: &Decider,
+    input: Option<&JsonText>,
+    context: &Context<'_>,
+) -> bool {
+    let mut next = call.clone();
+    if let Some(request) = &mut next.approval_request {
+        if input.is_some() {
+            request.votes.clear();
+        }
+        request.vote(by, context.now);
+    }
+    if input.is_some() {
+        next.edited = input.cloned();
+    }
+    is_approved(&next, context)
 }
 
 /// Returns whether the approval of a call is too old for the call to start.
@@ -149,7 +170,7 @@ impl Deciding<'_> {
             call: index,
             decision: ApprovalDecision { reason: reason.clone(), ..ApprovalDecision::of(by, true, now) },
         });
-        self.audit(AuditAction::Approved, index, by, reason);
+        self.audit(AuditAction::Approved, AuditOutcome::Counted, index, by, reason);
         // It waits on, with the vote.
         self.effects.commit.calls.insert(index);
     }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use fermata_tools::{ApprovalTerms, Approver, Escalation, Pattern, People, Person, Rule, RulePolicy};
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::{
     api::approval::{Approval, ApprovalState},
@@ -252,4 +254,139 @@ fn the_requester_is_notified_elsewhere_if_the_call_still_waits() {
     assert_eq!(play.due().notices(), ["approval.requested phone"]);
     play.answer(vec![decision("call_1", true)]);
     assert_eq!(play.notices(), ["approval.settled phone"]);
+}
+
+/// A move of a schedule with several deciders.
+#[derive(Clone, Debug)]
+enum Move {
+    /// Somebody answers one of the calls; an input of `Some(n)` is an edit.
+    Votes { who: usize, call: usize, approved: bool, input: Option<i64> },
+    /// The groups that people are in change, by a bit for each person and group, and the quorum with them.
+    RulesChange { members: u8, quorum: u32, not_requester: bool },
+    /// The time of the next thing that is due about an approval comes.
+    Due,
+    /// The process ends, and another one resumes the run.
+    Crashes,
+    Expires,
+}
+
+const NAMES: [&str; 4] = ["alice", "bob", "carol", "dan"];
+
+fn moves() -> impl Strategy<Value = Move> {
+    let input = prop_oneof![3 => Just(None), 1 => (1..3i64).prop_map(Some)];
+    prop_oneof![
+        12 => (0..NAMES.len(), 0..2usize, prop::bool::weighted(0.9), input)
+            .prop_map(|(who, call, approved, input)| Move::Votes { who, call, approved, input }),
+        3 => (any::<u8>(), 1..4u32, any::<bool>())
+            .prop_map(|(members, quorum, not_requester)| Move::RulesChange { members, quorum, not_requester }),
+        2 => Just(Move::Due),
+        2 => Just(Move::Crashes),
+        1 => Just(Move::Expires),
+    ]
+}
+
+/// What a schedule knows of the approvals, apart from the run.
+struct Known {
+    terms: ApprovalTerms,
+    members: u8,
+    /// Those who have approved each call, with its current input.
+    approved_by: [Vec<usize>; 2],
+}
+
+impl Known {
+    fn may_decide(&self, who: usize) -> bool {
+        self.members & (1 << who) != 0 && !(self.terms.not_requester && who == 0)
+    }
+
+    fn policy(&self) -> Arc<dyn Policy> {
+        let members = NAMES.iter().enumerate().filter(|(who, _)| self.members & (1 << who) != 0);
+        let person = || Person { groups: vec!["finance".into()], email: None };
+        policy(self.terms.clone(), People::new(members.map(|(_, name)| ((*name).to_owned(), person())).collect()))
+    }
+
+    /// Checks that each call that has just begun to run has enough approvals of people who may decide by now.
+    fn check(&self, play: &Play) {
+        for (place, approved_by) in self.approved_by.iter().enumerate() {
+            let id = &play.run.calls[place].id;
+            if play.effects.after.execute.contains(id) {
+                let valid = approved_by.iter().filter(|who| self.may_decide(**who)).count();
+                assert!(valid >= self.terms.quorum as usize, "{id} runs with {valid} of {}", self.terms.quorum);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// No call runs without enough valid approvals, whoever votes, edits, leaves a group or crashes in between, and whatever lapses.
+    #[test]
+    fn no_call_runs_without_enough_valid_approvals(moves in prop::collection::vec(moves(), 1..40)) {
+        let terms = ApprovalTerms { valid_for: Some(Duration::from_secs(60)), ..finance(2) };
+        let mut known = Known { terms, members: 0b1110, approved_by: Default::default() };
+        let mut play = Play::with(|rules| Rules { policy: known.policy(), ..rules });
+        play.calls(&[("note", "{}"), ("note", "{}")]);
+        for what in moves {
+            if play.run.state.phase == Phase::Over || play.run.step_calls().len() != 2 {
+                break;
+            }
+            let ids = |play: &Play| -> Vec<_> {
+                play.run.calls.iter().map(|call| call.approval_request.as_ref().unwrap().id.clone()).collect()
+            };
+            let before = ids(&play);
+            play.effects = Effects::default();
+            match what {
+                Move::Votes { who, call, approved, input } => {
+                    let id = format!("call_{}", call + 1);
+                    let answer = match input {
+                        Some(n) if approved => edited(&id, json!({"n": n})),
+                        Some(_) | None => decision(&id, approved),
+                    };
+                    let has_voted = known.approved_by[call].contains(&who);
+                    let was_edit = matches!(&answer.kind, AnswerKind::Decision { input: Some(_), .. });
+                    let was_waiting = play.run.calls[call].awaits_approval();
+                    let waits = |play: &Play| play.run.calls[call].edited.clone();
+                    let input_before = waits(&play);
+                    match play.try_vote(&user(NAMES[who]), answer) {
+                        Err(Rejected::NotYours { .. }) => prop_assert!(!known.may_decide(who)),
+                        Err(_) => {}
+                        Ok(_) => {
+                            // Taking an approval back is left to those who have given it.
+                            prop_assert!(known.may_decide(who) || has_voted);
+                            let is_new_input = was_edit && (waits(&play) != input_before || was_waiting);
+                            if approved && is_new_input && !(has_voted && waits(&play) == input_before) {
+                                known.approved_by[call].clear();
+                            }
+                            if approved && !known.approved_by[call].contains(&who) && was_waiting {
+                                known.approved_by[call].push(who);
+                            }
+                        }
+                    }
+                }
+                Move::RulesChange { members, quorum, not_requester } => {
+                    known.members = members & 0b1111;
+                    known.terms = ApprovalTerms { quorum, not_requester, ..known.terms.clone() };
+                    play.scene.newest = Some(known.policy());
+                    play.apply("rules", Event::RulesChanged);
+                }
+                Move::Due if play.run.approvals_due().is_some() => {
+                    play.due();
+                }
+                Move::Due => {}
+                Move::Crashes => {
+                    play.crash();
+                }
+                Move::Expires => {
+                    play.end(Ending::Expired);
+                }
+            }
+            known.check(&play);
+            for (place, id) in ids(&play).into_iter().enumerate() {
+                let is_asked_again = before[place] != id;
+                if is_asked_again && play.run.calls[place].approval_request.as_ref().unwrap().votes.is_empty() {
+                    known.approved_by[place].clear();
+                }
+            }
+        }
+    }
 }
