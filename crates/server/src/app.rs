@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     assistants,
+    audit::checkpoints::Checkpoints,
     auth::{Auth, operators::Operators},
     client::TrustedProxies,
     config::{Config, DatabaseSettings, MemorySettings, Origin, OwnerLimits, SharedKey},
@@ -51,6 +52,7 @@ struct Parts {
     database: Database,
     drain: Drain,
     telemetry: Option<Telemetry>,
+    checkpoints: Checkpoints,
     /// `true` if only the person at this machine can use the server.
     shows_causes: bool,
 }
@@ -189,6 +191,7 @@ impl App {
         if let Some(telemetry) = &self.0.telemetry {
             telemetry.close().await;
         }
+        self.0.checkpoints.close().await;
         self.0.database.close().await;
     }
 
@@ -285,7 +288,7 @@ impl AppBuilder<'_> {
         let options = OpenOptions {
             migrate: config.database.migrate,
             connections: config.database.database_connections.get(),
-            audit_key: None,
+            audit_key: config.database.audit_key.clone().map(|key| key.0),
         };
         let database = fermata_store::open(config.database.database_url.as_str(), &options).await?;
         let peers = peer_transport(&config.database, &database).await?;
@@ -323,6 +326,7 @@ impl AppBuilder<'_> {
         let parts = Parts {
             engine,
             mcp,
+            checkpoints: Checkpoints::default(),
             database,
             auth,
             operators: Arc::new(Operators::build(&config.access, &config.server)),
@@ -342,6 +346,7 @@ impl AppBuilder<'_> {
         };
         let app = App(Arc::new(parts));
         app.note_rules(AuditAction::RulesLoaded, config).await;
+        app.0.checkpoints.start(app.0.database.clone(), &config.database).await;
         Ok(app)
     }
 }

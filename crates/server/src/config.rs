@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     assistants::{AssistantSettings, Builtin},
     command::{Answer, Asked, DataCommand, Decision, Invocation, OperatorCommand, PolicyCommand, TestedCall},
-    database::{DatabaseUrl, RedisUrl},
+    database::{AuditAnchor, DatabaseUrl, RedisUrl},
     file::Tables,
     identity::{AuthKind, UserHeader, UserSettings},
     models::{CallSettingsTable, ModelSettings},
@@ -52,7 +52,7 @@ pub use self::{
     policy::WrittenRule,
     report::Report,
     schema::file_schema,
-    secret::{Secret, SharedKey, Token},
+    secret::{Secret, SharedKey, SigningKey, Token},
     setting::{SETTINGS, Setting},
     settings::{
         AccessSettings, AssistantDefaults, ChatLimits, ConnectionSettings, DatabaseSettings, InsecureBind,

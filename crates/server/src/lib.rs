@@ -5,6 +5,7 @@
 
 mod app;
 mod assistants;
+pub mod audit;
 mod auth;
 pub mod backup;
 mod client;

@@ -12,7 +12,7 @@ use fermata_engine::{
     },
 };
 use fermata_protocol::{ChatId, MemoryKind};
-use fermata_store::{Database, OpenOptions};
+use fermata_store::{Checkpointed, Database};
 use fermata_tools::{AuditAction, AuditEvent, Owner};
 use futures::{SinkExt, Stream, StreamExt, channel::mpsc};
 use jiff::Timestamp;
@@ -20,7 +20,10 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::config::DatabaseSettings;
+use crate::{
+    audit::{self, checkpoints::CheckpointWriter},
+    config::DatabaseSettings,
+};
 
 /// The pieces of a document that wait for a reader who is slow.
 const AHEAD: usize = 4;
@@ -148,7 +151,7 @@ pub async fn export(settings: &DatabaseSettings, owner: &Owner) -> Result<(), Pe
             Err(error) => return Err(error.into()),
         }
     }
-    database.close().await;
+    close(database, settings).await;
     Ok(())
 }
 
@@ -162,15 +165,21 @@ pub async fn delete(settings: &DatabaseSettings, owner: &Owner) -> Result<String
     let Deleted { chats, memories, notes } =
         delete_all(&database, owner, deleted, |chat| delete_stored(&database, owner, chat)).await?;
     database.sweep().await;
-    database.close().await;
+    close(database, settings).await;
     Ok(format!(
         "deleted {chats} chats, {memories} memories and {notes} notes; the audit (audit_events) is kept for audit_keep\n"
     ))
 }
 
 async fn open(settings: &DatabaseSettings) -> Result<Database, PersonalDataError> {
-    let options = OpenOptions { migrate: false, connections: 1, audit_key: None };
+    let options = audit::options_of_command(settings);
     Ok(fermata_store::open(settings.database_url.as_str(), &options).await?)
+}
+
+/// Closes the database, after a checkpoint of what this command has noted in the audit.
+async fn close(database: Database, settings: &DatabaseSettings) {
+    CheckpointWriter::new(database.clone(), settings).write(Checkpointed::Own).await;
+    database.close().await;
 }
 
 /// Returns an event that an operator causes with a command.

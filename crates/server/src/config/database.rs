@@ -1,7 +1,7 @@
 //! The addresses of the database and Redis, as settings. Reports, the log and errors show the host and not the
 //! password.
 
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -19,6 +19,15 @@ pub struct DatabaseUrl(String);
 #[serde(try_from = "String")]
 #[schemars(with = "String", inline, title = "URL")]
 pub struct RedisUrl(#[serde(serialize_with = "serialize_masked")] String);
+
+/// The place outside of the database that gets a copy of each checkpoint of the audit.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", inline, title = "FILE")]
+pub enum AuditAnchor {
+    /// A file.
+    File(PathBuf),
+}
 
 // === impl DatabaseUrl ===
 
@@ -101,6 +110,28 @@ impl TryFrom<String> for RedisUrl {
 impl fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("RedisUrl").field(&Url::masked(&self.0)).finish()
+    }
+}
+
+// === impl AuditAnchor ===
+
+impl TryFrom<String> for AuditAnchor {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.trim() {
+            "" => Err("it names no file".into()),
+            channel if channel.starts_with("channel:") => {
+                Err("a channel cannot get checkpoints yet; name a file".into())
+            }
+            path => Ok(Self::File(path.into())),
+        }
+    }
+}
+
+impl From<AuditAnchor> for String {
+    fn from(AuditAnchor::File(path): AuditAnchor) -> Self {
+        path.to_string_lossy().into_owned()
     }
 }
 

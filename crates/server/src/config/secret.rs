@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fermata_peers::{ClusterKey, is_guessable};
+use fermata_store::AuditKey;
 use schemars::JsonSchema;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize, Serializer};
@@ -22,6 +23,12 @@ pub struct Secret<const MIN: usize = 0>(#[serde(serialize_with = "hide")] pub Se
 #[serde(try_from = "String")]
 #[schemars(with = "String", inline, title = "KEY")]
 pub struct SharedKey(#[serde(serialize_with = "hide")] pub ClusterKey);
+
+/// The key that signs checkpoints of the audit.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String", inline, title = "KEY")]
+pub struct SigningKey(#[serde(serialize_with = "hide")] pub AuditKey);
 
 /// An owner and the owner's bearer token, or the hash of the token as `sha256:` and 64 hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -85,6 +92,14 @@ impl TryFrom<String> for SharedKey {
 
     fn try_from(text: String) -> Result<Self, String> {
         ClusterKey::parse(&text).map(Self).map_err(|error| error.to_string())
+    }
+}
+
+impl TryFrom<String> for SigningKey {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        AuditKey::parse(&text).map(Self).map_err(|error| error.to_string())
     }
 }
 

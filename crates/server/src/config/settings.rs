@@ -22,10 +22,10 @@ use serde_json::Value;
 
 use super::{
     assistants::Builtin,
-    database::{DatabaseUrl, RedisUrl},
+    database::{AuditAnchor, DatabaseUrl, RedisUrl},
     identity::{AuthKind, UserHeader},
     network::{Address, HostName, Network, OperatorAddress, Origin},
-    secret::{MIN_SIGNING_SECRET, MIN_TOKEN, Secret, SharedKey, Token},
+    secret::{MIN_SIGNING_SECRET, MIN_TOKEN, Secret, SharedKey, SigningKey, Token},
     url::Url,
     values::{AllowedFiles, Duration, HoldTime, NonZeroDuration, PostRate, Share, Size, UpTo},
 };
@@ -233,6 +233,12 @@ pub struct DatabaseSettings {
     /// their chat is deleted.
     #[schemars(extend("x-over" = "the row is deleted"))]
     pub audit_keep: Option<NonZeroDuration>,
+    /// The private key that signs checkpoints of the audit: Ed25519 in PEM, as openssl genpkey -algorithm ed25519 writes it, or the 32
+    /// bytes of its seed in base64. By default, checkpoints are not signed.
+    pub audit_key: Option<SigningKey>,
+    /// A file that gets a copy of each checkpoint of the audit. It proves more if those who can write to the database cannot write to
+    /// it.
+    pub audit_anchor: Option<AuditAnchor>,
 }
 
 /// The settings of owners and their authentication.
