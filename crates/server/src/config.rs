@@ -43,7 +43,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     assistants::{AssistantSettings, Builtin},
-    command::{Answer, Asked, DataCommand, Decision, Invocation, OperatorCommand, PolicyCommand, TestedCall},
+    command::{
+        Answer, Asked, AuditCommand, AuditExport, AuditVerification, DataCommand, Decision, Invocation,
+        OperatorCommand, PolicyCommand, TestedCall,
+    },
     database::{AuditAnchor, DatabaseUrl, RedisUrl},
     file::Tables,
     identity::{AuthKind, UserHeader, UserSettings},

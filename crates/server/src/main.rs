@@ -12,9 +12,10 @@ use std::{
 use anyhow::Context;
 use fermata_providers::Provider;
 use fermata_server::{
-    App, Demo, backup,
+    App, Demo, audit, backup,
     config::{
-        Config, ConfigError, DataCommand, Invocation, OperatorCommand, PolicyCommand, warnings_of_variables,
+        AuditCommand, Config, ConfigError, DataCommand, Invocation, OperatorCommand, PolicyCommand,
+        warnings_of_variables,
     },
     drain, first_start, health,
     mcp_check::{self, McpReport},
@@ -122,6 +123,19 @@ async fn run(config: &Config, command: OperatorCommand) -> anyhow::Result<()> {
         }
         OperatorCommand::Data(DataCommand::Delete { owner }) => {
             personal_data::delete(database, &owner).await?
+        }
+        OperatorCommand::Audit(AuditCommand::Export(asked)) => {
+            return Ok(audit::export::export(database, &asked).await?);
+        }
+        OperatorCommand::Audit(AuditCommand::Verify(asked)) => {
+            let verified = audit::verify::report(database, &asked).await?;
+            print(verified.text)?;
+            anyhow::ensure!(
+                verified.faults == 0,
+                "the audit does not hold; faults found: {}",
+                verified.faults
+            );
+            return Ok(());
         }
         OperatorCommand::Prompt { chat } => prompt_preview::report(config, &chat).await?,
         OperatorCommand::Chats(asked) => RunningServer::new(server, asked)?.chats().await?,

@@ -9,6 +9,7 @@ use clap::{
 use clap_complete::Shell;
 use fermata_protocol::ChatId;
 use fermata_tools::{Owner, RunBy};
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
@@ -177,6 +178,9 @@ pub enum OperatorCommand {
     /// Export or delete all that is stored for a user, even while servers use the database.
     #[command(subcommand)]
     Data(DataCommand),
+    /// Verify or export the audit, even while servers use the database.
+    #[command(subcommand)]
+    Audit(AuditCommand),
     /// Print the next request to the model in a chat, with an estimate of its tokens, and send nothing.
     Prompt {
         /// The id of the chat.
@@ -216,6 +220,40 @@ pub enum DataCommand {
         #[arg(value_parser = owner)]
         owner: Owner,
     },
+}
+
+/// A command about the audit.
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// Verify that no row of the audit was changed, removed or inserted, and exit with 1 if one was.
+    Verify(AuditVerification),
+    /// Print the audit as JSON lines, which fermata audit verify --file verifies without the database, and exit.
+    Export(AuditExport),
+}
+
+/// The audit to verify, and what it is compared with.
+#[derive(Args, Clone, Debug, Default)]
+pub struct AuditVerification {
+    /// A file that fermata audit export has written. By default, the database is verified.
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The anchor file. By default it is the one in the settings (audit_anchor), if there is one.
+    #[arg(long, value_name = "FILE")]
+    pub anchor: Option<PathBuf>,
+    /// A file with a public key that signs checkpoints, besides the key in the settings (audit_key). May be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub public_key: Vec<PathBuf>,
+}
+
+/// The part of the audit to export.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct AuditExport {
+    /// The first day, such as 2026-01-01, or the first moment, such as 2026-01-01T12:00:00Z. A day begins in UTC.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub since: Option<Timestamp>,
+    /// The day or the moment before which the export ends.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub until: Option<Timestamp>,
 }
 
 // === impl OperatorCommand ===
@@ -321,6 +359,17 @@ fn option(setting: &'static Setting) -> Option<Arg> {
 
 fn json(text: &str) -> Result<Json, String> {
     serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))
+}
+
+fn moment(text: &str) -> Result<Timestamp, String> {
+    if let Ok(moment) = text.parse() {
+        return Ok(moment);
+    }
+    let day: Option<Date> = text.parse().ok();
+    let begin = day.and_then(|day| day.to_zoned(TimeZone::UTC).ok());
+    begin.map(|begin| begin.timestamp()).ok_or_else(|| {
+        "it is neither a day such as 2026-01-01 nor a moment such as 2026-01-01T12:00:00Z".into()
+    })
 }
 
 fn owner(text: &str) -> Result<Owner, std::convert::Infallible> {

@@ -13,6 +13,7 @@ mod consent;
 mod database;
 mod demo;
 mod ending;
+mod evidence;
 mod grants;
 mod headers;
 mod jwt;
