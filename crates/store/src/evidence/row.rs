@@ -68,37 +68,23 @@ mod tests {
 
     use super::*;
 
-    pub fn row() -> AuditRow {
-        AuditRow {
-            address: Some("192.0.2.7".into()),
-            approval_id: Some("appr_1".into()),
-            at: 1_767_225_600_000_000,
-            call_id: Some("call_1".into()),
-            chain: "3d0c5f3a6d1b4f2c9d6a7a54c3a3b6f1.0".into(),
-            channel: Some("button".into()),
-            chat_id: "chat_1".into(),
-            event: "denied".into(),
-            groups: Some("[\"finance\"]".into()),
-            input_hash: Some("015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862".into()),
-            outcome: Some("counted".into()),
-            owner: "dave".into(),
-            position: 0,
-            prev: None,
-            principal: Some("alice".into()),
-            reason: Some("Über 100 €:\t\"no\" \\ \u{7f}\u{1}".into()),
-            rule: None,
-            run_id: Some("run_1".into()),
-            shown_hash: None,
-            subject: None,
-            tool: "refund".into(),
-        }
+    /// Returns the block of the page behind a comment.
+    fn example(name: &str) -> &'static str {
+        let page = include_str!("../../../../docs/guide/evidence.md");
+        let (_, rest) = page.split_once(&format!("<!-- evidence: {name} -->\n```")).unwrap();
+        let (_, rest) = rest.split_once('\n').unwrap();
+        rest.split_once("\n```").unwrap().0
     }
 
     #[test]
-    fn the_canonical_form_has_its_keys_in_order() {
-        let json = serde_json::to_string(&row()).unwrap();
+    fn the_page_for_auditors_shows_the_canonical_form_and_its_hash() {
+        let mut row: AuditRow = serde_json::from_str(example("row")).unwrap();
+        assert_eq!(serde_json::to_string(&row).unwrap(), example("row"));
+        assert_eq!(row.hash(), example("hash"));
+        row.reason = Some("\u{8}\u{c}\n\r\t\"\\ \u{1} \u{7f}\u{2028}/".into());
+        let json = serde_json::to_string(&row).unwrap();
         let sorted: BTreeMap<String, Value> = serde_json::from_str(&json).unwrap();
         assert_eq!(json, serde_json::to_string(&sorted).unwrap());
-        assert!(json.contains(r#""Über 100 €:\t\"no\" \\ "#) && json.contains(r"\u0001"), "{json}");
+        assert!(json.contains("\"\\b\\f\\n\\r\\t\\\"\\\\ \\u0001 \u{7f}\u{2028}/\""), "{json}");
     }
 }
