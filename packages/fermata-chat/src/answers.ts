@@ -95,8 +95,11 @@ export class Answers {
       });
       if (!this.#follower.isBusy()) {
         // No stream reports it.
+        const { calls } = this.#follower.known;
         for (const { toolCallId, state, gateClosed } of answered.calls)
-          this.#follower.known.calls.set(toolCallId, {
+          calls.set(toolCallId, {
+            // A vote that is not enough changes nothing else.
+            ...(state === 'awaiting_approval' && calls.get(toolCallId)),
             state,
             ...(gateClosed === true && { waitsFor: 'gate' }),
           });

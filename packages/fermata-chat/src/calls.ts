@@ -26,7 +26,39 @@ export interface AskedCall {
   reasonCode?: ReasonCode;
   /** The words of others in the reason: of the rule or the tool, or what was read before a memory is changed. */
   reasonDetail?: string;
+  /** `false` if the person may not decide about the call. Absent from servers that do not say. */
+  mayDecide?: boolean;
 }
+
+/** Who decides about a call, and who has approved it. */
+export interface ApprovalDecision {
+  /** Who may decide: `requester`, `user:<name>`, `group:<name>` or `channel:<name>`. Names may have `*`. */
+  by: string[];
+  /** The number of different people who have to approve. */
+  quorum: number;
+  /** `true` if the requester may not decide. */
+  notRequester: boolean;
+  /** The users who have approved. */
+  approvedBy: string[];
+  /** `true` if the person who reads this may decide. */
+  mayDecide: boolean;
+}
+
+/** Reads who decides about a call; `undefined` if the server does not say, because it is of an earlier version. */
+export function decisionOf(value: unknown): ApprovalDecision | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { by, quorum, notRequester, approvedBy, mayDecide } = value as Record<string, unknown>;
+  return {
+    by: textsIn(by),
+    quorum: typeof quorum === 'number' ? quorum : 1,
+    notRequester: notRequester === true,
+    approvedBy: textsIn(approvedBy),
+    mayDecide: mayDecide !== false,
+  };
+}
+
+const textsIn = (value: unknown): string[] =>
+  Array.isArray(value) ? value.filter((one) => typeof one === 'string') : [];
 
 /**
  * The reason to ask a person about a call. The reason of a `rule` and of a `tool` is their own text; the others are Fermata's, and a page can
@@ -55,10 +87,12 @@ export function askedCall(part: object): AskedCall | undefined {
 export interface CallStatus extends Partial<AskedCall> {
   state: 'validating' | 'awaiting_approval' | 'scheduled' | 'executing' | 'success' | 'error' | 'cancelled';
   /**
-   * The cause of the wait: a person's decision or reply, the output of a page, the decisions about the other
-   * calls of its step, a resource that another call uses, or the end of others, because no more may run at a time.
+   * The cause of the wait: the person's decision or reply, the decision of other people, the output of a page, the decisions about the
+   * other calls of its step, a resource that another call uses, or the end of others, because no more may run at a time.
    */
-  waitsFor?: 'person' | 'page' | 'gate' | 'resource' | 'capacity';
+  waitsFor?: 'person' | 'other_people' | 'page' | 'gate' | 'resource' | 'capacity';
+  /** Who decides, while the call waits for a decision. */
+  decision?: ApprovalDecision;
   /** The name of the resource that the call waits for. */
   resource?: string;
   /** The call of the same step that uses the resource; absent if another chat does. */
@@ -107,6 +141,13 @@ export function noOutputOf(message: { metadata?: unknown }, toolCallId: string):
     ...(reason !== undefined && { reason }),
     ...(lastOutput !== undefined && { lastOutput }),
   };
+}
+
+/** Reads a `data-call` part: the id of the call, and its status. */
+export function callStatusIn(data: unknown): { toolCallId: string; status: CallStatus } {
+  const { toolCallId, decision, ...status } = data as CallStatus & { toolCallId: string };
+  const decides = decisionOf(decision);
+  return { toolCallId, status: { ...status, ...(decides !== undefined && { decision: decides }) } };
 }
 
 /** The newest status of each call of a chat. */

@@ -10,7 +10,7 @@ import {
   type ToolOutput,
 } from './answers.js';
 import type { Chosen } from './assistants.js';
-import type { CallStatus } from './calls.js';
+import { callStatusIn, type CallStatus } from './calls.js';
 import type { Compaction, ContextUsage } from './context.js';
 import type { Followed } from './followed.js';
 import { ChatFollower } from './follower.js';
@@ -199,7 +199,7 @@ function initOf<MESSAGE extends UIMessage>(
     onData: (part) => {
       const { type, data } = part as { type: string; data: unknown };
       if (type === 'data-call') {
-        const { toolCallId, ...status } = data as CallStatus & { toolCallId: string };
+        const { toolCallId, status } = callStatusIn(data);
         known.calls.set(toolCallId, status);
         // A call that was approved in words has its outcome in an earlier message, which no stream changes.
         if (['success', 'error', 'cancelled'].includes(status.state)) record.settleOlder(follower.chat);

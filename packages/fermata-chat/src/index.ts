@@ -1,6 +1,7 @@
 // Fermata for pages that use the AI SDK's chat, version 5, 6 or 7.
 
 import type { AbstractChat, ChatInit, UIMessage } from 'ai';
+import { approvalsOf, readMe, type Approvals, type Me } from './approvals.js';
 import { listAssistants, type Assistant } from './assistants.js';
 import { followedChat, type FermataChat } from './chat.js';
 import { memoriesOf, type Memories } from './memories.js';
@@ -9,10 +10,13 @@ import { compactChat, correctSummary, readSummary, type ChatSummary, type Summar
 import type { FermataOptions } from './transport.js';
 
 export type { Always, ApprovalResponse, ElicitationAnswer, ToolOutput } from './answers.js';
+export { isWaitingFor, type Approval, type ApprovalState, type Settlement } from './approval.js';
+export type { ApprovalEvent, ApprovalFilter, ApprovalPage, Approvals, Me, Vote } from './approvals.js';
 export type { Assistant, Chosen } from './assistants.js';
 export {
   askedCall,
   noOutputOf,
+  type ApprovalDecision,
   type AskedCall,
   type CallStatus,
   type FailureStrategy,
@@ -37,6 +41,7 @@ export {
 export type { Compaction, ContextUsage, SummaryReason } from './context.js';
 export { editedText, isNumberReadExactly, isReadExactly } from './exact.js';
 export type { Followed } from './followed.js';
+export { ApprovalInbox, type Inbox, type InboxStatus } from './inbox.js';
 export type { GivenBack, Unsent } from './known.js';
 export type { CallDetails, ChatRecord, InputPreview, Pending, RefusedPart } from './record.js';
 export { planOf, type Plan, type PlanStep, type RunStatus, type Stage } from './runs.js';
@@ -57,6 +62,10 @@ export interface Fermata {
   request<T>(path: string, init?: RequestInit): Promise<T>;
   /** Lists the assistants, with `default` first. The list is empty if the server is of a version that has none. */
   assistants(): Promise<Assistant[]>;
+  /** The approvals that the person has requested or may decide about, of all chats. A server of an earlier version answers 404. */
+  readonly approvals: Approvals;
+  /** Reads the user that the server takes the requests for; `undefined` if the server is of a version that does not say. */
+  me(): Promise<Me | undefined>;
   /** The memories of the person: listed, searched, changed, and undone. A server without memory answers 404. */
   readonly memories: Memories;
   /** Reads the summary of a chat; `undefined` if it has none. A chat follows its own: `chat.summary`. */
@@ -74,6 +83,8 @@ export function fermata(options: FermataOptions = {}): Fermata {
     chat: (Chat, init) => followedChat(options, Chat, init),
     request: (path, init) => server.json(path, init),
     assistants: () => listAssistants(server),
+    approvals: approvalsOf(server),
+    me: () => readMe(server),
     memories: memoriesOf(server),
     summary: (chatId) => readSummary(server, chatId),
     correctSummary: (chatId, summary) => correctSummary(server, chatId, summary),

@@ -4,9 +4,11 @@
 
 import { Chat, useChat } from '@ai-sdk/react';
 import type { ChatInit, UIMessage } from 'ai';
-import { useCallback, useEffect, useRef, useState, useSyncExternalStore } from 'react';
+import { useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from 'react';
 import {
+  ApprovalInbox,
   fermata,
+  type Approvals,
   type Assistant,
   type CallStatus,
   type ChatSummary,
@@ -17,6 +19,7 @@ import {
   type FermataChat,
   type FermataOptions,
   type GivenBack,
+  type Inbox,
   type Memories,
   type Memory,
   type MemoryFilter,
@@ -159,6 +162,18 @@ export function useCallStatus(
 export function useRunStatus(chat: Pick<FermataChat, 'runStatus'>): RunStatus | undefined {
   const { subscribe, get } = chat.runStatus;
   return useSyncExternalStore(subscribe, get, get);
+}
+
+/** The approvals that wait for the person, and the functions that answer them. */
+export type UseInbox = Inbox & Pick<ApprovalInbox, 'vote' | 'tidy' | 'reload'>;
+
+/** The inbox of the person, kept up to date: `useInbox(server.approvals)`. Of an empty one, `status` tells whether it is known to be so. */
+export function useInbox(approvals: Approvals): UseInbox {
+  const inbox = useMemo(() => new ApprovalInbox(approvals), [approvals]);
+  useEffect(() => inbox.open(), [inbox]);
+  const { subscribe, get } = inbox.contents;
+  const contents = useSyncExternalStore(subscribe, get, get);
+  return { ...contents, vote: inbox.vote, tidy: inbox.tidy, reload: inbox.reload };
 }
 
 /** A memory in a list. */

@@ -1,7 +1,7 @@
 // The record of a chat: what the server has of it, and whether a run of it is open.
 
 import type { AbstractChat, UIMessage } from 'ai';
-import type { CallStatus, ReasonCode, Scope } from './calls.js';
+import { decisionOf, type ApprovalDecision, type CallStatus, type ReasonCode, type Scope } from './calls.js';
 import type { ContextUsage } from './context.js';
 import { hasOpenCall } from './parts.js';
 import type { RunStatus } from './runs.js';
@@ -80,6 +80,8 @@ export interface Pending {
   reasonCode?: ReasonCode;
   /** The words of others in the reason. */
   reasonDetail?: string;
+  /** Who decides about an approval. Absent from servers that do not say. */
+  decision?: ApprovalDecision;
   /** The question of an elicitation. */
   message?: string;
   /** The author of the question. */
@@ -108,7 +110,9 @@ export function statusOf(pending: Pending): CallStatus {
         ...(reasonCode !== undefined && { reasonCode }),
         ...(reasonDetail !== undefined && { reasonDetail }),
       };
-      return { ...call, input, inputText, scopes, ...why, waitsFor: 'person' };
+      const decision = decisionOf(pending.decision);
+      const waitsFor = decision?.mayDecide === false ? 'other_people' : 'person';
+      return { ...call, input, inputText, scopes, ...why, ...(decision && { decision }), waitsFor };
     }
     case 'output':
       return { ...call, waitsFor: 'page' };

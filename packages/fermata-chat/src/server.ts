@@ -1,5 +1,6 @@
 // Requests to a Fermata server, and the errors that its refusals become.
 
+import { approvalIn, type Approval } from './approval.js';
 import { unlessLeaving } from './leaving.js';
 
 /** The address of a server, and the headers and the `fetch` of every request to it. */
@@ -28,12 +29,21 @@ export class FermataError extends Error {
   readonly code: string;
   /** The places that do not fit, if an answer was refused for them. */
   readonly errors: readonly RefusedPlace[];
+  /** The approval as it is now, if a vote was refused because it has changed or is settled. */
+  readonly approval: Approval | undefined;
 
-  constructor(status: number, code: string, detail: string, errors: readonly RefusedPlace[] = []) {
+  constructor(
+    status: number,
+    code: string,
+    detail: string,
+    errors: readonly RefusedPlace[] = [],
+    approval?: Approval,
+  ) {
     super(detail);
     this.status = status;
     this.code = code;
     this.errors = errors;
+    this.approval = approval;
   }
 }
 
@@ -43,7 +53,7 @@ const WAITS = [500, 1000, 2000, 4000, 8000];
 const PATIENCE = 90_000;
 
 /** Returns `true` if the same request may succeed later. */
-const isTransient = (status: number) => [408, 429, 502, 503, 504].includes(status);
+export const isTransient = (status: number) => [408, 429, 502, 503, 504].includes(status);
 
 export class Server {
   readonly api: string;
@@ -182,13 +192,25 @@ export function pause(attempt: number, signal?: AbortSignal): Promise<void> {
  * @throws FermataError with the code `foreign_reply` if the reply is anything else.
  */
 export function streamOf(response: Response): ReadableStream<Uint8Array> {
-  const isMarked = STREAM_HEADERS.some((name) => response.headers.has(name));
-  if (response.body !== null && isMarked && isOfType(response, 'text/event-stream')) return response.body;
+  if (STREAM_HEADERS.some((name) => response.headers.has(name))) return eventsOf(response);
   void response.body?.cancel().catch(() => undefined);
   throw foreignReply(response);
 }
 
 const STREAM_HEADERS = ['x-vercel-ai-ui-message-stream', 'x-resumable-stream-id'];
+
+/**
+ * Returns the body of an event stream.
+ *
+ * @throws FermataError with the code `foreign_reply` if the reply is anything else.
+ */
+export function eventsOf(response: Response): ReadableStream<Uint8Array> {
+  if (response.body !== null && isOfType(response, EVENT_STREAM)) return response.body;
+  void response.body?.cancel().catch(() => undefined);
+  throw foreignReply(response);
+}
+
+const EVENT_STREAM = 'text/event-stream';
 
 const isOfType = ({ headers }: Response, type: string) =>
   headers.get('content-type')?.split(';', 1)[0]?.trim().toLowerCase() === type;
@@ -198,13 +220,20 @@ export async function refusalOf(response: Response): Promise<FermataError> {
   const text = await response.text();
   const problem = problemIn(text);
   if (problem === undefined) return foreignReply(response, text);
-  return new FermataError(response.status, problem.code, problem.detail, problem.errors);
+  return new FermataError(
+    response.status,
+    problem.code,
+    problem.detail,
+    problem.errors,
+    approvalIn(problem.approval),
+  );
 }
 
 interface Problem {
   code: string;
   detail: string;
   errors?: RefusedPlace[];
+  approval?: unknown;
 }
 
 function problemIn(text: string): Problem | undefined {

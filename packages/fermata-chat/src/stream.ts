@@ -8,6 +8,7 @@
 // which the AI SDK learns nothing. Its stream ends when the run does, or when the record says that nothing more comes.
 
 import type { UIMessageChunk } from 'ai';
+import { eventsIn } from './events.js';
 import type { ChatRecord } from './record.js';
 
 /** The events of a stream; the last is `ended`. */
@@ -139,42 +140,23 @@ class RunReader {
 
   /** Reads until the connection ends, breaks or falls silent. */
   async *read(body: ReadableStream<Uint8Array>): AsyncGenerator<UIMessageChunk, void> {
-    const reader = body.getReader();
-    const decoder = new TextDecoder();
-    const cancel = () => void reader.cancel().catch(() => undefined);
-    if (this.#signal.aborted) cancel();
-    this.#signal.addEventListener('abort', cancel);
-    let rest = '';
-    try {
-      for (;;) {
-        const piece = await inTime(reader.read(), this.#silence).catch(() => undefined);
-        if (piece === undefined || piece.done) return;
-        const events = (rest + decoder.decode(piece.value, { stream: true })).split('\n\n');
-        rest = events.pop() ?? '';
-        for (const event of events) {
-          const id = /^id: ?(.*)$/m.exec(event)?.[1];
-          // A reader that cannot take back words that are made again is sent the run from its beginning.
-          const isBehind = id !== undefined && numberOf(id) <= numberOf(this.position ?? '');
-          if (!this.#belongs(id)) return;
-          const data = /^data: ?(.*)$/m.exec(event)?.[1];
-          if (this.#signal.aborted) return;
-          if (data === '[DONE]') this.isOver = true;
-          else if (data !== undefined) {
-            const chunk = JSON.parse(data) as UIMessageChunk;
-            if (isFarewell(id, chunk)) return;
-            if (chunk.type === 'start' && isBehind) {
-              this.isReplay = true;
-              return;
-            }
-            // After the last chunk the server ends the connection, which can then be used again.
-            if (chunk.type === 'finish' || chunk.type === 'error') this.isWhole = true;
-            yield chunk;
-          }
+    for await (const { id, data } of eventsIn(body, this.#silence, this.#signal)) {
+      // A reader that cannot take back words that are made again is sent the run from its beginning.
+      const isBehind = id !== undefined && numberOf(id) <= numberOf(this.position ?? '');
+      if (!this.#belongs(id)) return;
+      if (this.#signal.aborted) return;
+      if (data === '[DONE]') this.isOver = true;
+      else if (data !== undefined) {
+        const chunk = JSON.parse(data) as UIMessageChunk;
+        if (isFarewell(id, chunk)) return;
+        if (chunk.type === 'start' && isBehind) {
+          this.isReplay = true;
+          return;
         }
+        // After the last chunk the server ends the connection, which can then be used again.
+        if (chunk.type === 'finish' || chunk.type === 'error') this.isWhole = true;
+        yield chunk;
       }
-    } finally {
-      this.#signal.removeEventListener('abort', cancel);
-      cancel();
     }
   }
 
@@ -201,16 +183,3 @@ const numberOf = (id: string): number => Number(id.slice(id.indexOf(':') + 1).sp
 const isFarewell = (id: string | undefined, chunk: UIMessageChunk): boolean =>
   (chunk.type === 'error' && id !== undefined && isForOneReader(id)) ||
   (chunk.type === 'finish' && 'finishReason' in chunk && (chunk.finishReason as string) === 'interrupted');
-
-/** Returns the result of a promise, or `undefined` if that takes too long. */
-async function inTime<T>(promise: Promise<T>, longest: number): Promise<T | undefined> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, longest, undefined);
-  });
-  try {
-    return await Promise.race([promise, late]);
-  } finally {
-    clearTimeout(timer);
-  }
-}

@@ -1,0 +1,173 @@
+// Requests about approvals, against a server that is none.
+
+import { expect, test } from 'vitest';
+import { ApprovalInbox, FermataError, fermata, type Approval } from '../../src/index.js';
+import { approval, ApprovalServer, hashOf, problem } from '../approvals';
+import { until } from '../../../../e2e/harness/until.mjs';
+
+const GROUPS = { alice: ['finance'], bob: ['finance'], dave: [] };
+
+const requests = (server: ApprovalServer, method: string) =>
+  server.requests.filter((request) => request.startsWith(method));
+
+/** An inbox of alice, open. */
+function open(...approvals: Approval[]) {
+  const server = new ApprovalServer(GROUPS, approvals);
+  const inbox = new ApprovalInbox(fermata({ fetch: server.as('alice') }).approvals);
+  const close = inbox.open();
+  const shown = () => {
+    const { status, approvals, gone } = inbox.contents.get();
+    return [
+      status,
+      ...approvals.map(({ id, state }) => (gone.has(id) ? `${id} gone` : `${id} ${state}`)),
+    ].join(', ');
+  };
+  const shows = (words: string) =>
+    until(
+      () => shown() === words,
+      () => `"${words}"; shown: ${shown()}`,
+    );
+  return { server, inbox, close, shown, shows };
+}
+
+const refusal = (promise: Promise<unknown>) =>
+  promise.then(
+    () => undefined,
+    (error: unknown) => error as FermataError,
+  );
+
+test('a list is read page by page', async () => {
+  const many = Array.from({ length: 101 }, (_, number) => approval(`a${number}`));
+  const server = new ApprovalServer(GROUPS, many);
+  const { approvals } = fermata({ fetch: server.as('alice') });
+  const ids: string[] = [];
+  for await (const { id } of approvals.all({ mine: true, tool: 'refund' })) ids.push(id);
+  expect(ids).toEqual(many.map(({ id }) => id));
+  expect(server.requests).toEqual([
+    'GET /api/approvals?mine=true&tool=refund&limit=100',
+    'GET /api/approvals?mine=true&tool=refund&limit=100&before=a99',
+  ]);
+});
+
+test('a vote names the input that it is about, and sends an edited one as it was written', async () => {
+  const server = new ApprovalServer(GROUPS, [approval('a/b')]);
+  const { approvals } = fermata({ fetch: server.as('alice') });
+  const [known] = (await approvals.list()).approvals;
+  if (known === undefined) throw new Error('nothing is listed');
+  const voted = await approvals.vote(known, { approved: true, inputText: '{"order":12345678901234567890}' });
+  expect(voted.state).toBe('approved');
+  const hash = hashOf('{"order":7,"amount":120}');
+  expect(requests(server, 'POST')).toEqual([
+    `POST /api/approvals/a%2Fb {"approved":true,"inputHash":"${hash}","input":{"order":12345678901234567890}}`,
+  ]);
+});
+
+test('a server of an earlier version has no user', async () => {
+  const server = new ApprovalServer(GROUPS);
+  const client = fermata({ fetch: server.as('alice') });
+  expect(await client.me()).toEqual({ user: 'alice', groups: ['finance'] });
+  server.instead['GET /api/me'] = () => problem(404, 'not_found', 'There is nothing here.');
+  expect(await client.me()).toBeUndefined();
+});
+
+test('an inbox follows what others do', async () => {
+  const { server, close, shows } = open(approval('a'));
+  await shows('live, a waiting');
+  server.put(approval('b'));
+  server.put(approval('c', { decision: { ...approval('c').decision, by: ['user:carol'] } }));
+  server.settle('a', 'bob', 'denied', 'too much');
+  await shows('live, a denied, b waiting');
+  close();
+  await until(() => server.readers === 0, 'the stream to be closed');
+});
+
+test('a connection that breaks goes on after its last event, and the list is read again', async () => {
+  const { server, close, shows } = open(approval('a'), approval('b'));
+  await shows('live, a waiting, b waiting');
+  server.put(approval('c'));
+  await shows('live, a waiting, b waiting, c waiting');
+  // A restarted server does not know what it has sent.
+  const known = approval('a');
+  server.putUnheard({
+    ...known,
+    state: 'expired',
+    settled: { by: null, at: known.requestedAt, channel: null },
+  });
+  server.remove('b');
+  server.putUnheard(approval('d'));
+  server.breakStreams();
+  await shows('live, a expired, b gone, c waiting, d waiting');
+  close();
+});
+
+test('an inbox whose stream is refused has failed, and begins again on request', async () => {
+  const { server, inbox, close, shows } = open(approval('a'));
+  await shows('live, a waiting');
+  server.instead['GET /api/approvals/events'] = () => problem(403, 'forbidden', 'No.');
+  server.breakStreams();
+  await shows('failed, a waiting');
+  expect(inbox.contents.get().error).toMatchObject({ code: 'forbidden' });
+  server.instead = {};
+  inbox.reload();
+  await shows('live, a waiting');
+  close();
+});
+
+test('an inbox whose list is refused has failed, and not nothing to do', async () => {
+  const server = new ApprovalServer(GROUPS);
+  server.instead['GET /api/approvals?'] = () => problem(500, 'internal', 'No.');
+  const inbox = new ApprovalInbox(fermata({ fetch: server.as('alice') }).approvals);
+  const close = inbox.open();
+  await until(() => inbox.contents.get().status === 'failed', 'the failure');
+  await until(() => server.readers === 0, 'the stream to be closed');
+  close();
+});
+
+test('a late vote brings the outcome, and one about an old input the new one', async () => {
+  const { server, inbox, close, shows } = open(approval('a'), approval('b'));
+  await shows('live, a waiting, b waiting');
+  const [a, b] = inbox.contents.get().approvals;
+  if (a === undefined || b === undefined) throw new Error('two are listed');
+  server.breakStreams();
+  server.instead['GET /api/approvals/events'] = () => problem(503, 'unavailable', 'Not now.');
+  server.settle('a', 'bob', 'denied');
+  server.edit('b', 'bob', { order: 8 });
+  const late = await refusal(inbox.vote(a, { approved: true }));
+  expect(late).toMatchObject({ code: 'already_answered', approval: { settled: { by: 'bob' } } });
+  expect(await refusal(inbox.vote(b, { approved: true }))).toMatchObject({ code: 'changed' });
+  await shows('outdated, a denied, b waiting');
+  expect(inbox.contents.get().approvals[1]).toMatchObject({ inputText: '{"order":8}' });
+  close();
+});
+
+test('a vote of somebody who may not decide any more shows who may, and one about nothing that it is gone', async () => {
+  const { server, inbox, close, shows } = open(approval('a'), approval('b'));
+  await shows('live, a waiting, b waiting');
+  const [a, b] = inbox.contents.get().approvals;
+  if (a === undefined || b === undefined) throw new Error('two are listed');
+  server.putUnheard({ ...a, decision: { ...a.decision, by: ['user:carol'], approvedBy: ['alice'] } });
+  server.remove('b');
+  expect(await refusal(inbox.vote(a, { approved: true }))).toMatchObject({ code: 'not_yours_to_decide' });
+  expect(await refusal(inbox.vote(b, { approved: true }))).toMatchObject({ code: 'not_found' });
+  await shows('live, a waiting, b gone');
+  expect(inbox.contents.get().approvals[0]?.decision).toMatchObject({ by: ['user:carol'], mayDecide: false });
+  close();
+});
+
+test('the reply to a vote does not undo what the stream has brought meanwhile', async () => {
+  const { server, inbox, close, shows } = open(
+    approval('a', { decision: { ...approval('a').decision, quorum: 2 } }),
+  );
+  await shows('live, a waiting');
+  const [a] = inbox.contents.get().approvals;
+  if (a === undefined) throw new Error('one is listed');
+  const old = { ...a, decision: { ...a.decision, approvedBy: ['alice'] } };
+  server.instead['POST'] = async () => {
+    server.settle('a', 'bob', 'denied');
+    await shows('live, a denied');
+    return new Response(JSON.stringify(old), { headers: { 'content-type': 'application/json' } });
+  };
+  await inbox.vote(a, { approved: true });
+  await shows('live, a denied');
+  close();
+});
