@@ -160,6 +160,19 @@ const SCOPES = [
 export const approvals: Calls[] = [
   shown('preparing', call('write_note', 'input-streaming', { input: { title: 'Buy' } })),
   shown('waiting', call('write_note', 'approval-requested', { input: note, ...question() })),
+  shown(
+    'others',
+    waiting(call('refund', 'approval-requested', { input: { order: 7, amount: 120 }, ...question() }), {
+      waitsFor: 'other_people',
+      decision: {
+        by: ['group:finance', 'user:carol'],
+        quorum: 2,
+        notRequester: true,
+        approvedBy: ['alice'],
+        mayDecide: false,
+      },
+    }),
+  ),
   pressed('edited', 'edit', call('write_note', 'approval-requested', { ...described(note), ...question() })),
   shown('difference', call('write_note', 'approval-requested', { ...described(note), ...question() })),
   pressed(

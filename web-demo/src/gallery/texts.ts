@@ -22,6 +22,7 @@ const english = {
   state: {
     preparing: 'Preparing',
     waiting: 'Waiting for a person',
+    others: 'Waiting for other people',
     edited: 'Edited, with a preview',
     difference: 'With the difference of an edit',
     scopes: 'Several scopes for “always”',
@@ -89,6 +90,7 @@ const chinese: Translated<typeof english> = {
   state: {
     preparing: '准备中',
     waiting: '等待用户',
+    others: '等待其他人',
     edited: '编辑并预览',
     difference: '显示修改差异',
     scopes: '“始终允许”的多个范围',

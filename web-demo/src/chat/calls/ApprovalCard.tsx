@@ -2,7 +2,8 @@
 
 import { useEffect, useId, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { ApprovalResponse, AskedCall, FermataChat, Scope } from 'fermata-chat';
+import type { ApprovalResponse, AskedCall, Scope } from 'fermata-chat';
+import type { CardChat } from '../record/toolState';
 import { isPlanInput, PlanEditor } from '../runs/PlanEditor';
 import { invisibleIn, mixedIn } from '../text/visible';
 import { AnswerError } from '../ui/AnswerError';
@@ -15,10 +16,11 @@ import { Name } from '../values/ToolValue';
 import { ValueEditor } from '../values/ValueEditor';
 import { AlwaysMenu } from './AlwaysMenu';
 import { useAsked, whyWords } from './asked';
+import { ChangedInput, useChange } from './ChangedInput';
 import { EditPreview } from './EditPreview';
 
 export interface ApprovalQuestionProps {
-  chat: FermataChat;
+  chat: CardChat;
   approvalId: string;
   toolCallId: string;
   name: string;
@@ -33,9 +35,13 @@ export interface ApprovalQuestionProps {
   reason?: string | undefined;
   /** `true` if a person edits the input, here or in another tab. */
   isEdited?: boolean;
+  /** What the person may do: decide, deny what they have approved, or only look. */
+  may?: May;
   /** Called when all of the input is to be shown. */
   onShowAll?: () => void;
 }
+
+export type May = 'decide' | 'deny' | 'look';
 
 /** The interval between notes that the person edits an input, in milliseconds. The server trusts a note for three times as long. */
 const NOTE_EVERY = 30_000;
@@ -55,15 +61,20 @@ export function ApprovalQuestion({
   isPlan = false,
   reason,
   isEdited = false,
+  may = 'decide',
   onShowAll,
 }: ApprovalQuestionProps) {
   const { t } = useTranslation('cards');
-  const [mode, setMode] = useState<Mode>('ask');
+  const [chosenMode, setMode] = useState<Mode>('ask');
   // Going back puts the focus on the button that led away.
   const [cameFrom, setCameFrom] = useState<Mode>('ask');
   const asked = useAsked(chat, { approvalId, toolCallId, reason, told });
   const { exactInput, scopes } = asked;
   const why = whyWords(asked.why, name, t);
+  const change = useChange(told?.inputText, may === 'decide');
+  // Nobody goes on with a form about what has changed, or is no longer theirs.
+  const mode = change === undefined && may !== 'look' ? chosenMode : 'ask';
+  const asksNow = mode === 'ask' && change === undefined && may !== 'look';
   useNoteOfEditing(chat, approvalId, mode === 'edit');
   const { showAll } = useSeen(approvalId);
   const isUnseen = useUnseen([{ id: approvalId, input: exactInput ?? input }]);
@@ -93,7 +104,7 @@ export function ApprovalQuestion({
     <div
       // A group and no region: a page with many calls would be all landmarks.
       role="group"
-      aria-label={t('approval.label', { name })}
+      aria-label={t(may === 'look' ? 'approval.about' : 'approval.label', { name })}
       // The form shows what the card's details would.
       data-editing={mode === 'edit' || undefined}
       className="space-y-3"
@@ -119,7 +130,16 @@ export function ApprovalQuestion({
         </p>
       )}
       {mode !== 'edit' && <AnswerError error={error} />}
-      {mode === 'ask' && isUnseen && (
+      {change !== undefined && (
+        <ChangedInput
+          {...change}
+          onSeen={() => {
+            change.onSeen();
+            setMode('ask');
+          }}
+        />
+      )}
+      {asksNow && may === 'decide' && isUnseen && (
         <p className="flex flex-wrap items-center gap-x-3 text-sm text-wait">
           {t('approval.unseen')}
           <Button
@@ -132,7 +152,12 @@ export function ApprovalQuestion({
           </Button>
         </p>
       )}
-      {mode === 'ask' && <Answers {...{ name, scopes, cameFrom, answering, respond, go, isUnseen }} />}
+      {asksNow && (
+        <Answers
+          {...{ name, scopes, cameFrom, answering, respond, go, isUnseen }}
+          mayApprove={may === 'decide'}
+        />
+      )}
       {mode === 'deny' && <Denial {...{ isBusy, isOver, respond }}>{back}</Denial>}
       {mode === 'edit' && plan !== undefined && (
         <PlanEditor
@@ -174,7 +199,7 @@ export function ApprovalQuestion({
  * Tells the chat's other pages while the input is edited here. They do without it if the server is away. Of a call that is answered there is
  * nothing more to tell, and a page that is closed falls silent.
  */
-function useNoteOfEditing(chat: FermataChat, approvalId: string, isEditing: boolean) {
+function useNoteOfEditing(chat: CardChat, approvalId: string, isEditing: boolean) {
   const wasEditing = useRef(false);
   useEffect(() => {
     const note = () => {
@@ -203,9 +228,11 @@ interface AnswersProps {
   go: (mode: Mode) => void;
   /** `true` if something of the input was not shown yet. */
   isUnseen: boolean;
+  /** `false` if the person has approved already. */
+  mayApprove: boolean;
 }
 
-function Answers({ name, scopes, cameFrom, answering, respond, go, isUnseen }: AnswersProps) {
+function Answers({ name, scopes, cameFrom, answering, respond, go, isUnseen, mayApprove }: AnswersProps) {
   const { t } = useTranslation('cards');
   const { which, isBusy, isOver } = answering;
   const state = (...ways: Way[]) => {
@@ -213,39 +240,44 @@ function Answers({ name, scopes, cameFrom, answering, respond, go, isUnseen }: A
     return { isBusy: isBusy && isOne, disabled: (isBusy && !isOne) || isOver };
   };
   const approve = state('approve', 'always');
+  const focusAfterEdit = useFocusIf(cameFrom === 'edit');
   return (
     <div className="flex flex-wrap gap-2">
-      <AlwaysMenu
-        tool={name}
-        scopes={scopes}
-        disabled={isUnseen || isBusy || isOver}
-        onChoose={(always) => {
-          respond('always', { approved: true, always });
-        }}
-      >
-        <Button
-          tone="primary"
-          isBusy={approve.isBusy}
-          disabled={isUnseen || approve.disabled}
-          className={scopes.length > 0 ? 'rounded-r-none' : ''}
-          data-decision="approve"
-          aria-keyshortcuts="A"
-          onClick={() => {
-            respond('approve', { approved: true });
-          }}
-        >
-          {t('approval.approve')}
-        </Button>
-      </AlwaysMenu>
-      <Button
-        {...state('edit')}
-        ref={useFocusIf(cameFrom === 'edit')}
-        onClick={() => {
-          go('edit');
-        }}
-      >
-        {t('approval.edit')}
-      </Button>
+      {mayApprove && (
+        <>
+          <AlwaysMenu
+            tool={name}
+            scopes={scopes}
+            disabled={isUnseen || isBusy || isOver}
+            onChoose={(always) => {
+              respond('always', { approved: true, always });
+            }}
+          >
+            <Button
+              tone="primary"
+              isBusy={approve.isBusy}
+              disabled={isUnseen || approve.disabled}
+              className={scopes.length > 0 ? 'rounded-r-none' : ''}
+              data-decision="approve"
+              aria-keyshortcuts="A"
+              onClick={() => {
+                respond('approve', { approved: true });
+              }}
+            >
+              {t('approval.approve')}
+            </Button>
+          </AlwaysMenu>
+          <Button
+            {...state('edit')}
+            ref={focusAfterEdit}
+            onClick={() => {
+              go('edit');
+            }}
+          >
+            {t('approval.edit')}
+          </Button>
+        </>
+      )}
       <Button
         tone="danger"
         {...state('deny')}

@@ -1,15 +1,15 @@
 // What a person can do about a call besides deciding on it: cancel it while it runs, and try it again once it has failed.
 
 import { useTranslation } from 'react-i18next';
-import { FermataError, type FermataChat } from 'fermata-chat';
-import type { CallState } from '../record/toolState';
+import { FermataError } from 'fermata-chat';
+import type { CallState, CardChat } from '../record/toolState';
 import { useRetriedAs } from './Retries';
 import { AnswerError } from '../ui/AnswerError';
 import { Button } from '../ui/Button';
 import { useAnswer } from '../ui/useAnswer';
 
 interface Props {
-  chat: FermataChat;
+  chat: CardChat;
   toolCallId: string;
   name: string;
   state: CallState;

@@ -3,10 +3,10 @@
 import type { ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { getToolName } from 'ai';
-import type { FermataChat, NoOutput, Plan } from 'fermata-chat';
+import type { ApprovalDecision, NoOutput, Plan } from 'fermata-chat';
 import { pageTool } from '../../tools';
 import type { ToldOfCall } from '../record/toldOfCall';
-import type { AnyToolPart, CallState, RunBy, ServerTools } from '../record/toolState';
+import type { AnyToolPart, CallState, CardChat, RunBy, ServerTools } from '../record/toolState';
 import { DropPlan } from '../runs/DropPlan';
 import { PlanSteps } from '../runs/PlanList';
 import { AnswerError } from '../ui/AnswerError';
@@ -14,15 +14,16 @@ import { useAnswer } from '../ui/useAnswer';
 import { useSeen, WholeInput } from '../values/seen';
 import { ToolResult } from '../values/ToolResult';
 import { LongText, ValueSection } from '../values/ToolValue';
-import { ApprovalQuestion } from './ApprovalCard';
+import { ApprovalQuestion, type May } from './ApprovalCard';
 import { askedCall, useAsked } from './asked';
 import { CallActions } from './CallActions';
 import { CallDetails } from './CallDetails';
+import { Deciders } from './Deciders';
 import { ToolProgress } from './ToolProgress';
 
 export interface CallBodyProps {
   part: AnyToolPart;
-  chat: FermataChat;
+  chat: CardChat;
   state: CallState;
   who: RunBy;
   tools: ServerTools | undefined;
@@ -37,7 +38,13 @@ export interface CallBodyProps {
   isGrowing: boolean;
   /** `true` if a person edits the input, here or in another tab. */
   isEdited: boolean;
+  /** Who decides, while the call waits for a decision. */
+  decision: ApprovalDecision | undefined;
+  /** The name of the person, where it is known. */
+  me: string | undefined;
   open: () => void;
+  /** What the page says of the call. */
+  children: ReactNode;
 }
 
 export function CallBody({
@@ -54,14 +61,21 @@ export function CallBody({
   plan,
   isGrowing,
   isEdited,
+  decision,
+  me,
   open,
+  children,
 }: CallBodyProps) {
   const name = getToolName(part);
   const whole = useSeen(part.approval?.id ?? '');
   const schema = pageTool(name)?.inputSchema ?? tools?.listed.find((tool) => tool.name === name)?.inputSchema;
   return (
     <div className="space-y-3 px-3 *:last:mb-3 sm:pl-14">
+      {children}
       <Outcome {...{ part, state, noOutput }} />
+      {(state.name === 'waits-for-you' || state.name === 'waits-for-people') && (
+        <Deciders {...{ decision, me }} isOthers={state.name === 'waits-for-people'} />
+      )}
       <PageBody part={part} chat={chat} state={state} />
       {(who === 'server' || who === 'mcp') && errorType !== 'denied' && (
         <CallActions {...{ chat, name, state }} toolCallId={part.toolCallId} />
@@ -97,11 +111,18 @@ export function CallBody({
           input={part.input}
           isPlan={name === tools?.own?.makePlan}
           reason={part.approval.requestReason}
+          may={mayOf(state, decision, me)}
           onShowAll={open}
         />
       )}
     </div>
   );
+}
+
+/** What the person may do about a call that waits for a decision. */
+function mayOf(state: CallState, decision: ApprovalDecision | undefined, me: string | undefined): May {
+  if (decision?.mayDecide === true && me !== undefined && decision.approvedBy.includes(me)) return 'deny';
+  return state.name === 'waits-for-you' ? 'decide' : 'look';
 }
 
 /** The effect of a call is shown until the call is over. */

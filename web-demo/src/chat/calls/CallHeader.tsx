@@ -11,6 +11,7 @@ import {
   Server,
   TriangleAlert,
   UserRound,
+  UsersRound,
   ChevronDown,
   type LucideIcon,
 } from 'lucide-react';
@@ -25,10 +26,12 @@ import { useDurationWords } from '../ui/words';
 const MARKS: Record<CallState['name'], { Icon: LucideIcon; look: string; turns?: boolean }> = {
   preparing: { Icon: CircleDashed, look: 'bg-sunken text-muted', turns: true },
   'waits-for-you': { Icon: UserRound, look: 'bg-wait-soft text-wait' },
+  'waits-for-people': { Icon: UsersRound, look: 'bg-sunken text-muted' },
   'waits-for-others': { Icon: Hourglass, look: 'bg-sunken text-muted' },
   'waits-for-resource': { Icon: Hourglass, look: 'bg-sunken text-muted' },
   'waits-for-capacity': { Icon: Hourglass, look: 'bg-sunken text-muted' },
   'waits-for-page': { Icon: Hourglass, look: 'bg-wait-soft text-wait' },
+  approved: { Icon: Check, look: 'bg-good-soft text-good' },
   running: { Icon: LoaderCircle, look: 'bg-accent-soft text-accent', turns: true },
   done: { Icon: Check, look: 'bg-good-soft text-good' },
   failed: { Icon: TriangleAlert, look: 'bg-bad-soft text-bad' },

@@ -2,14 +2,15 @@
 
 import { useEffect, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { FermataChat, InputPreview } from 'fermata-chat';
+import type { InputPreview } from 'fermata-chat';
+import type { CardChat } from '../record/toolState';
 import { CallDetails } from './CallDetails';
 
 /** The pause in typing after which the server is asked, in milliseconds. */
 const PAUSE = 150;
 
 export interface EditPreviewProps {
-  chat: FermataChat;
+  chat: CardChat;
   approvalId: string;
   /** The input as JSON. */
   inputText: string;

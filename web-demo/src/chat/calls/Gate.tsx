@@ -4,9 +4,10 @@
 import { useTranslation } from 'react-i18next';
 import { useState } from 'react';
 import type { UIMessage } from 'ai';
-import type { FermataChat, RunStatus } from 'fermata-chat';
+import type { CallStatus, FermataChat, RunStatus } from 'fermata-chat';
 import { useRunStatus } from 'fermata-chat/react';
-import { lastStep, waitsForDecision, type AnyToolPart } from '../record/toolState';
+import { asksPerson, lastStep, waitsForDecision, type AnyToolPart } from '../record/toolState';
+import { useCallChanges } from '../runs/useCallChanges';
 import { AnswerError } from '../ui/AnswerError';
 import { Button } from '../ui/Button';
 import { isAnsweredElsewhere, useAnswer } from '../ui/useAnswer';
@@ -20,25 +21,30 @@ export interface GateProps {
 export interface GateCount {
   decided: number;
   total: number;
-  /** The questions: the ids of their approvals, and what they are about. */
+  /** The questions to the person: the ids of their approvals, and what they are about. Others decide about the rest. */
   waiting: { id: string; input: unknown }[];
   /** `true` if nothing runs before all are decided; `undefined` as long as the server has not said. */
   isClosed: boolean | undefined;
 }
 
 /** The progress of the decisions of a step; `undefined` if there is no gate worth a mention. */
-export function countGate(step: readonly AnyToolPart[], run: RunStatus | undefined): GateCount | undefined {
+export function countGate(
+  step: readonly AnyToolPart[],
+  run: RunStatus | undefined,
+  status: (toolCallId: string) => CallStatus | undefined,
+): GateCount | undefined {
   const waiting = step.flatMap((part) =>
-    part.state === 'approval-requested' ? [{ id: part.approval.id, input: part.input }] : [],
+    asksPerson(part, status(part.toolCallId)) ? [{ id: part.approval.id, input: part.input }] : [],
   );
-  if (step.length < 2 || waiting.length === 0) return undefined;
   const decided = step.filter((part) => !waitsForDecision(part)).length;
+  if (step.length < 2 || decided === step.length) return undefined;
   return { decided, total: step.length, waiting, isClosed: run && run.gateClosed === true };
 }
 
 /** The gate of a message's last step, where it has one. */
 export function Gate({ message, chat }: GateProps) {
-  const gate = countGate(lastStep(message), useRunStatus(chat));
+  useCallChanges(chat);
+  const gate = countGate(lastStep(message), useRunStatus(chat), chat.callStatus);
   return gate && <OpenGate {...gate} chat={chat} />;
 }
 
@@ -55,7 +61,7 @@ function OpenGate({ decided, total, waiting, isClosed, chat }: GateCount & Pick<
         <div className="flex items-center gap-2">
           <Pips decided={decided} total={total} />
           <p role="status" className="text-sm font-medium">
-            {t('gate.left', { count: waiting.length })}
+            {t('gate.left', { count: total - decided })}
           </p>
         </div>
         {isClosed !== undefined && (

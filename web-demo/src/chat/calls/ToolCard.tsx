@@ -4,10 +4,10 @@
 // What is shown follows from the part and its message alone; what the person is just typing is all that lives
 // here. A settled call is drawn once, however many deltas come after it.
 
-import { memo, useEffect, useId, useRef, useState } from 'react';
+import { memo, useEffect, useId, useRef, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
 import { getToolName, type UIMessage } from 'ai';
-import { isReadExactly, planOf, type FermataChat, type Plan } from 'fermata-chat';
+import { isReadExactly, planOf, type Plan } from 'fermata-chat';
 import { useCallStatus } from 'fermata-chat/react';
 import { isPageTool, pageRuns, pageTool } from '../../tools';
 import { isRecord } from '../record/isRecord';
@@ -19,6 +19,7 @@ import {
   runBy,
   type AnyToolPart,
   type CallState,
+  type CardChat,
   type OwnTools,
   type ServerTools,
 } from '../record/toolState';
@@ -38,7 +39,7 @@ export type { AnyToolPart, ServerTools } from '../record/toolState';
 
 export interface ToolCardProps {
   part: AnyToolPart;
-  chat: FermataChat;
+  chat: CardChat;
   /** The message that the part stands in. */
   message: UIMessage;
   /** The response of `GET /api/tools`. */
@@ -49,6 +50,12 @@ export interface ToolCardProps {
   isGrowing?: boolean;
   /** `true` if a later message has the plan of this one. */
   isPlanContinued?: boolean;
+  /** The state, if the page knows it better than the part: that of an approval without its chat. */
+  state?: CallState | undefined;
+  /** The name of the person, where it is known. */
+  me?: string | undefined;
+  /** What the page says of the call, above all else. */
+  children?: ReactNode;
 }
 
 /** The card of a call. */
@@ -56,6 +63,8 @@ export const ToolCard = memo(Card, (before, after) => {
   if (before.chat !== after.chat || before.tools !== after.tools) return false;
   if (before.isQuiet !== after.isQuiet || before.isGrowing !== after.isGrowing) return false;
   if (before.isPlanContinued !== after.isPlanContinued) return false;
+  if (before.state !== after.state || before.me !== after.me || before.children !== after.children)
+    return false;
   const { part } = after;
   // Parts are new objects with every delta of the message; what is settled changes no more.
   const isSame = before.part.toolCallId === part.toolCallId && before.part.state === part.state;
@@ -80,6 +89,9 @@ function Card({
   isQuiet = false,
   isGrowing = false,
   isPlanContinued = false,
+  state: givenState,
+  me,
+  children,
 }: ToolCardProps) {
   const { t } = useTranslation('cards');
   const name = getToolName(part);
@@ -88,7 +100,7 @@ function Card({
   const plan = planIn(message, part, tools?.own);
   const told = toldOfCall(message, part.toolCallId, status);
   const { noOutput } = told;
-  const state = callState(part, { status, noOutput }, surroundings);
+  const state = givenState ?? callState(part, { status, noOutput }, surroundings);
   const who = runBy(part, status, surroundings);
   // While it waits for a reply to a question of its own, the time is the person's.
   const isRunning = state.name === 'running' && status?.waitsFor !== 'person';
@@ -116,7 +128,7 @@ function Card({
       ref={card}
       // One that waits for a decision takes its keys.
 
-      tabIndex={part.state === 'approval-requested' ? 0 : -1}
+      tabIndex={state.name === 'waits-for-you' ? 0 : -1}
       aria-label={t('card.label', { name })}
       data-tool={name}
       data-call={part.toolCallId}
@@ -143,7 +155,11 @@ function Card({
         errorType={told.errorType}
         noOutput={noOutput}
         isEdited={status?.editing === true}
-      />
+        decision={status?.decision}
+        me={me}
+      >
+        {children}
+      </CallBody>
     </article>
   );
 }

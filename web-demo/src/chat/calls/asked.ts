@@ -2,19 +2,13 @@
 // of the call, or the list of what waits.
 
 import { useEffect } from 'react';
-import {
-  askedCall,
-  isReadExactly,
-  type AskedCall,
-  type FermataChat,
-  type ReasonCode,
-  type Scope,
-} from 'fermata-chat';
+import { askedCall, isReadExactly, type AskedCall, type ReasonCode, type Scope } from 'fermata-chat';
 import { useCallStatus } from 'fermata-chat/react';
 import type { useTranslation } from 'react-i18next';
 import { usePicked } from '../../state/cell';
 import { waiting } from '../server/chats';
 import { tellServerEvent } from '../server/server';
+import type { CardChat } from '../record/toolState';
 import { inOneLine } from '../text/visible';
 
 export interface Asked {
@@ -35,7 +29,7 @@ export interface Why {
 
 /** Follows what is known of a call that waits for a decision. `told` is what its message says. */
 export function useAsked(
-  chat: FermataChat,
+  chat: CardChat,
   {
     approvalId,
     toolCallId,

@@ -8,7 +8,7 @@ import { useTranslation } from 'react-i18next';
 import { decideAll } from '../calls/Gate';
 import type { Message } from '../record/message';
 import { isUnclearReply } from '../record/reply';
-import { lastStep } from '../record/toolState';
+import { asksPerson, lastStep } from '../record/toolState';
 import { inOneLine } from '../text/visible';
 import { AnswerError } from '../ui/AnswerError';
 import { Button } from '../ui/Button';
@@ -43,7 +43,7 @@ interface ReplyCheck {
 export function useReplyCheck({ chat, messages, onSend, onAnswered }: Options): ReplyCheck {
   const [text, setText] = useState<string>();
   const run = useRunStatus(chat ?? NO_CHAT);
-  const waiting = waitingIn(messages.at(-1));
+  const waiting = waitingIn(messages.at(-1), chat?.callStatus);
   const close = () => {
     setText(undefined);
     focusComposer();
@@ -76,10 +76,14 @@ const NO_CHAT: Pick<FermataChat, 'runStatus'> = {
   runStatus: { get: () => undefined, subscribe: () => () => undefined },
 };
 
-function waitingIn(message: Message | undefined): WaitingCall[] {
+/** The calls that the person may decide about. */
+function waitingIn(
+  message: Message | undefined,
+  status: FermataChat['callStatus'] | undefined,
+): WaitingCall[] {
   if (message?.role !== 'assistant') return [];
   return lastStep(message).flatMap((part) =>
-    part.state === 'approval-requested'
+    asksPerson(part, status?.(part.toolCallId))
       ? [{ id: part.approval.id, tool: getToolName(part), input: part.input }]
       : [],
   );

@@ -51,7 +51,10 @@ export function Frame({ page, chatId, chat, list, children }: Props) {
   // What waits in this chat is known at once; the list of the others is asked for while one looks.
   const own = usePicked(ownWaiting, (one) => (one.chatId === chatId ? one.count : 0));
   const elsewhere = usePicked(waiting, (list) =>
-    list.reduce((sum, { chat, pending }) => sum + (chat.id === chatId ? 0 : pending.length), 0),
+    list
+      .filter(({ chat }) => chat.id !== chatId)
+      .flatMap(({ pending }) => pending)
+      .reduce((sum, { decision }) => sum + (decision?.mayDecide === false ? 0 : 1), 0),
   );
   const waits = own + elsewhere;
   useEffect(() => {

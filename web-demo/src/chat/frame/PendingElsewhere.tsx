@@ -89,7 +89,7 @@ function Request({ one }: { one: Pending }) {
       <span className="block truncate text-xs">
         {server !== undefined && one.asks === 'mcp'
           ? t('elsewhere.serverAsks', { server })
-          : t(`elsewhere.${one.kind}`)}
+          : t(one.decision?.mayDecide === false ? 'elsewhere.others' : `elsewhere.${one.kind}`)}
       </span>
       {server !== undefined && said !== undefined && (
         <span dir="auto" className="block truncate text-left text-xs">

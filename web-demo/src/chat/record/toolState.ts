@@ -4,9 +4,23 @@
 // there all along, because the server tells each of them.
 
 import { getToolName, isToolUIPart, type DynamicToolUIPart, type ToolUIPart, type UIMessage } from 'ai';
-import type { CallStatus, NoOutput } from 'fermata-chat';
+import { askedCall, type CallStatus, type FermataChat, type NoOutput } from 'fermata-chat';
 
 export type AnyToolPart = ToolUIPart | DynamicToolUIPart;
+
+/** What the card of a call needs of its chat. */
+export type CardChat = Pick<
+  FermataChat,
+  | 'callStatus'
+  | 'onCallStatus'
+  | 'addToolApprovalResponse'
+  | 'addToolOutput'
+  | 'noteEditing'
+  | 'previewInput'
+  | 'cancelCall'
+  | 'retryCall'
+  | 'dropPlan'
+>;
 
 /** A tool as `GET /api/tools` lists it. */
 export interface ServerTool {
@@ -41,10 +55,13 @@ export type RunBy = 'server' | 'mcp' | 'page' | 'elsewhere';
 export type CallState =
   | { name: 'preparing' }
   | { name: 'waits-for-you' }
+  | { name: 'waits-for-people' }
   | { name: 'waits-for-others' }
   | { name: 'waits-for-resource'; resource: string }
   | { name: 'waits-for-capacity' }
   | { name: 'waits-for-page' }
+  /** People have approved the call, and nothing is known of what came of it. */
+  | { name: 'approved' }
   | { name: 'running' }
   | { name: 'done' }
   | { name: 'failed' }
@@ -85,6 +102,21 @@ export function lastStep(message: UIMessage): AnyToolPart[] {
 /** Returns `true` if a call waits for a person's decision. */
 export const waitsForDecision = (part: AnyToolPart): boolean => part.state === 'approval-requested';
 
+/** Returns `true` if a call waits for a decision that the person may make. */
+export function asksPerson(
+  part: AnyToolPart,
+  status: CallStatus | undefined,
+): part is Extract<AnyToolPart, { state: 'approval-requested' }> {
+  if (!waitsForDecision(part)) return false;
+  // The request itself does not change when somebody else may decide.
+  if (status?.waitsFor === 'other_people') return false;
+  return (status?.decision ?? askedCall(part))?.mayDecide !== false;
+}
+
+/** Returns `true` if a call has fewer approvals than it needs. */
+const needsMoreVotes = (status: CallStatus | undefined): boolean =>
+  status?.state === 'awaiting_approval' && (status.decision?.quorum ?? 1) > 1;
+
 /** Returns `true` if nothing more will come of a call. */
 export function isSettled(part: AnyToolPart): boolean {
   switch (part.state) {
@@ -122,9 +154,10 @@ export function callState(
     case 'output-denied':
       return { name: 'denied' };
     case 'approval-requested':
-      return { name: 'waits-for-you' };
+      return { name: asksPerson(part, status) ? 'waits-for-you' : 'waits-for-people' };
     case 'approval-responded':
       if (!part.approval.approved) return { name: 'denied' };
+      if (needsMoreVotes(status)) return { name: 'waits-for-people' };
       break;
     case 'input-streaming':
     case 'input-available':
@@ -133,6 +166,8 @@ export function callState(
       return part satisfies never;
   }
   switch (status?.waitsFor) {
+    case 'other_people':
+      return { name: 'waits-for-people' };
     case 'gate':
       return { name: 'waits-for-others' };
     case 'resource':

@@ -2,13 +2,14 @@
 
 import { useTranslation } from 'react-i18next';
 import { useRunStatus, useUnsent, type FermataChat } from 'fermata-chat/react';
-import { useEffect, useSyncExternalStore } from 'react';
+import { useEffect } from 'react';
 import { pageRuns } from '../../tools';
 import type { Message } from '../record/message';
 import { useTools } from '../server/useTools';
 import { inOneLine } from '../text/visible';
 import { confirmWord, goingOn, waitsForYou, type Going } from './going';
 import { noteWaiting } from './notifications';
+import { useCallChanges } from './useCallChanges';
 
 interface Props {
   chatId: string;
@@ -88,23 +89,10 @@ function inWords(going: Going, t: ReturnType<typeof useTranslation<'runs'>>['t']
     case 'writing':
     case 'reading-results':
     case 'waits-for-you':
+    case 'waits-for-people':
     case 'waits-for-page':
     case 'waits-for-capacity':
     case 'waits-for-network':
       return t(going.what);
   }
-}
-
-let changes = 0;
-
-/** Renders again whenever the status of a call changes. */
-function useCallChanges(chat: Pick<FermataChat, 'onCallStatus'>) {
-  useSyncExternalStore(
-    (tell) =>
-      chat.onCallStatus(() => {
-        changes += 1;
-        tell();
-      }),
-    () => changes,
-  );
 }

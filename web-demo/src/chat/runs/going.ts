@@ -17,6 +17,8 @@ export type Going =
   | { what: 'reading-results' }
   /** The person is asked something: a decision or a reply. */
   | { what: 'waits-for-you' }
+  /** Other people decide about a call. */
+  | { what: 'waits-for-people' }
   /** Another page has the tool. */
   | { what: 'waits-for-page' }
   | { what: 'waits-for-resource'; resource: string; isOfThisChat: boolean }
@@ -55,7 +57,12 @@ export function goingOn({ messages, isBusy, isUnsent = false, run, status, surro
         resource: state.resource,
         isOfThisChat: status(part.toolCallId)?.heldBy !== undefined,
       };
-    if (state.name === 'waits-for-page' || state.name === 'waits-for-capacity') return { what: state.name };
+    if (
+      state.name === 'waits-for-people' ||
+      state.name === 'waits-for-page' ||
+      state.name === 'waits-for-capacity'
+    )
+      return { what: state.name };
   }
   if (run?.waitsFor === 'capacity') return { what: 'waits-for-capacity' };
   switch (run?.stage) {

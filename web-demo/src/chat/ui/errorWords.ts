@@ -7,6 +7,8 @@ import { FermataError } from 'fermata-chat';
 /** The codes that have words of their own. */
 const KNOWN = [
   'already_answered',
+  'changed',
+  'not_yours_to_decide',
   'gone',
   'tool_changed',
   'deleted',

@@ -5,6 +5,7 @@ const runs = {
   thinking: 'Working…',
   writing: 'Writing…',
   'reading-results': 'Reading the results…',
+  'waits-for-people': 'Waiting for other people',
   'waits-for-you': 'Waiting for you',
   'waits-for-page': 'Waiting for a page that has this tool',
   'waits-for-capacity': 'Waiting for its turn: the server is busy',

@@ -29,6 +29,7 @@ const shell = {
   elsewhere: {
     label: 'Waiting in other chats',
     approval: 'Needs your approval',
+    others: 'Waits for other people',
     output: 'Waits for your browser',
     elicitation: 'Asks you something',
     serverAsks: 'The MCP server “{{server}}” asks you something',

@@ -8,6 +8,7 @@ const runs: Translated<typeof english> = {
   thinking: '处理中…',
   writing: '正在回答…',
   'reading-results': '正在查看结果…',
+  'waits-for-people': '等待其他人处理',
   'waits-for-you': '等待你的操作',
   'waits-for-page': '等待有此工具的页面',
   'waits-for-capacity': '服务器繁忙，排队等待中',

@@ -31,6 +31,7 @@ const shell: Translated<Areas['shell']> = {
   elsewhere: {
     label: '其他对话中等待你的事项',
     approval: '需要你批准',
+    others: '等待其他人处理',
     output: '等待你的浏览器',
     elicitation: '向你提问',
     serverAsks: 'MCP 服务器“{{server}}”向你提问',

@@ -18,6 +18,12 @@ const words = (part: AnyToolPart, status?: CallStatus, noOutput?: NoOutput) =>
     i18next.getFixedT('en', 'cards'),
   );
 
+const stateOf = (part: AnyToolPart, status?: CallStatus) =>
+  callState(part, { status }, { tools: TOOLS, pageRuns });
+
+/** Nothing is said of any call. */
+const unknown = () => undefined;
+
 const asked = call('other', 'write_note', 'approval-requested');
 const approved = { approval: { id: 'a', approved: true } };
 const refused = { approval: { id: 'a', approved: false } };
@@ -118,6 +124,48 @@ it('takes a preliminary output for no end', () => {
   expect(isSettled(call('a', 'x', 'output-available', { output: 1 }))).toBe(true);
 });
 
+describe('a call that other people decide about', () => {
+  const decision = { by: ['group:finance'], quorum: 2, notRequester: true, approvedBy: [], mayDecide: false };
+  const waits = { state: 'awaiting_approval', waitsFor: 'other_people', decision } as const;
+  const descriptor = (mayDecide: boolean) => ({
+    approval: { id: 'x', descriptor: { tool: 'refund', mayDecide } },
+  });
+
+  it('waits for them, and not for the person', () => {
+    expect(stateOf(call('a', 'refund', 'approval-requested'), waits)).toEqual({ name: 'waits-for-people' });
+  });
+
+  it('is known by its request before its status is', () => {
+    const others = call('a', 'refund', 'approval-requested', descriptor(false));
+    expect(stateOf(others)).toEqual({ name: 'waits-for-people' });
+    expect(stateOf(call('a', 'refund', 'approval-requested', descriptor(true)))).toEqual({
+      name: 'waits-for-you',
+    });
+  });
+
+  it('waits for the person once the newest status says so', () => {
+    const others = call('a', 'refund', 'approval-requested', descriptor(false));
+    const mine = { ...waits, waitsFor: 'person', decision: { ...decision, mayDecide: true } } as const;
+    expect(stateOf(others, mine)).toEqual({ name: 'waits-for-you' });
+  });
+
+  it('waits for more people when the person has approved it', () => {
+    const responded = call('a', 'refund', 'approval-responded', approved);
+    expect(stateOf(responded, waits)).toEqual({ name: 'waits-for-people' });
+    expect(stateOf(responded, { state: 'scheduled' })).toEqual({ name: 'running' });
+  });
+
+  it('is left of the gate, but none of its questions', () => {
+    const step = [call('a', 'refund', 'approval-requested'), call('b', 'refund', 'approval-requested')];
+    const status = (id: string) => (id === 'a' ? waits : undefined);
+    expect(countGate(step, undefined, status)).toMatchObject({
+      decided: 0,
+      waiting: [{ id: 'approval of b' }],
+    });
+    expect(countGate(step, undefined, () => waits)).toMatchObject({ decided: 0, waiting: [] });
+  });
+});
+
 describe('the gate', () => {
   it('counts the decided of all calls of the step', () => {
     const step = [
@@ -125,18 +173,20 @@ describe('the gate', () => {
       call('b', 'write_note', 'approval-responded', approved),
       call('c', 'search_notes', 'input-available'),
     ];
-    expect(countGate(step, { stage: 'tool_call', requiresConfirm: true, gateClosed: true })).toEqual({
-      decided: 2,
-      total: 3,
-      waiting: [{ id: 'approval of other', input: {} }],
-      isClosed: true,
-    });
+    expect(countGate(step, { stage: 'tool_call', requiresConfirm: true, gateClosed: true }, unknown)).toEqual(
+      {
+        decided: 2,
+        total: 3,
+        waiting: [{ id: 'approval of other', input: {} }],
+        isClosed: true,
+      },
+    );
   });
 
   it('is none where nothing waits, or nothing else is there', () => {
-    expect(countGate([asked], undefined)).toBeUndefined();
+    expect(countGate([asked], undefined, unknown)).toBeUndefined();
     const step = [call('a', 'x', 'input-available'), call('b', 'x', 'output-available', { output: 1 })];
-    expect(countGate(step, undefined)).toBeUndefined();
+    expect(countGate(step, undefined, unknown)).toBeUndefined();
   });
 
   it('is closed or not as the server says, whatever the other calls are at', () => {
@@ -146,9 +196,9 @@ describe('the gate', () => {
       [asked, done],
       [asked, call('b', 'x', 'approval-requested')],
     ]) {
-      expect(countGate(step, { ...run, gateClosed: true })?.isClosed).toBe(true);
-      expect(countGate(step, run)?.isClosed).toBe(false);
-      expect(countGate(step, undefined)?.isClosed).toBeUndefined();
+      expect(countGate(step, { ...run, gateClosed: true }, unknown)?.isClosed).toBe(true);
+      expect(countGate(step, run, unknown)?.isClosed).toBe(false);
+      expect(countGate(step, undefined, unknown)?.isClosed).toBeUndefined();
     }
   });
 });
