@@ -22,6 +22,7 @@ const ROOMS = [
   'frame',
   'plain',
   'assistant',
+  'inbox',
   'gallery',
 ];
 

@@ -1,4 +1,4 @@
-// Two pages, each an entry of its own, and a development server that passes everything else on to Fermata.
+// The pages, each an entry of its own, and a development server that passes everything else on to Fermata.
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -114,6 +114,7 @@ export default defineConfig({
       input: {
         index: resolve(import.meta.dirname, 'index.html'),
         'assistant-ui': resolve(import.meta.dirname, 'assistant-ui.html'),
+        inbox: resolve(import.meta.dirname, 'inbox.html'),
         gallery: resolve(import.meta.dirname, 'gallery.html'),
       },
     },

@@ -170,7 +170,7 @@ const FRAME_POLICY =
 async function serveFrom(folder: string, context: BrowserContext, url: string) {
   const policy = (await fetch(url)).headers.get('content-security-policy') ?? '';
   const isOfDemo = ({ pathname }: URL) =>
-    /^\/($|assets\/|assistant-ui$|gallery$|[^/]+\.(js|svg)$)/.test(pathname);
+    /^\/($|assets\/|assistant-ui$|inbox$|gallery$|[^/]+\.(js|svg)$)/.test(pathname);
   await context.route(isOfDemo, async (route) => {
     const { pathname } = new URL(route.request().url());
     const file = pathname === '/' ? 'index.html' : extname(pathname) === '' ? `${pathname}.html` : pathname;

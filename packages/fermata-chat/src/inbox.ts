@@ -12,7 +12,7 @@ import type { Approvals, Vote } from './approvals.js';
 import { FollowedValue, type Followed } from './followed.js';
 import { FermataError, retry } from './server.js';
 
-/** `loading`: nothing is known yet. `outdated`: changes may be missing. `failed`: the list could not be read. */
+/** `loading`: nothing is known yet. `outdated`: there is no connection, or the list is read again. `failed`: the server has refused it. */
 export type InboxStatus = 'loading' | 'live' | 'outdated' | 'failed';
 
 /** The contents of an inbox. */
@@ -56,7 +56,7 @@ export function applyToInbox(state: InboxState, event: InboxEvent): InboxState {
       return { ...state, status, isConnected: true, news: [] };
     }
     case 'disconnected': {
-      const status = state.status === 'live' ? 'outdated' : state.status;
+      const status = state.status === 'failed' ? 'failed' : 'outdated';
       return { ...state, status, isConnected: false };
     }
     case 'listed': {

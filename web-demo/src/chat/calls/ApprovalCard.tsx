@@ -2,7 +2,7 @@
 
 import { useEffect, useId, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import type { ApprovalResponse, AskedCall, Scope } from 'fermata-chat';
+import { FermataError, type ApprovalResponse, type AskedCall, type Scope } from 'fermata-chat';
 import type { CardChat } from '../record/toolState';
 import { isPlanInput, PlanEditor } from '../runs/PlanEditor';
 import { invisibleIn, mixedIn } from '../text/visible';
@@ -42,6 +42,9 @@ export interface ApprovalQuestionProps {
 }
 
 export type May = 'decide' | 'deny' | 'look';
+
+/** An answer about an old input is refused, and the difference to the new one is shown. */
+const isToldByChange = (error: unknown) => error instanceof FermataError && error.code === 'changed';
 
 /** The interval between notes that the person edits an input, in milliseconds. The server trusts a note for three times as long. */
 const NOTE_EVERY = 30_000;
@@ -129,7 +132,7 @@ export function ApprovalQuestion({
           {t('approval.editedElsewhere')}
         </p>
       )}
-      {mode !== 'edit' && <AnswerError error={error} />}
+      {mode !== 'edit' && !isToldByChange(error) && <AnswerError error={error} />}
       {change !== undefined && (
         <ChangedInput
           {...change}

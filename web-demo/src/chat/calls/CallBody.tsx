@@ -67,6 +67,7 @@ export function CallBody({
   children,
 }: CallBodyProps) {
   const name = getToolName(part);
+  const may = mayOf(state, decision, me);
   const whole = useSeen(part.approval?.id ?? '');
   const schema = pageTool(name)?.inputSchema ?? tools?.listed.find((tool) => tool.name === name)?.inputSchema;
   return (
@@ -103,15 +104,14 @@ export function CallBody({
       </div>
       {part.state === 'approval-requested' && (
         <ApprovalQuestion
-          key={part.approval.id}
-          {...{ chat, name, schema, isEdited }}
+          key={`${part.approval.id} ${may}`}
+          {...{ chat, name, schema, isEdited, may }}
           approvalId={part.approval.id}
           toolCallId={part.toolCallId}
           told={askedCall(part)}
           input={part.input}
           isPlan={name === tools?.own?.makePlan}
           reason={part.approval.requestReason}
-          may={mayOf(state, decision, me)}
           onShowAll={open}
         />
       )}

@@ -45,7 +45,7 @@ export function RefusedParts({ parts, chat }: Props) {
   );
 }
 
-function sentenceOf(part: RefusedPart, t: ReturnType<typeof useTranslation>['t']): string {
+function sentenceOf(part: RefusedPart, t: ReturnType<typeof useTranslation<'shell'>>['t']): string {
   switch (part.type) {
     case 'file':
       return t('refused.file', { name: inOneLine(part.filename ?? t('messages.file')) });

@@ -8,6 +8,7 @@ import type { ToolUIPart } from 'ai';
 import { afterEach, beforeAll, vi } from 'vitest';
 import cards from '../../i18n/en/cards';
 import context from '../../i18n/en/context';
+import inbox from '../../i18n/en/inbox';
 import memory from '../../i18n/en/memory';
 import runs from '../../i18n/en/runs';
 import shell from '../../i18n/en/shell';
@@ -29,7 +30,7 @@ export function setUpPage() {
     await i18next.use(initReactI18next).init({
       lng: 'en',
       defaultNS: 'shell',
-      resources: { en: { cards, context, memory, runs, shell } },
+      resources: { en: { cards, context, inbox, memory, runs, shell } },
       interpolation: { escapeValue: false },
     });
   });

@@ -26,7 +26,8 @@ export const isLeave = (event: KeyboardEvent) => event.key === 'Escape' && !isCo
 
 /** `true` if a key pressed here writes something. */
 export const isWriting = (target: EventTarget | null) =>
-  target instanceof Element && target.closest('input, textarea, select, [contenteditable]') !== null;
+  target instanceof Element &&
+  target.closest('input:not([type=checkbox]), textarea, select, [contenteditable]') !== null;
 
 /** `true` if a dialog stands in front of the page: the keys of the page are not for it. */
 export const isBehindDialog = () => document.querySelector('dialog[open]') !== null;

@@ -132,7 +132,6 @@ const cards = {
   deciders: {
     waits: 'Waits for {{who}}',
     waitsForOthers: 'Other people decide about this call.',
-    notRequester: 'Whoever asked for the call may not decide about it.',
     count: '{{count}} of {{quorum}} approved',
     votes: '{{count}} of {{quorum}}: {{who}} approved',
     requester: 'the person who asked for it',

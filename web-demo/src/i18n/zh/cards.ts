@@ -132,7 +132,6 @@ const cards: Translated<typeof english> = {
   deciders: {
     waits: '等待{{who}}决定',
     waitsForOthers: '此调用由其他人决定。',
-    notRequester: '提出此调用的人不能参与决定。',
     count: '需 {{quorum}} 人批准，已有 {{count}} 人',
     votes: '需 {{quorum}} 人批准，已有 {{count}} 人：{{who}}',
     requester: '提出者',

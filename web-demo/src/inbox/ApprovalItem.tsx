@@ -1,0 +1,103 @@
+// One approval of a list: the card of its call, with the requester and the outcome.
+
+import { useMemo, useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import { FermataError, isWaitingFor, type Approval, type Vote } from 'fermata-chat';
+import { ToolCard } from '../chat/calls/ToolCard';
+import { chatUrl } from '../chat/server/chatId';
+import { useTools } from '../chat/server/useTools';
+import { inOneLine } from '../chat/text/visible';
+import { chatOf, endOf, messageOf, partOf } from './asCall';
+import { useOutcomeWords, useWhenWords } from './words';
+
+export interface ApprovalItemProps {
+  approval: Approval;
+  me: string | undefined;
+  /** `true` if nobody may see it any more. */
+  isGone?: boolean;
+  /** Votes; absent for those that were decided before. */
+  onVote?: (approval: Approval, vote: Vote) => Promise<void>;
+}
+
+/** Why the last vote did not count, as far as the card does not say it. */
+type Refusal = 'late' | 'notYours';
+
+export function ApprovalItem({ approval, me, isGone = false, onVote }: ApprovalItemProps) {
+  const { tools } = useTools();
+  const [refusal, setRefusal] = useState<Refusal>();
+  const waitsForMe = isWaitingFor(me, approval) && !isGone;
+  const end = endOf(approval, isGone);
+  const isOver = end !== undefined;
+  const part = useMemo(() => partOf(approval, isOver), [approval, isOver]);
+  const chat = useMemo(
+    () =>
+      chatOf(approval, waitsForMe, async (vote) => {
+        setRefusal(undefined);
+        try {
+          await onVote?.(approval, vote);
+        } catch (error) {
+          setRefusal(refusalOf(error));
+          throw error;
+        }
+      }),
+    [approval, waitsForMe, onVote],
+  );
+  return (
+    <ToolCard part={part} message={messageOf(part)} chat={chat} tools={tools} state={end} me={me}>
+      <Facts {...{ approval, me, isGone, refusal }} />
+    </ToolCard>
+  );
+}
+
+function refusalOf(error: unknown): Refusal | undefined {
+  if (!(error instanceof FermataError)) return undefined;
+  if (error.code === 'already_answered') return 'late';
+  return error.code === 'not_yours_to_decide' ? 'notYours' : undefined;
+}
+
+function Facts({
+  approval,
+  me,
+  isGone,
+  refusal,
+}: Pick<ApprovalItemProps, 'approval' | 'me'> & { isGone: boolean; refusal: Refusal | undefined }) {
+  const { t } = useTranslation('inbox');
+  const whenWords = useWhenWords();
+  const outcome = useOutcomeWords(me)(approval);
+  const { requestedBy, requestedAt, expiresAt, state, chat } = approval;
+  const when = whenWords(requestedAt);
+  return (
+    <div className="space-y-1 text-sm">
+      {outcome !== undefined && (
+        <p role={refusal === 'late' ? 'alert' : undefined} data-outcome className="font-medium wrap-anywhere">
+          {outcome}
+          {refusal === 'late' && ` · ${t('late')}`}
+        </p>
+      )}
+      {refusal === 'notYours' && (
+        <p role="alert" className="text-bad">
+          {t('notYours')}
+        </p>
+      )}
+      {isGone && (
+        <p role="alert" className="text-muted">
+          {t('gone')}
+        </p>
+      )}
+      <p className="text-muted wrap-anywhere">
+        {requestedBy === me
+          ? t('requestedByYou', { when })
+          : t('requestedBy', { who: inOneLine(requestedBy), when })}
+        {state === 'waiting' && expiresAt !== null && ` · ${t('expires', { when: whenWords(expiresAt) })}`}
+        {chat !== undefined && (
+          <>
+            {' · '}
+            <a href={chatUrl(chat.id, '/')} className="text-accent underline underline-offset-2">
+              {chat.title === null ? t('inChat') : <bdi>{inOneLine(chat.title)}</bdi>}
+            </a>
+          </>
+        )}
+      </p>
+    </div>
+  );
+}

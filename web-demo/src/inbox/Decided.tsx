@@ -1,0 +1,85 @@
+// What was decided before, newest first.
+
+import { useEffect, useRef, useState } from 'react';
+import { useTranslation } from 'react-i18next';
+import type { ApprovalPage } from 'fermata-chat';
+import { server } from '../chat/server/server';
+import { Button } from '../chat/ui/Button';
+import { useErrorWords } from '../chat/ui/errorWords';
+import { ApprovalItem } from './ApprovalItem';
+import { useListKeys } from './useListKeys';
+
+/** How many are asked for at a time. */
+const AT_ONCE = 20;
+
+const read = (tool: string | undefined, before?: string) =>
+  server.approvals.list({
+    state: 'settled',
+    limit: AT_ONCE,
+    ...(tool !== undefined && { tool }),
+    ...(before !== undefined && { before }),
+  });
+
+type State = { phase: 'loading' | 'ready' } | { phase: 'failed'; error: unknown };
+
+/** `tool`: the tool whose calls are shown; all, if there is none. */
+export function Decided({ me, tool }: { me: string | undefined; tool: string | undefined }) {
+  const { t } = useTranslation('inbox');
+  const errorWords = useErrorWords();
+  const [loaded, setLoaded] = useState<ApprovalPage>({ approvals: [] });
+  const [state, setState] = useState<State>({ phase: 'loading' });
+  const list = useRef<HTMLUListElement>(null);
+  useListKeys(list);
+  const show = (page: ApprovalPage) => {
+    setLoaded(({ approvals }) => ({ ...page, approvals: [...approvals, ...page.approvals] }));
+    setState({ phase: 'ready' });
+  };
+  const fail = (error: unknown) => {
+    setState({ phase: 'failed', error });
+  };
+  useEffect(() => {
+    let isLeft = false;
+    read(tool).then(
+      (page) => {
+        if (isLeft) return;
+        setLoaded(page);
+        setState({ phase: 'ready' });
+      },
+      (error: unknown) => {
+        if (!isLeft) setState({ phase: 'failed', error });
+      },
+    );
+    return () => {
+      isLeft = true;
+    };
+  }, [tool]);
+  const { approvals, next } = loaded;
+  const more = () => {
+    setState({ phase: 'loading' });
+    read(tool, next).then(show, fail);
+  };
+  return (
+    <section aria-label={t('decidedList')} className="space-y-3">
+      <ul ref={list} className="space-y-3">
+        {approvals.map((approval) => (
+          <li key={approval.id}>
+            <ApprovalItem {...{ approval, me }} />
+          </li>
+        ))}
+      </ul>
+      {state.phase === 'loading' && (
+        <p role="status" className="text-sm text-muted">
+          {t('loading')}
+        </p>
+      )}
+      {state.phase === 'failed' && (
+        <div role="alert" className="space-y-2 text-sm text-bad">
+          <p>{t('failed', { reason: errorWords(state.error) })}</p>
+          <Button onClick={more}>{t('again', { ns: 'shell' })}</Button>
+        </div>
+      )}
+      {state.phase === 'ready' && approvals.length === 0 && <p className="text-muted">{t('noneDecided')}</p>}
+      {state.phase === 'ready' && next !== undefined && <Button onClick={more}>{t('more')}</Button>}
+    </section>
+  );
+}
