@@ -18,6 +18,7 @@ import { Sign } from '../ui/Sign';
 import { ChatList } from './ChatList';
 import { ConnectionBanner, ConnectionWord } from './ConnectionState';
 import { ExportMenu } from './ExportMenu';
+import { InboxLink } from './InboxLink';
 import { NewChatButton } from './NewChatButton';
 import { PendingElsewhere } from './PendingElsewhere';
 import { Settings, type PageName } from './Settings';
@@ -89,6 +90,7 @@ export function Frame({ page, chatId, chat, list, children }: Props) {
             </IconButton>
           )}
           <Top chatId={chatId} chat={chat} title={title} />
+          <InboxLink chatId={chatId} />
           {!isWide && (
             <IconButton label={t('chats.new')} onClick={showNewChat}>
               <SquarePen />

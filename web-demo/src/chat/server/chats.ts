@@ -5,6 +5,7 @@ import type { Pending } from 'fermata-chat';
 import { Cell } from '../../state/cell';
 import { forgetDraft } from './drafts';
 import { onServerEvent, server } from './server';
+import { countWaiting } from './waitingForMe';
 
 /** A chat, as `GET /api/chats` has it. */
 export interface ListedChat {
@@ -133,7 +134,7 @@ export function followChats(): () => void {
     if (!isOver) timer = setTimeout(() => void ask(), wait);
   };
   const ask = async () => {
-    if (document.visibilityState === 'visible') await loadChats();
+    if (document.visibilityState === 'visible') await Promise.all([loadChats(), countWaiting()]);
     plan(EVERY);
   };
   const soon = () => {

@@ -1,0 +1,45 @@
+// How many approvals wait for the person, of all chats and owners: the number on the link to the inbox.
+
+import { isWaitingFor, type Me } from 'fermata-chat';
+import { Cell } from '../../state/cell';
+import { server } from './server';
+
+export interface WaitingForMe {
+  count: number;
+  /** `true` if there are more than were counted. */
+  isMore: boolean;
+  /** `true` if the server knows who the person is, so that others may ask them. */
+  hasUsers: boolean;
+}
+
+/** `undefined` until it is known, and for ever if the server is of a version without an inbox. */
+export const waitingForMe = new Cell<WaitingForMe | undefined>(undefined);
+
+/** The highest number that is counted. */
+const MOST = 99;
+
+let asking: Promise<Me | undefined> | undefined;
+
+/** The person, asked for once. */
+function whoAmI(): Promise<Me | undefined> {
+  asking ??= server.me().catch((error: unknown) => {
+    asking = undefined;
+    throw error;
+  });
+  return asking;
+}
+
+export async function countWaiting(): Promise<void> {
+  try {
+    const me = await whoAmI();
+    if (me === undefined) return;
+    const { approvals, next } = await server.approvals.list({ mine: true, limit: MOST });
+    waitingForMe.set({
+      count: approvals.filter((approval) => isWaitingFor(me.user, approval)).length,
+      isMore: next !== undefined,
+      hasUsers: me.user !== 'anyone',
+    });
+  } catch {
+    // The number stays as it was; the next time may go better.
+  }
+}
