@@ -19,6 +19,7 @@ pub mod memories;
 pub mod memory_vectors;
 pub mod messages;
 pub mod notes;
+pub mod outbox;
 pub mod owners;
 pub mod plans;
 pub mod runs;

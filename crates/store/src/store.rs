@@ -15,6 +15,7 @@ use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMes
 use fermata_tools::{Call, Grant, Owner, ResourceKey};
 use futures::FutureExt;
 use jiff::Timestamp;
+use tokio::sync::Notify;
 
 use crate::{
     Notes, OpenError, OpenOptions,
@@ -32,6 +33,7 @@ use crate::{
 
 mod approvals;
 mod memories;
+mod outbox;
 
 /// A store in a SQLite file or in a PostgreSQL database. Clones share its connections.
 #[derive(Clone)]
@@ -39,6 +41,8 @@ pub struct SqlStore {
     pub(crate) backend: Backend,
     /// Signs what is said about the chains of the audit.
     pub(crate) audit_key: Option<AuditKey>,
+    /// Wakes the sender of notices.
+    notice_added: Arc<Notify>,
 }
 
 // === impl SqlStore ===
@@ -59,7 +63,11 @@ impl SqlStore {
         } else {
             Backend::Sqlite(sqlite::open::open(url, options.migrate).await?)
         };
-        Ok(Self { backend, audit_key: options.audit_key.clone() })
+        Ok(Self::new(backend, options.audit_key.clone()))
+    }
+
+    pub(crate) fn new(backend: Backend, audit_key: Option<AuditKey>) -> Self {
+        Self { backend, audit_key, notice_added: Arc::default() }
     }
 
     /// The notes that live in the same database.
@@ -218,6 +226,7 @@ impl ChatStore for SqlStore {
         if changes.is_empty() {
             return Ok(());
         }
+        let has_notice = changes.iter().any(|change| matches!(change, Change::Notify(_)));
         let made = if let Backend::Sqlite(database) = &self.backend {
             let chat = chat.clone();
             database
@@ -238,9 +247,13 @@ impl ChatStore for SqlStore {
         };
         match made {
             // An earlier attempt may have made it.
-            Err(StoreError::Fenced) if self.version(chat).await? == Some(to) => Ok(()),
-            made => made,
+            Err(StoreError::Fenced) if self.version(chat).await? == Some(to) => {}
+            made => made?,
         }
+        if has_notice {
+            self.notice_added.notify_one();
+        }
+        Ok(())
     }
 
     async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {

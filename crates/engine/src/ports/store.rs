@@ -1,7 +1,8 @@
 //! The port to everything that survives the process.
 //!
-//! [`ChatStore`] keeps chats, [`Memories`] keeps the knowledge of users across chats, [`Membership`] knows which instances are alive, and
-//! [`LockStore`] keeps the locks that they share. One database usually does all of it, which is a [`Store`].
+//! [`ChatStore`] keeps chats, [`Memories`] keeps the knowledge of users across chats, [`Membership`] knows which instances are alive,
+//! [`LockStore`] keeps the locks that they share, and [`Outbox`] what channels have to send. One database usually does all of it, which is
+//! a [`Store`].
 //!
 //! Several instances may share a store. The [`Version`] of each chat keeps two of them from writing to it: every commit has to know the
 //! version and draws a new one, so an instance that read a chat before another one changed it can no longer write to it, however much time
@@ -40,6 +41,6 @@ pub use record::{
 };
 
 /// Everything that survives the process.
-pub trait Store: ChatStore + Approvals + Memories + Membership + LockStore {}
+pub trait Store: ChatStore + Approvals + Memories + Membership + LockStore + Outbox {}
 
-impl<T: ChatStore + Approvals + Memories + Membership + LockStore + ?Sized> Store for T {}
+impl<T: ChatStore + Approvals + Memories + Membership + LockStore + Outbox + ?Sized> Store for T {}

@@ -14,9 +14,10 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        AnswerRoute, ApprovalList, ApprovalRecord, Approvals, AuditEntry, Change, ChatOwner, ChatPage,
-        ChatRecord, ChatStore, ClockMark, Files, InMemoryStore, InstanceId, Joined, LockStore, Membership,
-        MessageOutline, OwnerUsage, Renewed, SavedTerms, StoreError, SummaryRecord, Version, WantedUsage,
+        AnswerRoute, ApprovalList, ApprovalRecord, Approvals, Attempt, AuditEntry, Change, ChatOwner, ChatPage,
+        ChatRecord, ChatStore, ClaimedNotice, ClockMark, Files, InMemoryStore, InstanceId, Joined, LockStore,
+        Membership, MessageOutline, Outbox, OwnerUsage, Renewed, SavedNotice, SavedTerms, StoreError,
+        SummaryRecord, Version, WantedUsage,
     },
 };
 use fermata_protocol::{AnswerTarget, ApprovalId, ChatId, MessageId, Plan, Role, RunId, UiMessage};
@@ -410,5 +411,55 @@ impl LockStore for FaultyStore {
     async fn locks_of(&self, instance: &InstanceId) -> Result<Vec<ResourceKey>, StoreError> {
         self.before_read().await?;
         self.store.locks_of(instance).await
+    }
+}
+
+#[async_trait]
+impl Outbox for FaultyStore {
+    async fn notice_added(&self) {
+        self.store.notice_added().await;
+    }
+    async fn due_channels(&self, now: Timestamp) -> Result<Vec<String>, StoreError> {
+        self.before_read().await?;
+        self.store.due_channels(now).await
+    }
+    async fn claim_notices(
+        &self,
+        channel: &str,
+        now: Timestamp,
+        until: Timestamp,
+        limit: usize,
+    ) -> Result<Vec<ClaimedNotice>, StoreError> {
+        self.before_read().await?;
+        self.store.claim_notices(channel, now, until, limit).await
+    }
+    async fn next_notice(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.before_read().await?;
+        self.store.next_notice().await
+    }
+    async fn note_attempt(
+        &self,
+        claimed: &ClaimedNotice,
+        at: Timestamp,
+        attempt: Attempt,
+    ) -> Result<(), StoreError> {
+        self.before_read().await?;
+        self.store.note_attempt(claimed, at, attempt).await
+    }
+    async fn open_notices(&self) -> Result<usize, StoreError> {
+        self.before_read().await?;
+        self.store.open_notices().await
+    }
+    async fn notices(&self, limit: usize) -> Result<Vec<SavedNotice>, StoreError> {
+        self.before_read().await?;
+        self.store.notices(limit).await
+    }
+    async fn retry_notice(&self, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+        self.before_read().await?;
+        self.store.retry_notice(id, now).await
+    }
+    async fn forget_notices(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.before_read().await?;
+        self.store.forget_notices(before, limit).await
     }
 }

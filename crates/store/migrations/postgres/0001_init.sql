@@ -612,6 +612,81 @@ create table owners (
     answered_by_result_at bigint
 );
 
+-- === channels ===
+
+-- The notices that channels have to send, in the order of their commits. A notice that was sent has no row. No column refers to another
+-- table, because a notice outlives its chat.
+-- approval_id: the approval that it is about; null if it is about none.
+-- data: JSON, the event as receivers read it.
+-- attempts: the number of attempts, counted when one begins.
+-- next_at: the time of the next attempt, or the end of the claim of an instance that is sending it; null if it was given up.
+create table outbox (
+    number bigint generated always as identity primary key,
+    id text collate "C" not null unique,
+    channel text collate "C" not null,
+    event text not null,
+    at bigint not null,
+    approval_id text collate "C",
+    data text not null,
+    attempts bigint not null default 0 check (attempts >= 0),
+    next_at bigint,
+    given_up_at bigint,
+    error text,
+    check ((next_at is null) = (given_up_at is not null))
+);
+
+create index outbox_due on outbox (next_at) where next_at is not null;
+create index outbox_by_approval on outbox (approval_id, channel, number) where next_at is not null and approval_id is not null;
+create index outbox_given_up on outbox (given_up_at) where given_up_at is not null;
+
+-- The messages about open approvals, which channels change or answer when the approval is settled.
+-- recipient: the address of an e-mail; empty for a message that everybody shares.
+-- reference: JSON, the message as the service names it.
+create table channel_messages (
+    approval_id text collate "C" not null,
+    channel text collate "C" not null,
+    recipient text collate "C" not null,
+    reference text not null,
+    sent_at bigint not null,
+    primary key (approval_id, channel, recipient)
+);
+
+-- The browsers of a user that receive push notifications.
+-- groups: JSON, the groups that the user has proved with the registration. subscription: JSON, as the browser made it.
+create table push_devices (
+    endpoint text collate "C" not null primary key,
+    owner text collate "C" not null,
+    groups text not null,
+    subscription text not null,
+    created_at bigint not null
+);
+
+create index push_devices_by_owner on push_devices (owner, created_at);
+
+-- The key pair that identifies this deployment to push services. The first instance that needs it makes it. key: the private key in PKCS#8,
+-- as base64.
+create table push_keys (
+    id bigint not null primary key check (id = 1),
+    key text not null
+);
+
+-- The one-time links in e-mails. hash: SHA-256 of the token, in hexadecimal. The token itself is in the mail only.
+-- input_hash: the input that the recipient was shown. ends_at: the time when the row may be deleted; null while the approval waits.
+create table mail_links (
+    hash text collate "C" not null primary key,
+    channel text collate "C" not null,
+    approval_id text collate "C" not null,
+    input_hash text collate "C" not null,
+    recipient text collate "C" not null,
+    approves boolean not null,
+    created_at bigint not null,
+    used_at bigint,
+    ends_at bigint
+);
+
+create index mail_links_by_approval on mail_links (approval_id, channel);
+create index mail_links_by_end on mail_links (ends_at) where ends_at is not null;
+
 -- === instances ===
 
 -- The instances that are alive. An instance that has ended has no row. Times are the database's own.

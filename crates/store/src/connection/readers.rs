@@ -116,7 +116,7 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let database = open(&format!("sqlite://{}", folder.join("chats.db").display()), true).await.unwrap();
         let readers = database.readers.clone().unwrap();
-        let store = SqlStore { backend: Backend::Sqlite(database), audit_key: None };
+        let store = SqlStore::new(Backend::Sqlite(database), None);
         let chats = |reader: &rusqlite::Connection| {
             reader.query_row("select count(*) from chats", [], |row| row.get::<_, i64>(0)).unwrap()
         };

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use super::{
     approvals, audit, calls,
     chats::{self, ChatColumns},
-    confirmations, deleted_chats, memories, messages, owners, plans,
+    confirmations, deleted_chats, memories, messages, outbox, owners, plans,
     runs::{self, RunState},
     summaries,
 };
@@ -180,6 +180,7 @@ async fn apply(
         }
         Change::Notify(_) => Ok(()),
         Change::Audit(entry) => audit::add(transaction, entry, at).await,
+        Change::Notify(notice) => outbox::add(transaction, notice, at).await,
         Change::ChangeMemories { owner, changes, most, author } => {
             memories::change(transaction, owner, at, changes.clone(), *most, author).await.map(|_| ())
         }

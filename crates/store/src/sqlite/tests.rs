@@ -12,7 +12,7 @@ use crate::{SqlStore, backend::Backend, connection::Transaction, postgres::Effec
 
 async fn opened(url: &str) -> (SqliteDatabase, SqlStore) {
     let database = open::open(url, true).await.unwrap();
-    (database.clone(), SqlStore { backend: Backend::Sqlite(database), audit_key: None })
+    (database.clone(), SqlStore::new(Backend::Sqlite(database), None))
 }
 
 async fn in_memory() -> (SqliteDatabase, SqlStore, ChatId) {

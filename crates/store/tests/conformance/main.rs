@@ -53,6 +53,7 @@ mod memories;
 mod memory_vectors;
 mod notes;
 mod odd_text;
+mod outbox;
 mod pgvector;
 mod plans;
 mod postgres;

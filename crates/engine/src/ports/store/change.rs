@@ -195,6 +195,8 @@ pub enum Change {
     Notify(Box<Notice>),
     /// A row for the audit, which outlives the chat.
     Audit(Box<AuditEntry>),
+    /// A notice for the outbox, which outlives the chat.
+    Notify(Box<Notice>),
     /// Changes of the owner's memories, as [`Memories::change_memories`](super::Memories::change_memories) makes them. One that cannot be made
     /// changes nothing.
     ChangeMemories {
@@ -268,6 +270,7 @@ impl Change {
             | Self::GrantToOwner { .. }
             | Self::Notify(_)
             | Self::Audit(_)
+            | Self::Notify(_)
             | Self::ChangeMemories { .. }
             | Self::Answered { .. }
             | Self::CloseRun { .. } => false,

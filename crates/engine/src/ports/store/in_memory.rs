@@ -12,19 +12,22 @@ use async_trait::async_trait;
 use fermata_protocol::{AnswerTarget, ChatId, MessageId, Plan, Role, RunId, UiMessage};
 use fermata_tools::{Call, Grant, Owner, ResourceKey};
 use jiff::Timestamp;
+use tokio::sync::Notify;
 
 use super::{
     AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files,
-    InstanceId, Joined, LockStore, Membership, MessageOutline, OwnerUsage, Renewed, StoreError,
+    InstanceId, Joined, LockStore, Membership, MessageOutline, Notice, OwnerUsage, Renewed, StoreError,
     SummaryRecord, Version, WantedUsage, json_bytes,
     page::{self, Cursor},
 };
 use chat::{StoredChat, StoredRun};
 use memories::StoredMemories;
+use outbox::StoredNotice;
 
 mod approvals;
 mod chat;
 mod memories;
+mod outbox;
 
 /// A store that lives as long as the process. Engines that share one are instances; each is alive until it leaves or its lease is ended by
 /// [`InMemoryStore::expire`].
@@ -32,6 +35,7 @@ mod memories;
 pub struct InMemoryStore {
     // One lock suffices: it is held for a few copies in memory and never across an await.
     contents: Mutex<Contents>,
+    notice_added: Notify,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -46,6 +50,8 @@ struct Contents {
     /// The grants that hold in all chats of their owner.
     owner_grants: HashMap<Owner, Vec<Grant>>,
     memories: HashMap<Owner, StoredMemories>,
+    /// The notices that are open or were given up, in the order of their commits.
+    outbox: Vec<StoredNotice>,
     mark: Option<ClockMark>,
     /// The number of times that the store was replaced.
     timeline: u64,
@@ -83,7 +89,7 @@ impl InMemoryStore {
 
     /// Returns a store with the same contents, as a standby that received everything.
     pub fn standby(&self) -> Self {
-        Self { contents: Mutex::new(self.lock().clone()) }
+        Self { contents: Mutex::new(self.lock().clone()), ..Self::default() }
     }
 
     /// Replaces the contents by those of a standby, which lacks every commit since it was made. The instances learn it with their
@@ -210,7 +216,7 @@ impl ChatStore for InMemoryStore {
         if changes.is_empty() {
             return Ok(());
         }
-        let Contents { chats, audit, answer_routes, owner_grants, memories, .. } = &mut *self.lock();
+        let Contents { chats, audit, answer_routes, owner_grants, memories, outbox, .. } = &mut *self.lock();
         if chats.get(chat).is_some_and(|chat| chat.head.version == to) {
             return Ok(());
         }
@@ -243,6 +249,10 @@ impl ChatStore for InMemoryStore {
         answer_routes.extend(answering);
         for change in changes.iter() {
             grant(owner_grants, change);
+            if let Change::Notify(notice) = change {
+                outbox.push(StoredNotice::new(Notice::clone(notice), at));
+                self.notice_added.notify_one();
+            }
         }
         for (owner, changes, most, author) in remembered {
             let stored = memories.entry(owner.clone()).or_default();

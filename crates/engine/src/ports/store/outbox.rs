@@ -67,14 +67,14 @@ impl NoticeEvent {
 pub struct ClaimedNotice {
     /// The notice.
     pub notice: Notice,
-    /// The number of earlier attempts.
-    pub attempts: u32,
+    /// The number of this attempt, which begins at 1.
+    pub attempt: u32,
 }
 
 /// The result of an attempt to send a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
-    /// It was sent.
+    /// It was sent, and is deleted.
     Sent,
     /// It failed, and is tried again at this time.
     Failed {
@@ -97,7 +97,7 @@ pub struct SavedNotice {
     pub notice: Notice,
     /// The number of attempts.
     pub attempts: u32,
-    /// The time of the next attempt; `None` once it was sent or given up.
+    /// The time of the next attempt; `None` if it was given up.
     pub next: Option<Timestamp>,
     /// The time when it was given up.
     pub given_up_at: Option<Timestamp>,
@@ -105,12 +105,21 @@ pub struct SavedNotice {
     pub error: Option<String>,
 }
 
-/// The store of notices.
+/// The store of notices. A commit adds them ([`Change::Notify`](super::Change::Notify)).
+///
+/// Notices of one channel about one approval are sent in the order of their commits: a notice is not due while an earlier one is open.
 #[async_trait]
 pub trait Outbox: Send + Sync {
-    /// Claims notices whose next attempt is due, the earliest first, at most `limit`. Nobody else gets them before `until`.
+    /// Waits until this process has committed a notice since the last time that this returned.
+    async fn notice_added(&self);
+
+    /// Returns the names of the channels that have notices whose next attempt is due.
+    async fn due_channels(&self, now: Timestamp) -> Result<Vec<String>, StoreError>;
+
+    /// Claims notices of a channel that are due, the earliest first, at most `limit`. Nobody else gets them before `until`.
     async fn claim_notices(
         &self,
+        channel: &str,
         now: Timestamp,
         until: Timestamp,
         limit: usize,
@@ -119,15 +128,23 @@ pub trait Outbox: Send + Sync {
     /// Returns the time of the next attempt of any notice; `None` if none is open.
     async fn next_notice(&self) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Notes the result of an attempt.
-    async fn note_attempt(&self, id: &str, at: Timestamp, attempt: Attempt) -> Result<(), StoreError>;
+    /// Notes the result of an attempt. A failure counts only if nobody has claimed the notice again since.
+    async fn note_attempt(
+        &self,
+        claimed: &ClaimedNotice,
+        at: Timestamp,
+        attempt: Attempt,
+    ) -> Result<(), StoreError>;
 
-    /// Lists the notices that were given up, and those that are open, the newest first.
+    /// Returns the number of notices that are open.
+    async fn open_notices(&self) -> Result<usize, StoreError>;
+
+    /// Lists the notices that are open or were given up, the newest first.
     async fn notices(&self, limit: usize) -> Result<Vec<SavedNotice>, StoreError>;
 
     /// Has a notice that was given up sent again. Returns `false` if there is no such notice.
     async fn retry_notice(&self, id: &str, now: Timestamp) -> Result<bool, StoreError>;
 
-    /// Deletes notices that were sent or given up before a time, at most `limit`. Returns the number of notices deleted.
+    /// Deletes notices that were given up before a time, at most `limit`. Returns the number of notices deleted.
     async fn forget_notices(&self, before: Timestamp, limit: usize) -> Result<usize, StoreError>;
 }

@@ -240,6 +240,7 @@ impl StoredChat {
             // The outbox is not part of the chat.
             Change::Notify(_) => {}
             Change::Audit(_)
+            | Change::Notify(_)
             | Change::GrantToOwner { .. }
             | Change::EndGrantToOwner { .. }
             | Change::ChangeMemories { .. }
