@@ -62,7 +62,10 @@ impl From<Rejected> for AnswerError {
                 "This chat has no question {id:?} of a tool's; none survives a restart.",
                 id = id.as_str()
             )),
-            Rejected::Outdated { call, tool } => Self::tool_changed(&call, &tool),
+            Rejected::Outdated { call, tool } => Self::ToolChanged(format!(
+                "The call {call} of {tool} was asked about again since it was shown: its tool has changed, or its approval does not count \
+                 any more. Look at it again, and answer its newest approval request."
+            )),
             Rejected::Twice(id) => {
                 Self::Invalid(format!("The batch answers the call {id} twice; answer each call once."))
             }

@@ -21,7 +21,7 @@ use fermata_engine::{
 use fermata_protocol::{FinishReason, ToolChoice};
 use fermata_tools::{
     ApprovalMode, CallContext, Decision, DecisionSource, Elicitation, ElicitationReply, ErrorPolicy,
-    ErrorStrategy, ErrorType, LockQueue, Owner, Policy, PolicyDecision, Principal, Resource, Tool, ToolError,
+    ErrorStrategy, ErrorType, LockQueue, Policy, PolicyDecision, Principal, Resource, Tool, ToolError,
     ToolSpec,
 };
 use futures::{StreamExt, TryStreamExt, stream::BoxStream};

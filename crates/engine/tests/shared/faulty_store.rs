@@ -14,10 +14,10 @@ use async_trait::async_trait;
 use fermata_engine::{
     Clock,
     store::{
-        AnswerRoute, ApprovalList, ApprovalRecord, Approvals, Attempt, AuditEntry, Change, ChatOwner, ChatPage,
-        ChatRecord, ChatStore, ClaimedNotice, ClockMark, Files, InMemoryStore, InstanceId, Joined, LockStore,
-        Membership, MessageOutline, Outbox, OwnerUsage, Renewed, SavedNotice, SavedTerms, StoreError,
-        SummaryRecord, Version, WantedUsage,
+        AnswerRoute, ApprovalList, ApprovalRecord, Approvals, Attempt, AuditEntry, Change, ChatOwner,
+        ChatPage, ChatRecord, ChatStore, ClaimedNotice, ClockMark, Files, InMemoryStore, InstanceId, Joined,
+        LockStore, Membership, MessageOutline, Outbox, OwnerUsage, Renewed, SavedNotice, SavedTerms,
+        StoreError, SummaryRecord, Version, WantedUsage,
     },
 };
 use fermata_protocol::{AnswerTarget, ApprovalId, ChatId, MessageId, Plan, Role, RunId, UiMessage};

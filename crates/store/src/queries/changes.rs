@@ -178,7 +178,6 @@ async fn apply(
         Change::EndGrantToOwner { owner, tool, scope } => {
             confirmations::end_grant_to_owner(transaction, owner, tool, scope.as_deref()).await
         }
-        Change::Notify(_) => Ok(()),
         Change::Audit(entry) => audit::add(transaction, entry, at).await,
         Change::Notify(notice) => outbox::add(transaction, notice, at).await,
         Change::ChangeMemories { owner, changes, most, author } => {

@@ -212,8 +212,7 @@ pub async fn delete(store: &dyn Store, chat: &ChatId) {
 pub fn call(id: &str, state: CallState) -> Call {
     let mut call = Call::new(ToolCallId::new(id), 1, "write_note".into(), Some(RunBy::Server), at(0));
     call.input = json!({"title": "Ü", "z": 1, "a": null}).into();
-    call.approval_request =
-        Some(ApprovalRequest { id: ApprovalId::new(format!("question-{id}")), required: true });
+    call.approval_request = Some(request(&format!("question-{id}")));
     for state in way_to(state) {
         call.enter(state, at(0));
     }
@@ -297,14 +296,17 @@ fn in_detail(id: &str, state: &CallState, n: usize) -> Call {
         DecisionSource::Always,
     ][n % 5];
     let decision = [Decision::Allow, Decision::Ask, Decision::Deny][n % 3];
-    call.policy_decision =
-        Some(PolicyDecision { decision, reason: n.is_multiple_of(2).then(|| "a rule".into()), by: ruled_by });
-    call.approval_request = Some(ApprovalRequest {
-        id: ApprovalId::new(format!("question-{id}")),
-        required: n.is_multiple_of(2),
+    call.policy_decision = Some(PolicyDecision {
+        decision,
+        reason: n.is_multiple_of(2).then(|| "a rule".into()),
+        by: ruled_by,
+        terms: None,
     });
+    call.approval_request =
+        Some(ApprovalRequest { required: n.is_multiple_of(2), ..request(&format!("question-{id}")) });
     call.approval_decision = Some(ApprovalDecision {
         by: bob(),
+        at: at(1),
         approved: !n.is_multiple_of(2),
         reason: Some("so".into()),
         always: n.is_multiple_of(3),
@@ -343,14 +345,25 @@ pub fn put_call(id: &str, call: &Call) -> Change {
 
 /// A decision for always (or not) about a call of the tool, with an edited input.
 pub fn confirm(id: &str, tool: &str, approved: bool, always: bool) -> Change {
-    let decided =
-        Some(ApprovalDecision { by: alice(), approved, reason: Some("because".into()), always, how: None });
+    let decided = ApprovalDecision {
+        by: alice(),
+        at: at(2) + SignedDuration::from_nanos(1_999),
+        approved,
+        reason: Some("because".into()),
+        always,
+        how: None,
+    };
     let mut call = call("c", scheduled());
     call.tool = tool.into();
-    call.approval_decision = decided;
+    call.approval_decision = Some(decided.clone());
     call.edited = Some(json!({"z": 2, "a": tool}).into());
     let terms = (approved && always).then(|| Box::new(terms(Scope::TOOL, GrantedFor::Chat)));
-    Change::Confirm { run: run(id), call: Box::new(call), by: alice(), terms }
+    Change::Confirm { run: run(id), call: Box::new(call), decision: Box::new(decided), terms }
+}
+
+/// A request for the approval of a call of Alice's.
+pub fn request(id: &str) -> ApprovalRequest {
+    ApprovalRequest::new(ApprovalId::new(id), alice().into(), None, at(0))
 }
 
 /// The terms of a grant with an end.

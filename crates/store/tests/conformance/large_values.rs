@@ -183,6 +183,7 @@ async fn a_decision_about_a_large_input_has_its_hash() {
         let call = changed(call(id, scheduled()), |call| {
             call.approval_decision = Some(ApprovalDecision {
                 by: alice(),
+                at: at(1),
                 approved: true,
                 reason: None,
                 always: false,
@@ -190,7 +191,8 @@ async fn a_decision_about_a_large_input_has_its_hash() {
             });
             (call.input, call.edited) = (input.into(), edited.map(Into::into));
         });
-        Change::Confirm { run: run("r"), call: Box::new(call), by: alice(), terms: None }
+        let decision = Box::new(call.approval_decision.clone().unwrap());
+        Change::Confirm { run: run("r"), call: Box::new(call), decision, terms: None }
     };
     let changes = vec![
         create(alice()),

@@ -3,7 +3,7 @@
 use fermata_engine::store::{Change, Version};
 use fermata_protocol::{AnswerTarget, ApprovalId, MessageId, Profile, RunId, ToolCallId};
 use fermata_tools::{
-    ApprovalDecision, ApprovalRequest, Call, CallState, Decision, DecisionSource, Owner, PolicyDecision,
+    ApprovalDecision, Call, CallState, Decision, DecisionSource, Owner, PolicyDecision,
     ResourceKey,
 };
 use serde_json::json;
@@ -25,12 +25,22 @@ fn odd_call(text: &str) -> Call {
     call.id = ToolCallId::new(format!("c{text}"));
     call.tool = text.into();
     call.input = json!({"\0": text}).into();
-    call.policy_decision =
-        Some(PolicyDecision { decision: Decision::Ask, reason: Some(text.into()), by: DecisionSource::Auto });
-    call.approval_request = Some(ApprovalRequest { id: ApprovalId::new(format!("q{text}")), required: true });
+    call.policy_decision = Some(PolicyDecision {
+        decision: Decision::Ask,
+        reason: Some(text.into()),
+        by: DecisionSource::Auto,
+        terms: None,
+    });
+    call.approval_request = Some(request(&format!("q{text}")));
     let by = Owner::new(text);
-    call.approval_decision =
-        Some(ApprovalDecision { by, approved: true, reason: Some(text.into()), always: true, how: None });
+    call.approval_decision = Some(ApprovalDecision {
+        by,
+        at: at(1),
+        approved: true,
+        reason: Some(text.into()),
+        always: true,
+        how: None,
+    });
     call.enter(CallState::Success { output: json!(text) }, at(1));
     call
 }
@@ -52,7 +62,7 @@ async fn texts_come_back_as_they_were_and_stay_apart(store: AnyStore) {
             Change::Confirm {
                 run: run.clone(),
                 call: Box::new(call.clone()),
-                by: Owner::new(text),
+                decision: Box::new(call.approval_decision.clone().unwrap()),
                 terms: None,
             },
             Change::CloseRun { run, outcome: "finished" },

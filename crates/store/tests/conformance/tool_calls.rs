@@ -1,10 +1,10 @@
 //! The tool calls as an operator reads them with plain SQL.
 
 use fermata_engine::store::ChatStore;
-use fermata_protocol::{AnswerKind, ApprovalId, ToolCallId};
+use fermata_protocol::{AnswerKind, ToolCallId};
 use fermata_store::SqlStore;
 use fermata_tools::{
-    ApprovalDecision, ApprovalRequest, Call, CallState, Cancelled, Decision, DecisionChannel, DecisionSource,
+    ApprovalDecision, Call, CallState, Cancelled, Decision, DecisionChannel, DecisionSource,
     ErrorType, Owner, PolicyDecision, RunBy,
 };
 use jiff::Timestamp;
@@ -52,10 +52,12 @@ async fn a_settled_call_stands_there_column_by_column() {
         decision: Decision::Ask,
         reason: Some("careful".into()),
         by: DecisionSource::Rule(3),
+        terms: None,
     });
-    call.approval_request = Some(ApprovalRequest { id: ApprovalId::new("q"), required: true });
+    call.approval_request = Some(request("q"));
     call.approval_decision = Some(ApprovalDecision {
         by: Owner::new("bob"),
+        at: at(1),
         approved: true,
         reason: Some("fine".into()),
         always: true,

@@ -191,8 +191,6 @@ pub enum Change {
         /// The id of the scope; `None` for all scopes.
         scope: Option<String>,
     },
-    /// A notice for people or services elsewhere. It outlives the chat.
-    Notify(Box<Notice>),
     /// A row for the audit, which outlives the chat.
     Audit(Box<AuditEntry>),
     /// A notice for the outbox, which outlives the chat.
@@ -268,7 +266,6 @@ impl Change {
             | Self::Confirm { .. }
             | Self::NoteRetry { .. }
             | Self::GrantToOwner { .. }
-            | Self::Notify(_)
             | Self::Audit(_)
             | Self::Notify(_)
             | Self::ChangeMemories { .. }

@@ -20,7 +20,7 @@ fn a_batch_is_validated_as_a_whole_and_changes_nothing() {
     let stranger = Decider::new(Owner::new("eve"), DecisionChannel::Api, None);
     let denied =
         play.run.validate(&[decision("call_1", true)], &stranger, &play.scene.context(play.now)).unwrap_err();
-    assert!(matches!(denied, Rejected::Unknown(_)), "{denied:?}");
+    assert!(matches!(denied, Rejected::NotYours { .. }), "{denied:?}");
     assert_eq!(play.run.pending().count(), 1);
 }
 

@@ -32,7 +32,7 @@ fn policy_decision(config: &Config, name: &str, input: &serde_json::Value) -> (D
         repeatable: false,
         annotations: None,
     };
-    let policy_decision = config.rules().policy.decide(&Owner::new("alice"), &spec, input);
+    let policy_decision = config.rules().policy.decide(&Owner::new("alice").into(), &spec, input);
     (policy_decision.decision, policy_decision.by)
 }
 
@@ -168,10 +168,10 @@ fn a_matcher_that_cannot_be_used_is_told_with_its_line() {
 fn a_rule_may_name_an_owner_and_say_what_answers_it() {
     let config = tables("[[policy]]\nowner = \"al*\"\nalways = true\ndecision = \"deny\"\n");
     assert_eq!(policy_decision(&config, "x", &json!({})).1, DecisionSource::Rule(1));
-    assert!(config.tables.policy[0].rule.always);
-    assert_eq!(config.tables.policy[0].rule.words, None);
+    assert!(config.tables.policy[0].rule.terms.always);
+    assert_eq!(config.tables.policy[0].rule.terms.words, None);
     let wordless = tables("[[policy]]\nwords = false\ndecision = \"ask\"\n");
-    assert_eq!(wordless.tables.policy[0].rule.words, Some(false));
+    assert_eq!(wordless.tables.policy[0].rule.terms.words, Some(false));
     let other = tables("[[policy]]\nowner = \"bob\"\ndecision = \"deny\"\n");
     assert_eq!(policy_decision(&other, "x", &json!({})).1, DecisionSource::Default);
 }

@@ -237,8 +237,6 @@ impl StoredChat {
                 self.grant_ends.push(GrantEnd { tool, scope, by, at, after });
             }
             // These are no part of the chat.
-            // The outbox is not part of the chat.
-            Change::Notify(_) => {}
             Change::Audit(_)
             | Change::Notify(_)
             | Change::GrantToOwner { .. }
