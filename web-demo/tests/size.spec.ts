@@ -6,7 +6,7 @@ import { gzipSync } from 'node:zlib';
 import { expect, test } from '@playwright/test';
 
 const DIST = resolve(import.meta.dirname, '../dist');
-const MOST = 440_000;
+const MOST = 450_000;
 /** KaTeX, which comes with the first formula. */
 const FORMULAS = /\/Formula-/;
 const MOST_OF_FORMULAS = 80_000;
@@ -36,7 +36,7 @@ function scriptsOf(page: string): string[] {
   return [...found];
 }
 
-test('the plain page loads less than 440 kB of compressed JavaScript, and more only for formulas and diagrams', () => {
+test('the plain page loads less than 450 kB of compressed JavaScript, and more only for formulas and diagrams', () => {
   const scripts = scriptsOf('index.html');
   const sizeOf = (paths: string[]) =>
     paths.reduce((sum, path) => sum + gzipSync(readFileSync(path), { level: 9 }).length, 0);
