@@ -6,7 +6,7 @@ use fermata_engine::{Store, store::StoreError};
 use fermata_tools::Owner;
 
 use crate::{
-    Decision, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
+    ChannelRecords, Decision, Migrated, Notes, OpenError, OpenOptions, SharedClock, SqlStore,
     backend::Backend,
     postgres::{self, is_postgres, pool::Connections},
     queries::{audit, cluster_keys, owners},
@@ -24,6 +24,8 @@ pub struct Database {
     pub store: Arc<dyn Store>,
     /// The notes in the same database.
     pub notes: Notes,
+    /// What channels keep in the same database.
+    pub channel_records: ChannelRecords,
     sql: SqlStore,
 }
 
@@ -33,7 +35,12 @@ pub struct Database {
 /// If the URL, the place, the server or the version does not allow it.
 pub async fn open(url: &str, options: &OpenOptions) -> Result<Database, OpenError> {
     let sql = SqlStore::open_with(url, options).await?;
-    Ok(Database { store: Arc::new(sql.clone()), notes: sql.notes(), sql })
+    Ok(Database {
+        store: Arc::new(sql.clone()),
+        notes: sql.notes(),
+        channel_records: sql.channel_records(),
+        sql,
+    })
 }
 
 /// Brings the database that the URL names up to date, and makes the file of a SQLite database that is not there. Several processes may

@@ -1,13 +1,15 @@
 //! Everything that survives the process, in SQL.
 //!
-//! [`open`] gives the engine's port [`Store`](fermata_engine::Store) on the database that a URL names, and [`Notes`], the notes of the
-//! notes tools, beside it. This crate does not know what a run's state means, nor what any chunk says.
+//! [`open`] gives the engine's port [`Store`](fermata_engine::Store) on the database that a URL names. Beside it there are [`Notes`], the
+//! notes of the notes tools, and [`ChannelRecords`], which channels keep. This crate does not know what a run's state means, nor what any
+//! chunk says.
 //!
 //! One file per noun holds that noun's queries, for both databases (`queries`); they run on a `Connection`, which is one to either
 //! database. Ids and times come from above.
 
 mod backend;
 mod chain;
+mod channel_records;
 mod column;
 mod connection;
 mod database;
@@ -25,6 +27,7 @@ mod store;
 mod text;
 mod vector;
 
+pub use channel_records::ChannelRecords;
 pub use database::{Checkpointed, Database, migrate, open};
 pub use evidence::{
     AuditKey, AuditRow, Bounds, Checkpoint, Cut, Fault, Finding, HashedRow, KeyError, PublicKey, Report,
@@ -33,7 +36,12 @@ pub use evidence::{
 pub use notes::{NotePage, Notes, WriteNoteError};
 pub use opening::{OpenError, OpenOptions};
 pub use postgres::pool::Connections;
-pub use queries::{audit::Decision, evidence::AuditPage, notes::Note};
+pub use queries::{
+    audit::Decision,
+    channel_records::{MailLink, PushDevice, SentMessage},
+    evidence::AuditPage,
+    notes::Note,
+};
 pub use schema::Migrated;
 pub use shared_clock::SharedClock;
 pub use sqlite::{

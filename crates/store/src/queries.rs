@@ -7,6 +7,7 @@ pub mod approvals;
 pub mod audit;
 pub mod calls;
 pub mod changes;
+pub mod channel_records;
 pub mod chats;
 pub mod clock_marks;
 pub mod cluster_keys;

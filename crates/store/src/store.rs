@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use crate::{
-    Notes, OpenError, OpenOptions,
+    ChannelRecords, Notes, OpenError, OpenOptions,
     backend::Backend,
     connection::Connection,
     error::conflict,
@@ -73,6 +73,11 @@ impl SqlStore {
     /// The notes that live in the same database.
     pub fn notes(&self) -> Notes {
         Notes { backend: self.backend.clone() }
+    }
+
+    /// What channels keep in the same database.
+    pub fn channel_records(&self) -> ChannelRecords {
+        ChannelRecords { backend: self.backend.clone() }
     }
 
     /// Overwrites what is left of deleted rows in a SQLite file, which a server does with its next heartbeats. It reads the whole file.

@@ -46,6 +46,7 @@ macro_rules! in_every_store {
 
 mod approvals;
 mod audit_chains;
+mod channel_records;
 mod evidence;
 mod fixtures;
 mod instances;
