@@ -32,8 +32,9 @@ pub use request::{
     Always, AlwaysRequest, Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings,
     ChatBody, ChatRequest, ClientOptions, CompactRequest, ElicitAction, GrantedFor, HistorySkipper, Measure,
     MemoryEditRequest, MemoryRequest, NODE_BYTES, Posted, PostedMessage, PostedTool, PostedVote,
-    RequestError, RetryBody, RetryRequest, Show, ShownApproval, SummaryRequest, ToolChoice, ToolResult,
-    ToolResultBody, ToolResultRequest, Trigger, VoteRequest, measure, utf16_unit,
+    PushDeviceRequest, PushEndpointRequest, RequestError, RetryBody, RetryRequest, Show, ShownApproval,
+    SummaryRequest, ToolChoice, ToolResult, ToolResultBody, ToolResultRequest, Trigger, VoteRequest, measure,
+    utf16_unit,
 };
 pub use stage::{ContextUsage, RunStatus, RunWaitsFor, Stage};
 pub use summary::{Summary, SummaryReason};

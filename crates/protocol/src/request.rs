@@ -12,6 +12,7 @@ mod history;
 mod json;
 mod memories;
 mod openai;
+mod push;
 mod read;
 mod retry;
 mod settings;
@@ -20,6 +21,7 @@ mod tools;
 mod votes;
 
 pub use memories::{MemoryEditRequest, MemoryRequest};
+pub use push::{PushDeviceRequest, PushEndpointRequest};
 pub use retry::{RetryBody, RetryRequest};
 pub use summaries::{CompactRequest, SummaryRequest};
 pub use votes::{PostedVote, VoteRequest};
