@@ -3,9 +3,10 @@
 //! `settings.rs` has every setting, with its help text, its default and its variable. An option overrides the variable, the variable the
 //! file, and the file the default. An empty variable counts as unset, because compose files cannot leave a variable out. Limits that
 //! hardly anybody changes are in the file only. Rules, settings of tools by name, MCP servers, failures, the model's history, models,
-//! assistants and users are tables of the file.
+//! assistants, users and channels are tables of the file.
 
 mod assistants;
+mod channels;
 mod checks;
 mod command;
 mod context;
@@ -35,7 +36,7 @@ mod written;
 
 use std::sync::Arc;
 
-use fermata_engine::{NoticeRoutes, Rules, consent::ConsentWords};
+use fermata_engine::{NoticeRoutes, RequesterNotice, Rules, consent::ConsentWords};
 use fermata_providers::{BuildError, Provider};
 use fermata_tools::{People, Person, RulePolicy, input_hash};
 use schemars::JsonSchema;
@@ -43,6 +44,10 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     assistants::{AssistantSettings, Builtin},
+    channels::{
+        ChannelKind, ChannelSettings, EmailSettings, Endpoint, NotifyRequester, SigningSecret, SlackSettings,
+        SmtpUrl,
+    },
     command::{
         Answer, Asked, AuditCommand, AuditExport, AuditVerification, DataCommand, Decision, Invocation,
         OperatorCommand, PolicyCommand, TestedCall,
@@ -198,6 +203,21 @@ impl Config {
         People::new(self.tables.users.iter().map(|(name, user)| (name.clone(), person(user))).collect())
     }
 
+    /// Returns the channels that are notified without a rule.
+    fn notice_routes(&self) -> NoticeRoutes {
+        let mut subscriptions = Vec::new();
+        for (name, channel) in &self.tables.channels {
+            if let ChannelKind::Webhook { events, .. } = &channel.kind {
+                subscriptions.push((name.clone(), events.clone()));
+            }
+        }
+        let requester = self.tables.notify_requester.as_ref().map(|notify| RequesterNotice {
+            channels: notify.channels.iter().map(|name| name.0.clone()).collect(),
+            after: notify.after.0,
+        });
+        NoticeRoutes { subscriptions, requester }
+    }
+
     /// Returns what decides about calls.
     pub fn rules(&self) -> Rules {
         let rules = self.tables.policy.iter().map(|written| written.rule.clone()).collect();
@@ -212,7 +232,7 @@ impl Config {
                 Some([]) => ConsentWords::off(),
                 confirm => ConsentWords::default().with(confirm.unwrap_or_default(), &self.calls.deny_words),
             },
-            notices: NoticeRoutes::default(),
+            notices: self.notice_routes(),
             never_clear: self.tables.never_clear.clone(),
         }
     }

@@ -5,13 +5,16 @@ use std::net::{IpAddr, SocketAddr};
 use axum::http::Uri;
 use fermata_engine::assistants::DEFAULT_ASSISTANT;
 use fermata_providers::{BuildError, Demo, Provider};
+use fermata_tools::Approver;
 
 use super::{
     Config, ConfigError,
     assistants::read_instructions,
+    channels::ChannelKind,
     fault::{either, nearest},
     identity::AuthKind,
     network::Address,
+    policy::WrittenRule,
     secret::Token,
     settings::{AccessSettings, AssistantDefaults, InsecureBind},
     values::NonEmpty,
@@ -91,6 +94,59 @@ impl Config {
         Ok(())
     }
 
+    /// Returns an error that names the place of the first rule or table that names a channel which is not there, or is of the wrong kind.
+    fn check_channels(&self) -> Result<(), ConfigError> {
+        let channels = &self.tables.channels;
+        let known: Vec<&String> = channels.keys().collect();
+        let check = |name: &str, decides: bool| match channels.get(name).map(|channel| &channel.kind) {
+            None => match nearest(name, &known) {
+                Some(meant) => Err(format!("there is no channel {name}; did you mean {meant}?")),
+                None => Err(format!("there is no channel {name}; add a table [channels.{}]", toml_key(name))),
+            },
+            Some(ChannelKind::Decider(_)) if !decides => Err(format!(
+                "the channel {name} is a decider, which is asked without notify; name it in by, as \"channel:{name}\""
+            )),
+            Some(ChannelKind::Decider(_)) => Ok(()),
+            Some(_) if decides => Err(format!("the channel {name} is not a decider, so it cannot decide")),
+            Some(_) => Ok(()),
+        };
+        for WrittenRule { rule, written } in &self.tables.policy {
+            let escalation = rule.terms.escalate.as_ref();
+            let notified = rule.terms.notify.iter().chain(escalation.into_iter().flat_map(|it| &it.notify));
+            let deciding = rule.terms.by.iter().chain(escalation.into_iter().flat_map(|it| &it.by));
+            let deciding = deciding.filter_map(|approver| match approver {
+                Approver::Channel(name) => Some(name),
+                Approver::Requester | Approver::User(_) | Approver::Group(_) => None,
+            });
+            let mut named =
+                notified.map(|name| check(name, false)).chain(deciding.map(|name| check(name, true)));
+            named
+                .try_for_each(|checked| checked)
+                .map_err(|reason| ConfigError::Bad(format!("{}: {reason}", written.place)))?;
+        }
+        for (name, channel) in channels {
+            let needs_url = match &channel.kind {
+                ChannelKind::Email(email) => email.links,
+                ChannelKind::WebPush => true,
+                ChannelKind::Webhook { .. } | ChannelKind::Decider(_) | ChannelKind::Slack(_) => false,
+            };
+            if needs_url && self.server.public_url.is_none() {
+                let header = format!("[channels.{}]", toml_key(name));
+                let written = self.tables.written.iter().find(|written| written.header == header);
+                let place = written.map_or(header.as_str(), |written| written.place.as_str());
+                return Err(ConfigError::Bad(format!(
+                    "{place}: {name}: its links need public_url, the URL where people reach this server; set it, \
+                     for example to https://chat.example.com"
+                )));
+            }
+        }
+        let of_requester = self.tables.notify_requester.iter().flat_map(|notify| &notify.channels);
+        for NonEmpty(name) in of_requester {
+            check(name, false).map_err(|reason| ConfigError::Bad(format!("notify_requester: {reason}")))?;
+        }
+        Ok(())
+    }
+
     /// Returns an error that names the place of the first setting that does not go with the others.
     fn check(&self) -> Result<(), ConfigError> {
         let fault =
@@ -100,6 +156,7 @@ impl Config {
             return fault(key, &error.to_string());
         }
         self.check_assistants()?;
+        self.check_channels()?;
         if let Err(error) = self.embedder() {
             return fault("embedding_model", &error.to_string());
         }

@@ -16,6 +16,7 @@ use toml::{
 use super::{
     ConfigError,
     assistants::{self, AssistantSettings},
+    channels::{self, ChannelSettings, ChannelTable, NotifyRequester},
     context::ContextTable,
     errors::ErrorsTable,
     fault::{Fault, nearest},
@@ -35,7 +36,18 @@ use crate::owner::read_owner;
 /// The path of the file if nobody names one.
 pub(super) const DEFAULT_PATH: &str = "fermata.toml";
 /// The names of the tables.
-const TABLES: [&str; 8] = ["policy", "tools", "mcp", "errors", "models", "assistants", "users", "context"];
+const TABLES: [&str; 10] = [
+    "policy",
+    "tools",
+    "mcp",
+    "errors",
+    "models",
+    "assistants",
+    "users",
+    "context",
+    "channels",
+    "notify_requester",
+];
 
 /// The content of a file. It is empty if there is no file.
 #[derive(Debug, Default)]
@@ -64,6 +76,10 @@ pub struct Tables {
     pub assistants: BTreeMap<String, AssistantSettings>,
     /// The users who are in groups, by name.
     pub users: BTreeMap<String, UserSettings>,
+    /// The channels, by name.
+    pub channels: BTreeMap<String, ChannelSettings>,
+    /// The channels that bring a requester's own waiting calls to them.
+    pub notify_requester: Option<NotifyRequester>,
     /// The tools whose outputs are never cleared to save room.
     pub never_clear: Vec<Pattern>,
     /// All tables but `errors`, as they are written.
@@ -172,6 +188,16 @@ impl Source<'_> {
                     Err(fault) => Err(format!("the name of the user {name:?} {fault}")),
                 };
                 tables.users = self.read_named(name, users, check_name, Ok, &mut tables.written)?;
+            }
+            ("channels", DeValue::Table(named)) => {
+                let read = |table: ChannelTable| table.try_into();
+                tables.channels =
+                    self.read_named(name, named, channels::check_name, read, &mut tables.written)?;
+            }
+            ("notify_requester", table @ DeValue::Table(_)) => {
+                let table = Spanned::new(at..at, table);
+                tables.written.push(self.written("[notify_requester]".into(), &table));
+                tables.notify_requester = Some(node::read(name, table, self.variables)?);
             }
             ("context", context @ DeValue::Table(_)) => {
                 let context = Spanned::new(at..at, context);

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     assistants::AssistantSettings,
+    channels::{ChannelTable, NotifyRequester},
     context::ContextTable,
     errors::ErrorsTable,
     identity::UserSettings,
@@ -41,6 +42,10 @@ struct FileTables {
     assistants: Option<BTreeMap<String, AssistantSettings>>,
     /// The users who are in groups, by name.
     users: Option<BTreeMap<String, UserSettings>>,
+    /// The channels that bring approvals and other events to people and services, by name.
+    channels: Option<BTreeMap<String, ChannelTable>>,
+    /// The channels that bring a requester's own waiting calls to them.
+    notify_requester: Option<NotifyRequester>,
 }
 
 /// Returns the JSON Schema of the file, in draft 7, which editors of TOML know.

@@ -1,5 +1,6 @@
 //! Bad settings are refused with their place; good ones are layered.
 
+mod channels;
 mod database;
 mod failures;
 mod identity;

@@ -23,7 +23,10 @@ pub(super) fn mask(table: &mut toml::Table) {
             }
             ("args", toml::Value::Array(args)) => args.iter_mut().for_each(hide),
             ("url" | "base_url", toml::Value::String(url)) => *url = Url::masked_with_path(url),
-            ("env" | "headers" | "args" | "api_key" | "token", value) => hide(value),
+            (
+                "env" | "headers" | "args" | "api_key" | "secret" | "signing_secret" | "token" | "smtp",
+                value,
+            ) => hide(value),
             _ => {}
         }
     }

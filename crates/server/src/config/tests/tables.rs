@@ -606,6 +606,10 @@ fn the_example_shows_every_table_with_all_that_it_can_have() {
         ("CLUSTER_KEY", "S1GA2b94PjbTYTdTTtDAkfRTBZbnMjrDxEIFSoRoAZU="),
         ("AUDIT_KEY", "KYRN1s3aD9Y+8YrbQyBs6VDN8QUdACaQrgqLxMA1Q/8="),
         ("OTEL_TOKEN", "t"),
+        ("SLACK_BOT_TOKEN", "xoxb-t"),
+        ("SLACK_SIGNING_SECRET", "s"),
+        ("SMTP_PASSWORD", "p"),
+        ("OPS_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
         ("CLUSTER_KEY_2", "8c0180d9be0f8e36d361375343b4c091f453059667323ac3c442054a84680196"),
     ];
     let postgres = ["--database-url", "postgres://db.example.com/fermata"];
