@@ -50,7 +50,7 @@ pub use self::{
     },
     command::{
         Answer, Asked, AuditCommand, AuditExport, AuditVerification, DataCommand, Decision, Invocation,
-        OperatorCommand, PolicyCommand, TestedCall,
+        OperatorCommand, OutboxCommand, PolicyCommand, TestedCall,
     },
     database::{AuditAnchor, DatabaseUrl, RedisUrl},
     file::Tables,

@@ -21,6 +21,7 @@ mod ids;
 pub mod mcp_check;
 mod metrics;
 pub mod migrate;
+pub mod outbox;
 mod owner;
 pub mod personal_data;
 pub mod policy_dry_run;

@@ -14,12 +14,12 @@ use fermata_providers::Provider;
 use fermata_server::{
     App, Demo, audit, backup,
     config::{
-        AuditCommand, Config, ConfigError, DataCommand, Invocation, OperatorCommand, PolicyCommand,
-        warnings_of_variables,
+        AuditCommand, Config, ConfigError, DataCommand, Invocation, OperatorCommand, OutboxCommand,
+        PolicyCommand, warnings_of_variables,
     },
     drain, first_start, health,
     mcp_check::{self, McpReport},
-    migrate, operators_site, personal_data, policy_dry_run, prompt_preview,
+    migrate, operators_site, outbox, personal_data, policy_dry_run, prompt_preview,
     reload::Reloader,
     running::RunningServer,
     serve::{ConnectionLimits, Server},
@@ -136,6 +136,10 @@ async fn run(config: &Config, command: OperatorCommand) -> anyhow::Result<()> {
                 verified.faults
             );
             return Ok(());
+        }
+        OperatorCommand::Outbox { command: None } => outbox::list(database).await?,
+        OperatorCommand::Outbox { command: Some(OutboxCommand::Retry { id }) } => {
+            outbox::retry(database, &id).await?
         }
         OperatorCommand::Prompt { chat } => prompt_preview::report(config, &chat).await?,
         OperatorCommand::Chats(asked) => RunningServer::new(server, asked)?.chats().await?,

@@ -102,9 +102,9 @@ pub struct Answer {
     about = env!("CARGO_PKG_DESCRIPTION"),
     after_help = "Each setting is an option, an environment variable and a key of the file. An option overrides the variable, and the \
                   variable overrides the file. In the file, a setting with commas may be a list. The file also has a few limits, the rules about \
-                  calls, settings for tools by name, MCP servers, the consequences of failures, what stays in the history for the model, models \
-                  and assistants: [[policy]], [tools], [mcp], [errors], [context], [models] and [assistants], as fermata.example.toml \
-                  shows them."
+                  calls, settings for tools by name, MCP servers, the consequences of failures, what stays in the history for the model, models, \
+                  assistants, users and channels: [[policy]], [tools], [mcp], [errors], [context], [models], [assistants], [users], \
+                  [channels] and [notify_requester], as fermata.example.toml shows them."
 )]
 struct CommandLine {
     /// The file with settings [env: FERMATA_CONFIG] [default: fermata.toml, if it exists].
@@ -181,6 +181,12 @@ pub enum OperatorCommand {
     /// Verify or export the audit, even while servers use the database.
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// List the notices that channels still have to send, and those that were given up.
+    Outbox {
+        /// What to do instead.
+        #[command(subcommand)]
+        command: Option<OutboxCommand>,
+    },
     /// Print the next request to the model in a chat, with an estimate of its tokens, and send nothing.
     Prompt {
         /// The id of the chat.
@@ -203,6 +209,16 @@ pub enum OperatorCommand {
 pub enum PolicyCommand {
     /// Print if a call would run, need approval or be denied, with the rule and the reason.
     Test(TestedCall),
+}
+
+/// A command about notices.
+#[derive(Debug, Subcommand)]
+pub enum OutboxCommand {
+    /// Have a notice that was given up sent again.
+    Retry {
+        /// The id of the notice.
+        id: String,
+    },
 }
 
 /// A command about the data of a user.
