@@ -1,0 +1,272 @@
+//! E-mail: a mail to each person who may decide now, and the outcome as a reply to it.
+//!
+//! The people are those of the table `users` who have an address. Groups that only a token proves are not known here.
+//!
+//! Invariants: a mail's `Message-ID` follows from the notice and the recipient, so a mail that is sent twice is shown once; a token of a link
+//! is in the mail and nowhere else.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use fermata_engine::{
+    Approval,
+    store::{Notice, NoticeEvent},
+};
+use fermata_protocol::ApprovalId;
+use fermata_store::{ChannelRecords, MailLink, SentMessage};
+use fermata_tools::{Owner, Principal};
+use jiff::{Timestamp, ToSpan};
+use lettre::message::Mailbox;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{ApprovalDesk, Channel, SendError, Sending, Shared, send_all, words};
+use crate::config::EmailSettings;
+
+mod links;
+mod mail;
+mod server;
+
+pub use links::{LinkError, LinkPage};
+
+use links::Token;
+use mail::{Letter, Links};
+use server::MailServer;
+
+/// A channel of e-mail.
+pub struct Email {
+    name: String,
+    settings: EmailSettings,
+    server: MailServer,
+    records: ChannelRecords,
+    shared: Shared,
+}
+
+/// A person who is sent a mail.
+struct Recipient {
+    user: Owner,
+    mailbox: Mailbox,
+    approval: Approval,
+}
+
+/// The mails that a person was sent about an approval.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sent {
+    /// The first mail, which the others reply to.
+    message_id: String,
+    /// The notice that was sent last.
+    notice: String,
+    user: Owner,
+}
+
+/// The time that one mail may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How long links are kept after their approval was settled, so that a late click shows the outcome.
+const KEEP_DAYS: i64 = 30;
+
+// === impl Email ===
+
+impl Email {
+    pub fn new(
+        name: &str,
+        settings: EmailSettings,
+        is_private: bool,
+        records: ChannelRecords,
+        shared: Shared,
+    ) -> Self {
+        let server = MailServer::new(settings.smtp.clone(), is_private);
+        Self { name: name.to_owned(), settings, server, records, shared }
+    }
+
+    /// Sends a mail about an approval that waits to each person who may decide now.
+    async fn request(
+        &self,
+        notice: &Notice,
+        id: &ApprovalId,
+        desk: &dyn ApprovalDesk,
+    ) -> Result<(), SendError> {
+        let sent = self.records.messages(&self.name, id).await?;
+        let recipients = self.recipients(id, desk).await?;
+        let mut sending: Vec<Sending<'_>> = Vec::new();
+        for recipient in &recipients {
+            sending.push(Box::pin(self.send_one(notice, recipient, &sent)));
+        }
+        send_all(sending).await
+    }
+
+    async fn send_one(
+        &self,
+        notice: &Notice,
+        recipient: &Recipient,
+        sent: &[SentMessage],
+    ) -> Result<(), SendError> {
+        let address = recipient.mailbox.email.to_string();
+        let before = sent_to(&address, sent);
+        if before.as_ref().is_some_and(|before| before.notice == notice.id) {
+            return Ok(());
+        }
+        let approval = &recipient.approval;
+        let public_url = self.shared.public_url();
+        let links = match public_url.as_deref().filter(|_| self.settings.links) {
+            Some(public_url) => Some(self.links(public_url, recipient).await?),
+            None => None,
+        };
+        let letter = Letter {
+            from: self.settings.from.clone(),
+            to: recipient.mailbox.clone(),
+            message_id: self.message_id(&notice.id, &address),
+            in_reply_to: before.as_ref().map(|before| before.message_id.clone()),
+            heading: words::heading(notice.event, approval),
+            approval,
+            links: links.as_ref(),
+            inbox: words::inbox(public_url.as_deref(), approval),
+        };
+        let message_id = letter.message_id.clone();
+        self.deliver(&letter).await?;
+        let first = before.map_or(message_id, |before| before.message_id);
+        let now_sent = Sent { message_id: first, notice: notice.id.clone(), user: recipient.user.clone() };
+        let id = &approval.id;
+        Ok(self.records.note_message(&self.name, id, &address, &json!(now_sent), Timestamp::now()).await?)
+    }
+
+    /// Replies to the mails about an approval with its outcome.
+    async fn settle(&self, notice: &Notice, id: &ApprovalId, approval: &Approval) -> Result<(), SendError> {
+        let sent = self.records.messages(&self.name, id).await?;
+        let mut sending: Vec<Sending<'_>> = Vec::new();
+        for message in &sent {
+            sending.push(Box::pin(self.send_outcome(notice, approval, message)));
+        }
+        send_all(sending).await?;
+        let ends = Timestamp::now() + (KEEP_DAYS * 24).hours();
+        Ok(self.records.end_approval(&self.name, id, ends).await?)
+    }
+
+    async fn send_outcome(
+        &self,
+        notice: &Notice,
+        approval: &Approval,
+        message: &SentMessage,
+    ) -> Result<(), SendError> {
+        let address = &message.recipient;
+        let Some(sent) = sent_to(address, std::slice::from_ref(message)) else { return Ok(()) };
+        let Ok(mailbox) = address.parse() else { return Ok(()) };
+        if sent.notice == notice.id {
+            return Ok(());
+        }
+        let letter = Letter {
+            from: self.settings.from.clone(),
+            to: mailbox,
+            message_id: self.message_id(&notice.id, address),
+            in_reply_to: Some(sent.message_id.clone()),
+            heading: format!("{}: {}", words::outcome(approval).unwrap_or_default(), words::title(approval)),
+            approval,
+            links: None,
+            inbox: words::inbox(self.shared.public_url().as_deref(), approval),
+        };
+        self.deliver(&letter).await?;
+        let done = Sent { notice: notice.id.clone(), ..sent };
+        let at = Timestamp::now();
+        Ok(self.records.note_message(&self.name, &approval.id, address, &json!(done), at).await?)
+    }
+
+    async fn deliver(&self, letter: &Letter<'_>) -> Result<(), SendError> {
+        let message = letter
+            .message()
+            .map_err(|error| SendError::Refused(format!("there is no such mail: {error}")))?;
+        match timeout(TIMEOUT, self.server.send(message)).await {
+            Ok(sent) => sent,
+            Err(_) => Err(SendError::Failed("the mail server did not answer in time".into())),
+        }
+    }
+
+    /// Returns the people who may decide about an approval now, and have not approved it yet.
+    async fn recipients(
+        &self,
+        id: &ApprovalId,
+        desk: &dyn ApprovalDesk,
+    ) -> Result<Vec<Recipient>, SendError> {
+        let mut recipients = Vec::new();
+        for (name, person) in self.shared.people().iter() {
+            let Some(address) = &person.email else { continue };
+            let user = Owner::new(name);
+            let Ok(mailbox) = address.parse::<Mailbox>() else {
+                tracing::warn!(
+                    channel = self.name,
+                    user = name,
+                    "the e-mail address of a user cannot be used"
+                );
+                continue;
+            };
+            let seen = desk.approval_for(&Principal::from(user.clone()), id).await?;
+            let Some(approval) = seen.filter(|seen| seen.decision.may_decide == Some(true)) else { continue };
+            if !approval.decision.approved_by.contains(&user) {
+                recipients.push(Recipient { user, mailbox, approval });
+            }
+        }
+        Ok(recipients)
+    }
+
+    /// Makes the one-time links of a recipient.
+    async fn links(&self, public_url: &str, recipient: &Recipient) -> Result<Links, SendError> {
+        let mut urls = Vec::new();
+        for approves in [true, false] {
+            let token = Token::draw()?;
+            let link = MailLink {
+                hash: token.hash(),
+                channel: self.name.clone(),
+                approval: recipient.approval.id.clone(),
+                input_hash: recipient.approval.input_hash.clone(),
+                recipient: recipient.user.clone(),
+                approves,
+            };
+            self.records.add_link(&link, Timestamp::now()).await?;
+            urls.push(format!("{public_url}/channels/{}/l/{}", self.name, token.as_str()));
+        }
+        let deny = urls.pop().unwrap_or_default();
+        Ok(Links { approve: urls.pop().unwrap_or_default(), deny })
+    }
+
+    /// Returns the id of the mail to a recipient, which is the same in every attempt.
+    fn message_id(&self, notice: &str, address: &str) -> String {
+        let hash = fermata_tools::input_hash(&json!([notice, address]).into());
+        format!("<{}@{}>", &hash[..32], self.settings.from.email.domain())
+    }
+}
+
+#[async_trait]
+impl Channel for Email {
+    async fn send(&self, notice: &Notice, desk: &dyn ApprovalDesk) -> Result<(), SendError> {
+        let Some(id) = &notice.approval else {
+            return Err(SendError::Refused("mail brings approvals only".into()));
+        };
+        let Some(approval) = desk.approval(id).await? else { return Ok(()) };
+        match (notice.event, words::outcome(&approval)) {
+            (NoticeEvent::ApprovalSettled, Some(_)) => self.settle(notice, id, &approval).await,
+            (NoticeEvent::ApprovalSettled, None) | (_, Some(_)) => Ok(()),
+            (_, None) => self.request(notice, id, desk).await,
+        }
+    }
+
+    async fn show_link(&self, token: &str, desk: &dyn ApprovalDesk) -> Result<LinkPage, LinkError> {
+        self.shown(token, desk).await
+    }
+
+    async fn use_link(
+        &self,
+        token: &str,
+        address: Option<std::net::IpAddr>,
+        desk: &dyn ApprovalDesk,
+    ) -> Result<LinkPage, LinkError> {
+        self.used(token, address, desk).await
+    }
+}
+
+fn sent_to(address: &str, sent: &[SentMessage]) -> Option<Sent> {
+    let message = sent.iter().find(|message| message.recipient == address)?;
+    serde_json::from_value(message.reference.clone()).ok()
+}
+
+#[cfg(test)]
+mod tests;
