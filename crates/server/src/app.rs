@@ -14,12 +14,16 @@ use fermata_peers::{BadClusterKey, ClusterKey, ConnectError, RedisTransport};
 use fermata_store::{Database, OpenOptions};
 use fermata_tools::{AuditAction, AuditEvent, Capacity, Tool};
 use jiff::Timestamp;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
 
 use crate::{
     assistants,
     audit::checkpoints::Checkpoints,
     auth::{Auth, operators::Operators},
+    channels::{ApprovalDesk, Channels, EngineDesk, Sender},
     client::TrustedProxies,
     config::{Config, DatabaseSettings, MemorySettings, Origin, OwnerLimits, SharedKey},
     drain::{Drain, DrainStatus},
@@ -51,6 +55,12 @@ struct Parts {
     mcp: Hub,
     database: Database,
     drain: Drain,
+    channels: Channels,
+    desk: Arc<EngineDesk>,
+    /// The task that sends notices.
+    sending: TaskTracker,
+    /// Ends that task.
+    stop_sending: DropGuard,
     telemetry: Option<Telemetry>,
     checkpoints: Checkpoints,
     /// `true` if only the person at this machine can use the server.
@@ -93,7 +103,7 @@ pub enum BuildError {
     #[error(transparent)]
     Tools(#[from] fermata_tools::ToolboxError),
     #[error(
-        "the HTTP client of fetch_url cannot be built (CA certificates come from the system, for example from its package ca-certificates, or \
+        "the HTTP client of tools and channels cannot be built (CA certificates come from the system, for example from its package ca-certificates, or \
          from the file that SSL_CERT_FILE names)"
     )]
     Web(#[from] reqwest::Error),
@@ -186,8 +196,10 @@ impl App {
         DrainStatus { stage: self.0.drain.stage(), counts: self.engine().drain_counts() }
     }
 
-    /// Closes the database. No request may use it any more.
+    /// Ends the sending of notices and closes the database. No request may use it any more.
     pub async fn close(&self) {
+        self.0.stop_sending.token().cancel();
+        self.0.sending.wait().await;
         if let Some(telemetry) = &self.0.telemetry {
             telemetry.close().await;
         }
@@ -203,6 +215,16 @@ impl App {
     /// Returns the database, for data that belongs to owners and to no chat.
     pub(crate) fn database(&self) -> &Database {
         &self.0.database
+    }
+
+    /// Returns the channels.
+    pub(crate) fn channels(&self) -> &Channels {
+        &self.0.channels
+    }
+
+    /// Returns the approvals, for channels.
+    pub(crate) fn desk(&self) -> &dyn ApprovalDesk {
+        &*self.0.desk
     }
 
     /// Returns the part that identifies owners.
@@ -321,6 +343,15 @@ impl AppBuilder<'_> {
             settings: settings(config),
         })?;
         let auth = Arc::new(Auth::build(&config.access));
+        let (channels, desk) = (
+            Channels::build(config, database.channel_records.clone())?,
+            Arc::new(EngineDesk { engine: engine.clone(), store: database.store.clone() }),
+        );
+        let sender =
+            Sender::new(channels.clone(), database.store.clone(), desk.clone(), Arc::new(SystemClock));
+        let (sending, stop_sending) = (TaskTracker::new(), CancellationToken::new());
+        sending.spawn(sender.run(stop_sending.clone()));
+        sending.close();
         let linger = if database.store.is_shared() { config.server.linger.0 } else { Duration::ZERO };
         let (mcp, ()) = tokio::join!(start_mcp(config.tables.mcp.clone(), &engine), auth.prepare());
         let parts = Parts {
@@ -341,6 +372,10 @@ impl AppBuilder<'_> {
             metrics,
             own_model: model,
             drain: Drain::new(linger),
+            channels,
+            desk,
+            sending,
+            stop_sending: stop_sending.drop_guard(),
             telemetry,
             shows_causes: config.is_for_this_machine_alone(),
         };

@@ -21,7 +21,10 @@ use fermata_tools::{Misfit, StateName};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::quote::shortened;
+use crate::{
+    channels::{LinkError, PushError, PushKeyError, ReceiveError},
+    quote::shortened,
+};
 
 /// The kind of an error, which clients can tell apart by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -553,6 +556,45 @@ impl From<MemoryError> for ApiError {
             MemoryError::Full(_) | MemoryError::TooManyAlways => Code::TooManyMemories,
         };
         Self::new(code, error.to_string())
+    }
+}
+
+impl From<ReceiveError> for ApiError {
+    fn from(error: ReceiveError) -> Self {
+        let code = match error {
+            ReceiveError::NoSuchChannel => Code::NotFound,
+            ReceiveError::Unsigned(_) => Code::Unauthorized,
+            ReceiveError::BadBody(_) => Code::InvalidRequest,
+            ReceiveError::Vote(error) => return error.into(),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<PushError> for ApiError {
+    fn from(error: PushError) -> Self {
+        let code = match error {
+            PushError::NoChannel => Code::NotFound,
+            PushError::BadSubscription(_) => Code::InvalidRequest,
+            PushError::Key(PushKeyError::Store(error)) => return error.into(),
+            PushError::Key(PushKeyError::Key) => return Self::internal(),
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl LinkError {
+    /// Returns the status of the page that says why a link in a mail does not decide.
+    pub(crate) fn status(&self) -> StatusCode {
+        let code = match self {
+            Self::Unknown => Code::NotFound,
+            Self::Used => Code::Gone,
+            Self::Settled(_) | Self::Changed => Code::AlreadyAnswered,
+            Self::NotYours => Code::Forbidden,
+            Self::Refused(_) => Code::DeniedByPolicy,
+            Self::Unavailable => Code::Unavailable,
+        };
+        code.of().0
     }
 }
 

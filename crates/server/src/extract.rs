@@ -5,6 +5,7 @@
 use std::{panic::resume_unwind, sync::Arc, time::Duration};
 
 use axum::{
+    body::Bytes,
     extract::{FromRef, FromRequest, FromRequestParts, Path, Query, Request},
     http::{header, request::Parts},
 };
@@ -30,6 +31,9 @@ pub struct ApiJson<T> {
     /// The memory that is reserved for the body, until this is dropped.
     pub reservation: Reservation,
 }
+
+/// A body of any content, within the limits.
+pub struct RawBody(pub Bytes);
 
 /// A query string of this type.
 pub struct ApiQuery<T>(pub T);
@@ -184,6 +188,21 @@ where
             body.note_skipped_history();
         }
         Ok(Self { body, reservation: received.reservation })
+    }
+}
+
+// === impl RawBody ===
+
+impl<S> FromRequest<S> for RawBody
+where
+    BodyLimits: FromRef<S>,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let received = read_body(request, &BodyLimits::from_ref(state), false).await?;
+        Ok(Self(received.bytes.into()))
     }
 }
 

@@ -8,6 +8,7 @@ mod assistants;
 pub mod audit;
 mod auth;
 pub mod backup;
+mod channels;
 mod client;
 pub mod config;
 mod demo;

@@ -23,6 +23,7 @@ use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, Promet
 use utoipa::openapi::{OpenApi, PathItem, path::Operation};
 
 use crate::{
+    channels,
     drain::{DrainStatus, Stage},
     telemetry::TRACES_LOST,
 };
@@ -186,6 +187,30 @@ const METRICS: &[Metric] = &[
         about: "The operations that wait for a connection to PostgreSQL.",
     },
     Metric {
+        name: channels::SENT,
+        kind: Kind::Counter,
+        labels: &["channel"],
+        about: "The notices that channels have sent.",
+    },
+    Metric {
+        name: channels::FAILED,
+        kind: Kind::Counter,
+        labels: &["channel"],
+        about: "The attempts to send a notice that failed and are repeated.",
+    },
+    Metric {
+        name: channels::GIVEN_UP,
+        kind: Kind::Counter,
+        labels: &["channel"],
+        about: "The notices that were given up. `fermata outbox` lists them.",
+    },
+    Metric {
+        name: channels::OPEN,
+        kind: Kind::Gauge,
+        labels: &[],
+        about: "The notices of all instances that are still to be sent.",
+    },
+    Metric {
         name: TRACES_LOST,
         kind: Kind::Counter,
         labels: &[],
@@ -327,6 +352,7 @@ fn begin_at_zero() {
     metrics::gauge!("fermata_build_info", "version" => version()).set(1);
     metrics::counter!(LOG_LINES_LOST).increment(0);
     metrics::counter!(TRACES_LOST).increment(0);
+    metrics::gauge!(channels::OPEN).set(0);
     metrics::counter!("fermata_holds_cut_short_total").increment(0);
     for reason in ["server", "address"] {
         metrics::counter!("fermata_connections_refused_total", "reason" => reason).increment(0);

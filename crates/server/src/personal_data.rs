@@ -233,6 +233,7 @@ where
     let memories = database.store.delete_memories(owner, Timestamp::now(), &author).await?;
     let notes = database.notes.delete_all(owner).await?;
     database.forget_client(owner).await?;
+    database.channel_records.delete_devices(owner).await?;
     note(database, owner, event).await?;
     Ok(Deleted { chats, memories, notes })
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The settings that can be changed without a restart, besides all tables of the file.
-const RELOADABLE: [&str; 22] = [
+const RELOADABLE: [&str; 23] = [
     "approval",
     "gate",
     "chain",
@@ -41,6 +41,7 @@ const RELOADABLE: [&str; 22] = [
     "plan_over",
     "plan_verbs",
     "memory_writes",
+    "public_url",
 ];
 
 /// Reads the settings from their sources.
@@ -92,6 +93,7 @@ pub fn apply(app: &App, config: &Config) -> Result<(), BuildError> {
     app.engine().memories().set_embedder(embedder);
     app.engine().set_rules(config.rules());
     app.auth().set_secrets(&config.access);
+    app.channels().set(config);
     app.mcp().set_servers(config.tables.mcp.clone());
     Ok(())
 }
@@ -167,6 +169,8 @@ impl Changes {
             ("models", current.tables.models != next.tables.models),
             ("assistants", current.tables.assistants != next.tables.assistants),
             ("users", current.tables.users != next.tables.users),
+            ("channels", current.tables.channels != next.tables.channels),
+            ("notify_requester", current.tables.notify_requester != next.tables.notify_requester),
         ];
         for (name, has_changed) in tables {
             if has_changed {
@@ -227,6 +231,8 @@ mod tests {
         let rule = "[[policy]]\ntool = \"a\"\ndecision = \"ask\"\n";
         let tokens = "auth = \"token\"\ntokens = [\"alice:a-token-of-some-length\"]\n";
         let server = "[mcp.files]\ncommand = \"files\"\nenv = { KEY = \"one\" }\n";
+        let channel = "[channels.ops]\nkind = \"webhook\"\nurl = \"https://ops.example.com\"\nsecret = \
+                       \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n";
         for (from, to, applied, needing_restart) in [
             ("", "", vec![], vec![]),
             ("", "\n# A comment moves a rule, and does not change it.\n", vec![], vec![]),
@@ -256,6 +262,14 @@ mod tests {
             ("", "[assistants.support]\n", vec!["assistants"], vec![]),
             (tokens, &format!("{tokens}[users.alice]\ngroups = [\"a\"]\n"), vec!["users"], vec![]),
             ("", "client_system = \"ignore\"\n", vec!["client_system"], vec![]),
+            (channel, channel, vec![], vec![]),
+            (channel, &channel.replace("LaSw", "LaSx"), vec!["channels"], vec![]),
+            (
+                channel,
+                &format!("{channel}[notify_requester]\nchannels = [\"ops\"]\nafter = \"30s\"\n"),
+                vec!["notify_requester"],
+                vec![],
+            ),
         ] {
             assert_eq!(changes(from, to), (applied, needing_restart), "from {from:?} to {to:?}");
         }

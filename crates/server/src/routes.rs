@@ -3,10 +3,12 @@
 mod approvals;
 mod assistants;
 mod calls;
+mod channels;
 mod chat;
 mod chats;
 mod demo;
 mod grants;
+mod mail_links;
 mod memories;
 mod messages;
 mod notes;
@@ -15,6 +17,7 @@ mod page;
 mod pending;
 mod personal_data;
 mod plans;
+mod push;
 mod schema;
 mod summaries;
 mod tool_result;
@@ -152,6 +155,7 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(memories::undo)) //              POST   /api/memories/{id}/undo
         .routes(routes!(notes::list)) //                 GET    /api/notes
         .routes(routes!(notes::delete)) //               DELETE /api/notes/{id}
+        .routes(routes!(push::key, push::add, push::remove)) // GET /api/push, POST, DELETE
         .routes(routes!(personal_data::export, personal_data::delete)) // GET /api/me/data, DELETE
         .route_layer(middleware::from_fn_with_state(app.auth().clone(), auth::identify));
     let pages = OpenApiRouter::new()
@@ -171,6 +175,10 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(schema::head())
         .merge(api)
         .merge(pages)
+        // This is called by the services of channels.
+        .routes(routes!(channels::receive)) //           POST   /channels/{name}
+        // These are opened by people, from a mail.
+        .routes(routes!(mail_links::show, mail_links::decide)) // GET /channels/{name}/l/{token}, POST
         // These are called by operators and their machines.
         .merge(description)
         .merge(numbers)

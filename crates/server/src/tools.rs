@@ -7,7 +7,7 @@ mod forget;
 mod recall;
 mod remember;
 mod search_notes;
-mod web;
+pub mod web;
 mod web_search;
 mod write_note;
 

@@ -233,6 +233,7 @@ pub mod refusals {
         (name = "memory", description = "What is known of a user in all chats"),
         (name = "notes", description = "What the tools for notes have written"),
         (name = "personal data", description = "All that is stored for a user"),
+        (name = "channels", description = "What services of channels send"),
         (name = "operators", description = "What operators ask"),
     )
 )]

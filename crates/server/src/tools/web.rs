@@ -1,4 +1,4 @@
-//! Requests to the web for tools: to addresses of the public Internet only, and with a limit on everything that the other side decides.
+//! Requests to the web for tools and channels: to addresses of the public Internet only, and with a limit on everything that the other side decides.
 //!
 //! A URL comes from a model, and the model may have it from a stranger's page. So nothing is connected to but public addresses: literal
 //! addresses are checked here, names when they are resolved, and the connection goes to the addresses that were checked. Redirects are not
@@ -18,7 +18,7 @@ use fermata_engine::{
 };
 use fermata_tools::{ErrorType, HostName, ToolError, hosts::is_public_address};
 use reqwest::{
-    Client, Response, StatusCode,
+    Client, Method, RequestBuilder, Response, StatusCode,
     dns::{Addrs, Name, Resolve, Resolving},
     header::{self, HeaderMap, HeaderName},
 };
@@ -40,6 +40,8 @@ const USER_AGENT: &str = concat!("fermata/", env!("CARGO_PKG_VERSION"));
 pub struct WebClient {
     client: Client,
     is_allowed: fn(IpAddr) -> bool,
+    /// `true` if names are looked up although no network but a private one knows them.
+    takes_private_names: bool,
 }
 
 /// The response to a request.
@@ -80,6 +82,14 @@ impl WebClient {
         Self::connecting_to(is_public_address)
     }
 
+    /// Creates a client that connects to all addresses, for URLs that an operator has chosen.
+    ///
+    /// # Errors
+    /// Returns an error if TLS cannot be set up.
+    pub fn private() -> reqwest::Result<Self> {
+        Ok(Self { takes_private_names: true, ..Self::connecting_to(|_| true)? })
+    }
+
     fn connecting_to(is_allowed: fn(IpAddr) -> bool) -> reqwest::Result<Self> {
         let client = Client::builder()
             .user_agent(USER_AGENT)
@@ -90,7 +100,7 @@ impl WebClient {
             .connect_timeout(CONNECT_TIMEOUT)
             .pool_max_idle_per_host(0)
             .build()?;
-        Ok(Self { client, is_allowed })
+        Ok(Self { client, is_allowed, takes_private_names: false })
     }
 
     /// Returns the reason why a URL is never fetched, as far as it shows without asking a name server.
@@ -104,7 +114,7 @@ impl WebClient {
         let is_allowed = match HostName::of_url(url) {
             None => false,
             Some(HostName::Address(address)) => (self.is_allowed)(address),
-            Some(name @ HostName::Domain(_)) => name.is_public(),
+            Some(name @ HostName::Domain(_)) => self.takes_private_names || name.is_public(),
         };
         if is_allowed {
             return None;
@@ -113,16 +123,26 @@ impl WebClient {
         Some(format!("{host} is not a host of the public Internet, and only those are fetched."))
     }
 
+    /// Returns a request to a URL, which the caller completes and sends.
+    ///
+    /// # Errors
+    /// Returns the reason why nothing is sent to this URL.
+    pub fn request(&self, method: Method, url: &Url) -> Result<RequestBuilder, String> {
+        match self.refusal(url) {
+            Some(reason) => Err(reason),
+            None => Ok(self.client.request(method, url.clone())),
+        }
+    }
+
     /// Fetches a URL. The future may be dropped at any time.
     ///
     /// # Errors
     /// Returns an error with the type of the failure if the URL is refused, or if there is no response that can be used.
     pub async fn fetch(&self, url: Url) -> Result<Fetched, ToolError> {
-        if let Some(reason) = self.refusal(&url) {
-            return Err(ToolError::new(ErrorType::Denied, reason));
-        }
+        let request = self.request(Method::GET, &url);
+        let request = request.map_err(|reason| ToolError::new(ErrorType::Denied, reason))?;
         let accepted = "text/html, application/xhtml+xml, text/*;q=0.9, application/json;q=0.9, */*;q=0.1";
-        let request = self.client.get(url.clone()).header(header::ACCEPT, accepted);
+        let request = request.header(header::ACCEPT, accepted);
         let response =
             request.header(header::ACCEPT_ENCODING, "gzip").send().await.map_err(|error| failure(&error))?;
         if !response.status().is_redirection() {
