@@ -118,7 +118,7 @@ impl<W: Write> Writer<W> {
 
     fn row(&mut self, row: HashedRow) -> io::Result<()> {
         self.rows += 1;
-        self.line(&Line::Row(row))
+        self.line(&Line::Row(Box::new(row)))
     }
 
     fn line(&mut self, line: &Line) -> io::Result<()> {

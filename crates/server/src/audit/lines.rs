@@ -35,7 +35,7 @@ pub enum Line {
         is_open: bool,
     },
     Cut(Cut),
-    Row(HashedRow),
+    Row(Box<HashedRow>),
     Checkpoint(Checkpoint),
     /// The last line of an export.
     End {

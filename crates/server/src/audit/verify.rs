@@ -175,12 +175,12 @@ impl Read {
         }
         if *checkpoints == 0 && *rows > 0 {
             lines.push(
-                "there is no checkpoint, so it would not show if rows at the end of a chain were removed"
+                "there is no checkpoint, so the removal of rows at the end of a chain would not show"
                     .into(),
             );
         } else if report.unsigned > 0 {
             lines.push(format!(
-                "{} of {checkpoints} checkpoints are not signed, so whoever can write to the database can write them (audit_key)",
+                "{} of {checkpoints} checkpoints are not signed, so anyone with write access to the database can write them (audit_key)",
                 report.unsigned
             ));
         }
@@ -188,7 +188,7 @@ impl Read {
             lines.push(format!("signed with {key}"));
         }
         if !self.has_keys && !report.keys.is_empty() {
-            lines.push("nobody says if that is the right key; name yours with --public-key".into());
+            lines.push("no key is known to be the right one; name yours with --public-key".into());
         }
         if !report.keys.is_empty() && report.uncovered > 0 {
             lines.push(format!(
