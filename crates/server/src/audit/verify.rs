@@ -175,8 +175,7 @@ impl Read {
         }
         if *checkpoints == 0 && *rows > 0 {
             lines.push(
-                "there is no checkpoint, so the removal of rows at the end of a chain would not show"
-                    .into(),
+                "there is no checkpoint, so the removal of rows at the end of a chain would not show".into(),
             );
         } else if report.unsigned > 0 {
             lines.push(format!(
