@@ -72,7 +72,7 @@ pub(super) fn serialize_masked<S: Serializer>(url: &str, serializer: S) -> Resul
 
 impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Url").field(&Self::masked(&self.0)).finish()
+        f.debug_tuple("Url").field(&Self::masked_with_path(&self.0)).finish()
     }
 }
 
