@@ -244,14 +244,13 @@ impl Channels {
     }
 
     #[cfg(test)]
-    async fn of(channels: BTreeMap<String, Arc<dyn Channel>>) -> Self {
+    fn of(channels: BTreeMap<String, Arc<dyn Channel>>, store: &fermata_store::SqlStore) -> Self {
         let channels = channels.into_iter().map(|(name, channel)| {
             let settings = ChannelSettings { kind: ChannelKind::WebPush, private: false };
             (name, Configured { settings, channel })
         });
         let clients =
             Clients { public: WebClient::new().expect("TLS"), private: WebClient::private().expect("TLS") };
-        let store = fermata_store::SqlStore::open("sqlite::memory:").await.expect("a store");
         let current = Arc::new(RwLock::new(Arc::new(channels.collect())));
         Self { current, clients, records: store.channel_records(), shared: Shared::default() }
     }

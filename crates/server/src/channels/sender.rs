@@ -112,7 +112,7 @@ impl Sender {
         while !shutdown.is_cancelled() {
             if forgot_at.is_none_or(|at| at.elapsed() >= FORGET_INTERVAL) {
                 forgot_at = Some(Instant::now());
-                self.parts.forget().await;
+                self.attempts.spawn(self.parts.clone().forget());
             }
             let pause = self.look().await;
             let parts = self.parts.clone();
@@ -239,7 +239,7 @@ impl Parts {
         }
     }
 
-    async fn forget(&self) {
+    async fn forget(self: Arc<Self>) {
         let Ok(before) = self.clock.now().checked_sub(KEEP) else { return };
         self.channels.forget(self.clock.now()).await;
         if let Err(error) = self.store.forget_notices(before, FORGET_BATCH).await {

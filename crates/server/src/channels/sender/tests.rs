@@ -10,9 +10,13 @@ use fermata_engine::store::{
     Change, ChatStore as _, InMemoryStore, Notice, NoticeEvent, Outbox as _, SavedNotice, Version,
 };
 use fermata_protocol::{ApprovalId, ChatId, Profile};
+use fermata_store::SqlStore;
 use fermata_tools::Owner;
 use serde_json::Value;
-use tokio::sync::{Notify, mpsc};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{pause, resume},
+};
 
 use super::*;
 use crate::channels::{Channel, tests::FakeDesk};
@@ -64,6 +68,10 @@ impl Channel for Recorder {
 impl Running {
     /// Starts a sender of channels that behave as `set` says, by their names.
     async fn start(names: &[&str], set: impl Fn(&str, &mut Recorder)) -> Self {
+        // The threads of a database are no reason to let the time go on.
+        resume();
+        let database = SqlStore::open("sqlite::memory:").await.expect("a store");
+        pause();
         let (sending, sent) = mpsc::unbounded_channel();
         let started = Instant::now();
         let channels = names.iter().map(|name| {
@@ -77,7 +85,7 @@ impl Running {
             set(name, &mut recorder);
             ((*name).to_owned(), Arc::new(recorder) as Arc<dyn Channel>)
         });
-        let channels = Channels::of(channels.collect()).await;
+        let channels = Channels::of(channels.collect(), &database);
         let store = Arc::new(InMemoryStore::new());
         let shutdown = CancellationToken::new();
         let clock = Arc::new(PausedClock(started));
