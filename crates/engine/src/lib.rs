@@ -30,7 +30,7 @@ mod step;
 mod summarizer;
 
 pub use api::{
-    approval::{Approval, ApprovalFilter, ApprovalPage, ApprovalState, ChatOfApproval, Deciding, Settled},
+    approval::{Approval, ApprovalFilter, ApprovalPage, ChatOfApproval, Deciding},
     errors::{
         AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
         Unavailable, VoteError,
@@ -53,7 +53,7 @@ pub use ports::{
     ids::Ids,
     peer_transport::{self, PeerTransport},
     resolver::{self, Resolver, SystemResolver},
-    store::{self, Store},
+    store::{self, ApprovalState, Settled, Store},
     traces::{self as trace, Traces},
 };
 pub use run_log::Reader;

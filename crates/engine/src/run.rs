@@ -54,7 +54,6 @@ use elicit::ExpiryEnds;
 pub(crate) use elicit::{Elicited, ValidReply, asker_in};
 pub(crate) use ending::{Ending, detach_chunks, interrupted};
 pub(crate) use event::{Admission, Event};
-pub(crate) use gate::Overruled;
 use left_over::LeftOver;
 pub(crate) use left_over::drop_unfinished;
 pub(crate) use live_call::LiveCall;
@@ -67,6 +66,7 @@ pub(crate) use stage::LastOutcome;
 pub(crate) use streaming::{Compaction, CompactionState};
 pub(crate) use trace::{FinishedStep, parent_of_call, parent_of_step};
 pub(crate) use validation::{ValidAnswers, Validation};
+pub(crate) use votes::Overruled;
 pub(crate) use votes::newest_terms;
 pub(crate) use working::{EDITED_FIELDS, LAST_OUTPUT};
 

@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap, fmt, str::FromStr, sync::LazyLock,
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{DecisionChannel, Owner, Pattern, Principal, RunBy};
+use crate::{Owner, Pattern, Principal, RunBy};
 
 /// A party that may decide about calls, as a rule names it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,6 +72,29 @@ pub struct Escalation {
     pub notify: Vec<String>,
 }
 
+/// The way a person's decision came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecisionChannel {
+    /// A button of a page: a request of its own, from a browser.
+    Button,
+    /// A message such as "yes".
+    Words,
+    /// An approval response in a message that was posted again.
+    Message,
+    /// A request of its own, from another program.
+    #[default]
+    Api,
+    /// A button of a message in Slack.
+    Slack,
+    /// A link in an e-mail.
+    Email,
+    /// A button of a push notification.
+    WebPush,
+    /// The service of a channel that decides.
+    Decider,
+}
+
 /// A principal's approval of a call with its current input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Vote {
@@ -107,18 +130,11 @@ pub fn may_decide(principal: &Principal, requester: &Owner, terms: &ApprovalTerm
         Approver::Requester => principal.is_user(requester),
         Approver::User(name) => !principal.is_channel && name.matches(principal.user.as_str()),
         Approver::Group(name) => people.groups_of(principal).any(|group| name.matches(group)),
-        Approver::Channel(name) => principal.is_channel && principal.user == Approver::channel(name),
+        Approver::Channel(name) => principal.is_same(&Principal::channel(name)),
     })
 }
 
 // === impl Approver ===
-
-impl Approver {
-    /// Returns the user name that the votes of a channel's service have.
-    pub fn channel(name: &str) -> Owner {
-        Owner::new(format!("channel:{name}"))
-    }
-}
 
 impl fmt::Display for Approver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

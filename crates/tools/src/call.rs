@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use fermata_protocol::{ApprovalId, ElicitAction, ElicitationId, JsonText, ToolCallId};
 use jiff::Timestamp;
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -14,24 +13,12 @@ pub use state::{Asking, CallState, Cancelled, StateName, Transition, Wait, Work}
 
 use crate::{
     ApprovalTerms, Decider, Decision, DecisionChannel, DecisionSource, ErrorType, Owner, Permission,
-    PolicyDecision, Presentation, Principal, ResourceKey, Vote,
+    PolicyDecision, Presentation, Principal, ResourceKey, RunBy, Vote,
 };
 
 mod answer;
 mod code;
 mod state;
-
-/// The kind of party that runs a call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum RunBy {
-    /// This server's process.
-    Server,
-    /// An MCP server.
-    Mcp,
-    /// The page that posted the tool.
-    Browser,
-}
 
 /// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -179,19 +166,6 @@ pub struct ApprovalDecision {
     /// The way the decision came.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub how: Option<DecisionChannel>,
-}
-
-// === impl RunBy ===
-
-impl RunBy {
-    /// Returns the name that rules, the wire and the database use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Server => "server",
-            Self::Mcp => "mcp",
-            Self::Browser => "browser",
-        }
-    }
 }
 
 // === impl ApprovalDecision ===

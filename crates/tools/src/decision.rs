@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ApprovalTerms, Principal};
+use crate::{ApprovalTerms, DecisionChannel, Principal};
 
 /// The outcome of a policy for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -59,29 +59,6 @@ pub enum DecisionSource {
     Retry,
     /// The tool itself, about this input ([`crate::Tool::confirm`]).
     Tool,
-}
-
-/// The way a person's decision came.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DecisionChannel {
-    /// A button of a page: a request of its own, from a browser.
-    Button,
-    /// A message such as "yes".
-    Words,
-    /// An approval response in a message that was posted again.
-    Message,
-    /// A request of its own, from another program.
-    #[default]
-    Api,
-    /// A button of a message in Slack.
-    Slack,
-    /// A link in an e-mail.
-    Email,
-    /// A button of a push notification.
-    WebPush,
-    /// The service of a channel that decides.
-    Decider,
 }
 
 /// The principal who decides about calls, and the way the decision comes.

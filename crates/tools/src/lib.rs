@@ -30,16 +30,17 @@ mod presentation;
 mod reading;
 mod registered_tool;
 mod resource;
+mod run_by;
 mod schema;
 mod scope;
 mod tool;
 mod toolbox;
 
-pub use approval::{ApprovalTerms, Approver, Escalation, People, Person, Vote, may_decide};
+pub use approval::{ApprovalTerms, Approver, DecisionChannel, Escalation, People, Person, Vote, may_decide};
 pub use audit::{AuditAction, AuditEvent, AuditOutcome, input_hash};
 pub use call::{
     ApprovalDecision, ApprovalRequest, AskedFailure, Asking, Call, CallState, Cancelled, ElicitationRecord,
-    NoOutput, Receipt, Refusal, RunBy, StateName, Transition, ValidAnswer, Wait, Work,
+    NoOutput, Receipt, Refusal, StateName, Transition, ValidAnswer, Wait, Work,
 };
 pub use capacity::{Capacity, LentSlot, Slot, SlotRequest};
 pub use checker::{Check, CheckResults, Checker, Checking, InputError};
@@ -47,7 +48,7 @@ pub use confirmation::{Confirmation, Grant, GrantEnd, GrantTerms, Grants};
 pub use context::{
     Asks, CallContext, CallOrigin, Elicitation, ElicitationReply, NoHost, Pause, ToolHost, Waiting,
 };
-pub use decision::{Decider, Decision, DecisionChannel, DecisionSource, Permission, PolicyDecision};
+pub use decision::{Decider, Decision, DecisionSource, Permission, PolicyDecision};
 pub use execution::{CANCEL_GRACE, Execution};
 pub use failure::{
     ErrorMatch, ErrorPolicy, ErrorStrategy, ErrorType, MAX_RETRIES, ToolError, is_empty_output,
@@ -68,6 +69,7 @@ pub use policy::{
 pub use presentation::{CallDetails, Confirm, Presentation};
 pub use reading::is_invisible;
 pub use resource::{NamedBy, Resource, ResourceKey, ResourcePart};
+pub use run_by::RunBy;
 pub use schema::Misfit;
 pub use scope::Scope;
 pub use tool::{Fallback, Tool, ToolSettings, ToolSpec, TypedTool, typed};

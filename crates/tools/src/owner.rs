@@ -4,8 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Approver;
-
 /// The name of the user that a chat, its runs and its notes belong to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -54,7 +52,7 @@ pub struct Principal {
 impl Principal {
     /// Returns the service of the channel of this name.
     pub fn channel(name: &str) -> Self {
-        Self { user: Approver::channel(name), groups: Vec::new(), is_channel: true }
+        Self { user: Owner::new(format!("channel:{name}")), groups: Vec::new(), is_channel: true }
     }
 
     /// Returns whether this is the user.

@@ -2,13 +2,12 @@
 
 use fermata_protocol::{ApprovalId, ChatId, JsonText};
 use fermata_tools::{
-    ApprovalTerms, Approver, Call, CallDetails, CallState, Cancelled, DecisionChannel, Owner, People,
-    Principal, input_hash, may_decide,
+    ApprovalTerms, Approver, Call, CallDetails, Owner, People, Principal, input_hash, may_decide,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::ports::store::ListedState;
+use crate::ports::store::{ApprovalState, ListedState, Settled};
 
 /// A call that needs, or needed, the approval of people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,22 +50,6 @@ pub struct Approval {
     pub settled: Option<Settled>,
 }
 
-/// The state of an approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ApprovalState {
-    /// Nobody has denied it, and too few have approved it.
-    Waiting,
-    /// Enough people have approved it.
-    Approved,
-    /// Somebody, or a rule, has denied it.
-    Denied,
-    /// Nobody has decided in time.
-    Expired,
-    /// The call ended before, or is asked about again.
-    Cancelled,
-}
-
 /// The parties that decide about a call, and how far they are.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -91,20 +74,6 @@ pub struct ChatOfApproval {
     pub id: ChatId,
     /// The chat's title.
     pub title: Option<String>,
-}
-
-/// The outcome of an approval.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Settled {
-    /// The person or service whose vote settled it; `None` if it expired, was cancelled, or was denied by a rule.
-    pub by: Option<Owner>,
-    /// The time of the outcome.
-    pub at: Timestamp,
-    /// The channel that the vote came by.
-    pub channel: Option<DecisionChannel>,
-    /// The comment of the person.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub reason: Option<String>,
 }
 
 /// The part of the approvals that a list has.
@@ -185,52 +154,6 @@ impl Deciding {
             not_requester: terms.not_requester,
             approved_by: votes.iter().map(|vote| vote.by.user.clone()).collect(),
             may_decide: None,
-        }
-    }
-}
-
-// === impl ApprovalState ===
-
-impl ApprovalState {
-    /// Returns the state of the approval that a call needs, or needed.
-    pub fn of(call: &Call) -> Self {
-        match (call.state(), &call.approval_decision) {
-            (_, Some(decided)) if decided.approved => Self::Approved,
-            (_, Some(_)) => Self::Denied,
-            (CallState::AwaitingApproval { .. }, None) => Self::Waiting,
-            (CallState::Cancelled { cancelled: Cancelled::Expired }, None) => Self::Expired,
-            (CallState::Cancelled { cancelled: Cancelled::Denied { .. } }, None) => Self::Denied,
-            (_, None) => Self::Cancelled,
-        }
-    }
-
-    /// Returns the name that the wire and the database use.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Approved => "approved",
-            Self::Denied => "denied",
-            Self::Expired => "expired",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-// === impl Settled ===
-
-impl Settled {
-    /// Returns the outcome of an approval in this state; `None` while it waits.
-    fn of(call: &Call, state: ApprovalState) -> Option<Self> {
-        let decided = call.approval_decision.as_ref();
-        match (state, decided) {
-            (ApprovalState::Waiting, _) => None,
-            (ApprovalState::Approved | ApprovalState::Denied, Some(decided)) => Some(Self {
-                by: Some(decided.by.clone()),
-                at: decided.at,
-                channel: decided.how,
-                reason: decided.reason.clone(),
-            }),
-            (_, _) => Some(Self { by: None, at: call.since(), channel: None, reason: None }),
         }
     }
 }

@@ -7,9 +7,9 @@ use fermata_tools::{Misfit, StateName};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    api::approval::{Approval, ApprovalState},
+    api::approval::Approval,
     assistants::NoSuchAssistant,
-    ports::store::StoreError,
+    ports::store::{ApprovalState, StoreError},
 };
 
 /// The reasons why any request to a chat may fail.

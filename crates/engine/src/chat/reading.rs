@@ -172,7 +172,7 @@ impl View {
             status = Some(match run {
                 Some(run) => {
                     let toolbox = run.settings.server_tools(&policies);
-                    run.status_with_words(&run_context(services, &policies, &toolbox, record, &run, None))
+                    run.status_with_words(&run_context(services, &policies, &toolbox, record, run, None))
                 }
                 // A run that another version of the server has ended may have left its status.
                 None => {

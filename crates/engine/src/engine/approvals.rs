@@ -9,17 +9,18 @@ use fermata_protocol::{Answer, AnswerKind, AnswerTarget, ApprovalId, PostedVote}
 use fermata_tools::{AuditAction, AuditEvent, AuditOutcome, Call, Decider, Owner, Principal, may_decide};
 use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
+use tokio::time::sleep;
 
 use super::Engine;
 use crate::{
     api::{
-        approval::{Approval, ApprovalFilter, ApprovalPage, ApprovalState, ChatOfApproval, Deciding},
+        approval::{Approval, ApprovalFilter, ApprovalPage, ChatOfApproval, Deciding},
         errors::{AnswerError, VoteError},
         request,
     },
     ports::store::{
-        ApprovalList, ApprovalRecord, AuditEntry, ListedFor, ListedState, SavedTerms, StoreError,
-        page::ApprovalCursor,
+        ApprovalList, ApprovalRecord, ApprovalState, AuditEntry, ListedFor, ListedState, SavedTerms,
+        StoreError, page::ApprovalCursor,
     },
     run::newest_terms,
     services::{OVERLAP, PolicySnapshot},
@@ -31,6 +32,8 @@ const REPLAYED: Duration = Duration::from_secs(120);
 const MOST_REPLAYED: usize = 10_000;
 /// The number of approvals that are read at once.
 const PAGE: usize = 200;
+/// The pause between two pages that nobody waits for.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A change of an approval: its time, and the approval as it is then.
 pub type ApprovalChange = (Timestamp, Approval);
@@ -187,11 +190,17 @@ impl Engine {
         Deciding::for_principal(&call, viewer, policies.rules.policy.people())
     }
 
-    /// Has the newest rules say who may see which approval that waits, in chats that nobody has in memory as well.
-    ///
-    /// # Errors
-    /// Returns an error if the approvals cannot be read or changed.
-    pub async fn refresh_approvals(&self) -> Result<(), StoreError> {
+    /// Has the newest rules say, in the background, who may see which approval that waits, in chats that nobody has in memory as well.
+    pub fn refresh_approvals(&self) {
+        let engine = self.clone();
+        self.services.shutdown.spawn_background(&self.services.shutdown.draining, async move {
+            if let Err(error) = engine.put_newest_terms().await {
+                tracing::warn!(%error, "some lists of approvals go by earlier rules; the next reload of the rules corrects them");
+            }
+        });
+    }
+
+    async fn put_newest_terms(&self) -> Result<(), StoreError> {
         let nobody = Owner::new("");
         let mut after: Option<(Timestamp, ApprovalId)> = None;
         loop {
@@ -220,7 +229,11 @@ impl Engine {
                 }
             }
             match records.last() {
-                Some(last) if records.len() == PAGE => after = Some((last.requested_at, last.id.clone())),
+                Some(last) if records.len() == PAGE => {
+                    after = Some((last.requested_at, last.id.clone()));
+                    // A million of them is no reason to keep others waiting.
+                    sleep(PAUSE).await;
+                }
                 _ => return Ok(()),
             }
         }

@@ -23,7 +23,8 @@ pub mod page;
 mod record;
 
 pub use approvals::{
-    ApprovalList, ApprovalRecord, ApprovalRow, Approvals, ListedFor, ListedState, SavedTerms,
+    ApprovalList, ApprovalRecord, ApprovalRow, ApprovalState, Approvals, ListedFor, ListedState, SavedTerms,
+    Settled,
 };
 pub use audit::AuditEntry;
 pub use change::{AnswerRoute, Change};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use fermata_protocol::{ApprovalId, ToolCallId, UiChunk};
 use fermata_tools::{
     ApprovalMode, ApprovalRequest, ApprovalTerms, AuditEvent, Call, CallState, Cancelled, ChainMode,
-    Decision, DecisionSource, ErrorType, GateMode, Grant, Policy, PolicyDecision, Principal, ToolError,
-    ToolRef, ToolSpec, Toolbox, Vote, Wait,
+    Decision, DecisionSource, ErrorType, GateMode, Grant, PolicyDecision, Principal, ToolError, ToolRef,
+    Vote, Wait,
 };
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ use super::{
     call_status::ShownCall,
     later,
     streaming::MadeCall,
-    votes::{has_lapsed, is_approved, may_decide_now, terms_in_force},
+    votes::{Overruled, decision_of, has_lapsed, is_approved, may_decide_now, terms_in_force},
 };
 use crate::{run_tools, step::collector::InvalidArguments};
 
@@ -28,19 +28,6 @@ const LONGEST_SHOWN_SCHEMA: usize = 16_000;
 
 /// The text that is added to the reason of a denial if the call has run before.
 const RAN_BEFORE: &str = "The call had begun to run before that, and may have had its effect.";
-
-/// The reason why a call does not run as it was allowed or approved.
-#[derive(Debug)]
-pub(crate) enum Overruled {
-    /// The newest rules deny it.
-    Denied(PolicyDecision),
-    /// Its tool has changed since the decision, and nobody was shown its new form.
-    ToolChanged,
-    /// Those who have approved it are not enough any more, or may not decide any more.
-    NotApproved,
-    /// The approval is too old.
-    Lapsed,
-}
 
 impl Run {
     /// Returns the decision about a call: first the policy and the tool itself count, then what the run's tools have returned, then what a person has allowed
@@ -490,37 +477,6 @@ fn newest_denial(call: &Call, input: &Value, context: &Context<'_>) -> Option<Po
 /// Returns the decision of the newest rules about a call with this input.
 fn newest_decision(call: &Call, input: &Value, context: &Context<'_>) -> Option<PolicyDecision> {
     decision_of(&*context.newest, context.toolbox, &context.requester, call, input)
-}
-
-/// Returns the decision of a policy about a call with this input. If the tool is not available, the policy sees no more of it than the call
-/// has. There is no decision about a call without a tool.
-pub(super) fn decision_of(
-    policy: &dyn Policy,
-    toolbox: &Toolbox,
-    requester: &Principal,
-    call: &Call,
-    input: &Value,
-) -> Option<PolicyDecision> {
-    Some(match toolbox.find(&call.tool) {
-        Some(found) => found.decide(policy, requester, input),
-        None => policy.decide(
-            requester,
-            &ToolSpec {
-                name: call.tool.clone(),
-                title: None,
-                description: String::new(),
-                input_schema: Value::Null.into(),
-                run_by: call.run_by?,
-                server: None,
-                policy: Decision::Allow,
-                resource: None,
-                timeout: None,
-                repeatable: false,
-                annotations: None,
-            },
-            input,
-        ),
-    })
 }
 
 /// Returns whether one of these calls has run or may run before this one. Calls of the run's own tools do not count.

@@ -8,12 +8,26 @@ use std::sync::Arc;
 use fermata_protocol::JsonText;
 use fermata_tools::{
     ApprovalDecision, ApprovalRequest, ApprovalTerms, AuditAction, AuditEvent, AuditOutcome, Call, CallState,
-    Decider, Decision, Policy, Principal, Toolbox, may_decide,
+    Decider, Decision, Policy, PolicyDecision, Principal, ToolSpec, Toolbox, may_decide,
 };
 use jiff::Timestamp;
+use serde_json::Value;
 
-use super::{Context, Deciding, Overruled, Run, effects::Decided, gate::decision_of, later};
+use super::{Context, Deciding, Run, effects::Decided, later};
 use crate::ports::store::NoticeEvent;
+
+/// The reason why a call does not run as it was allowed or approved.
+#[derive(Debug)]
+pub(crate) enum Overruled {
+    /// The newest rules deny it.
+    Denied(PolicyDecision),
+    /// Its tool has changed since the decision, and nobody was shown its new form.
+    ToolChanged,
+    /// Those who have approved it are not enough any more, or may not decide any more.
+    NotApproved,
+    /// The approval is too old.
+    Lapsed,
+}
 
 /// A time when something is due about an approval that waits, or that was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +40,37 @@ enum Due {
     RequesterNotice,
     /// The approval is not valid any more.
     Lapse,
+}
+
+/// Returns the decision of a policy about a call with this input. If the tool is not available, the policy sees no more of it than the call
+/// has. There is no decision about a call without a tool.
+pub(super) fn decision_of(
+    policy: &dyn Policy,
+    toolbox: &Toolbox,
+    requester: &Principal,
+    call: &Call,
+    input: &Value,
+) -> Option<PolicyDecision> {
+    Some(match toolbox.find(&call.tool) {
+        Some(found) => found.decide(policy, requester, input),
+        None => policy.decide(
+            requester,
+            &ToolSpec {
+                name: call.tool.clone(),
+                title: None,
+                description: String::new(),
+                input_schema: Value::Null.into(),
+                run_by: call.run_by?,
+                server: None,
+                policy: Decision::Allow,
+                resource: None,
+                timeout: None,
+                repeatable: false,
+                annotations: None,
+            },
+            input,
+        ),
+    })
 }
 
 /// Returns the terms that are in force for a call that a person is asked about: those of the newest rules for its input, or those that were

@@ -9,11 +9,41 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use fermata_protocol::{ApprovalId, ChatId, ToolCallId};
-use fermata_tools::{ApprovalTerms, Call, Owner, sha256};
+use fermata_tools::{ApprovalTerms, Call, CallState, Cancelled, DecisionChannel, Owner, sha256};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use crate::api::approval::{Approval, ApprovalState};
+
+/// The state of an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalState {
+    /// Nobody has denied it, and too few have approved it.
+    Waiting,
+    /// Enough people have approved it.
+    Approved,
+    /// Somebody, or a rule, has denied it.
+    Denied,
+    /// Nobody has decided in time.
+    Expired,
+    /// The call ended before, or is asked about again.
+    Cancelled,
+}
+
+/// The outcome of an approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settled {
+    /// The person or service whose vote settled it; `None` if it expired, was cancelled, or was denied by a rule.
+    pub by: Option<Owner>,
+    /// The time of the outcome.
+    pub at: Timestamp,
+    /// The channel that the vote came by.
+    pub channel: Option<DecisionChannel>,
+    /// The comment of the person.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub reason: Option<String>,
+}
 
 /// An approval as it was saved.
 #[derive(Clone, Debug, PartialEq)]
@@ -161,21 +191,67 @@ impl ListedState {
     }
 }
 
+// === impl ApprovalState ===
+
+impl ApprovalState {
+    /// Returns the state of the approval that a call needs, or needed.
+    pub fn of(call: &Call) -> Self {
+        match (call.state(), &call.approval_decision) {
+            (_, Some(decided)) if decided.approved => Self::Approved,
+            (_, Some(_)) => Self::Denied,
+            (CallState::AwaitingApproval { .. }, None) => Self::Waiting,
+            (CallState::Cancelled { cancelled: Cancelled::Expired }, None) => Self::Expired,
+            (CallState::Cancelled { cancelled: Cancelled::Denied { .. } }, None) => Self::Denied,
+            (_, None) => Self::Cancelled,
+        }
+    }
+
+    /// Returns the name that the wire and the database use.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Approved => "approved",
+            Self::Denied => "denied",
+            Self::Expired => "expired",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+// === impl Settled ===
+
+impl Settled {
+    /// Returns the outcome of an approval in this state; `None` while it waits.
+    pub fn of(call: &Call, state: ApprovalState) -> Option<Self> {
+        let decided = call.approval_decision.as_ref();
+        match (state, decided) {
+            (ApprovalState::Waiting, _) => None,
+            (ApprovalState::Approved | ApprovalState::Denied, Some(decided)) => Some(Self {
+                by: Some(decided.by.clone()),
+                at: decided.at,
+                channel: decided.how,
+                reason: decided.reason.clone(),
+            }),
+            (_, _) => Some(Self { by: None, at: call.since(), channel: None, reason: None }),
+        }
+    }
+}
+
 // === impl ApprovalRow ===
 
 impl ApprovalRow {
     /// Returns what is kept of the approval that a call needs; `None` if the call needs none.
     pub fn of(call: &Call) -> Option<Self> {
         let request = call.approval_request.as_ref().filter(|request| request.required)?;
-        let Approval { state, requested_at, settled, .. } = Approval::of(call, &request.id);
+        let state = ApprovalState::of(call);
         Some(Self {
             id: request.id.clone(),
             call: call.id.clone(),
             tool: call.tool.clone(),
             requester: request.requester.user.clone(),
             state,
-            requested_at,
-            settled_at: settled.map(|settled| settled.at),
+            requested_at: request.at,
+            settled_at: Settled::of(call, state).map(|settled| settled.at),
             terms: request.terms.clone().map(SavedTerms::from),
         })
     }

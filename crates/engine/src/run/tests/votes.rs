@@ -7,10 +7,7 @@ use fermata_tools::{ApprovalTerms, Approver, Escalation, Pattern, People, Person
 use proptest::prelude::*;
 
 use super::*;
-use crate::{
-    api::approval::{Approval, ApprovalState},
-    services::NoticeRoutes,
-};
+use crate::{api::approval::Approval, ports::store::ApprovalState, services::NoticeRoutes};
 
 /// Alice asks. Bob and Carol are in finance, Dan is a manager.
 fn people() -> People {
@@ -87,7 +84,16 @@ fn a_second_approver_opens_the_gate() {
     play.calls(&[("note", "{}")]);
     play.transcript.clear();
     play.vote("bob", decision("call_1", true)).vote("bob", decision("call_1", true));
-    play.vote("carol", decision("call_1", true)).check(expect![[r#""#]]);
+    play.vote("carol", decision("call_1", true)).check(expect![[r#"
+        > bob call_1 yes
+        save
+        > bob again
+        > carol call_1 yes
+        save
+        release call_1
+        execute call_1
+        tool-approval-response true
+    "#]]);
     assert_eq!(play.approval().decision.approved_by, [Owner::new("bob"), Owner::new("carol")]);
     assert_eq!(play.effects.commit.decisions[0].decision.by, Owner::new("carol"));
 }
@@ -176,7 +182,13 @@ fn an_approval_lapses_if_the_call_does_not_start() {
     play.vote("bob", decision("call_1", true));
     let before = play.approval().id;
     play.transcript.clear();
-    play.due().check(expect![[r#""#]]);
+    play.due().check(expect![[r#"
+        > due
+        save
+        park call_1
+        tool-input-available call_1 {}
+        tool-approval-request call_1
+    "#]]);
     let now = play.approval();
     assert_eq!((now.state, now.id == before), (ApprovalState::Waiting, false));
     assert_eq!(Approval::of(&play.run.calls[0], &before).state, ApprovalState::Cancelled);

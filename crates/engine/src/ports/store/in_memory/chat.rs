@@ -9,12 +9,9 @@ use fermata_tools::{Call, Confirmation, GrantEnd, Owner};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::{
-    api::approval::ApprovalState,
-    ports::store::{
-        ApprovalRecord, ApprovalRow, Change, ChatHead, ChatRecord, ChatSummary, InstanceId, RunRecord,
-        StoreError, SummaryRecord, json_bytes, page,
-    },
+use crate::ports::store::{
+    ApprovalRecord, ApprovalRow, ApprovalState, Change, ChatHead, ChatRecord, ChatSummary, InstanceId,
+    RunRecord, StoreError, SummaryRecord, json_bytes, page,
 };
 
 #[derive(Clone, Debug)]
