@@ -272,13 +272,15 @@ impl App {
 }
 
 impl App {
-    /// Notes in the audit which rules are in force from now on. The server goes on if that cannot be saved.
+    /// Notes in the audit which rules are in force from now on, and has the lists of approvals follow them. The server goes on if that
+    /// cannot be saved.
     pub(crate) async fn note_rules(&self, action: AuditAction, config: &Config) {
         let event = AuditEvent { input_hash: Some(config.rules_hash()), ..AuditEvent::new(action) };
         let entries = vec![AuditEntry::of_server(event)];
         if let Err(error) = self.database().store.add_audit(Timestamp::now(), entries).await {
             tracing::warn!(%error, "the rules in force could not be noted in the audit");
         }
+        self.engine().refresh_approvals();
     }
 }
 
