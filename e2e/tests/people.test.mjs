@@ -101,7 +101,10 @@ clustered(
     );
     const { inputHash } = listed.approvals[0];
     const wrong = await vote(cluster, 2, 'alice', id, { inputHash: inputHash.replace(/^./, 'x') });
-    assert.deepEqual([wrong.status, wrong.body.code, wrong.body.approval.inputHash], [409, 'changed', inputHash]);
+    assert.deepEqual(
+      [wrong.status, wrong.body.code, wrong.body.approval.inputHash],
+      [409, 'changed', inputHash],
+    );
     const first = await vote(cluster, 2, 'alice', id, { inputHash });
     assert.deepEqual([first.body.state, first.body.decision.approvedBy], ['waiting', ['alice']]);
     assert.equal((await vote(cluster, 1, 'alice', id)).body.state, 'waiting');

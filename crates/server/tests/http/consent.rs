@@ -33,7 +33,7 @@ async fn how_decided(app: &TestApp) -> Value {
     let data = app.get("/api/me/data").await.json();
     let decisions = data["decisions"].as_array().expect("a list").iter();
     let is_decision = |row: &&Value| matches!(row["event"].as_str(), Some("approved" | "denied"));
-    decisions.filter(is_decision).map(|row| row["how"].clone()).collect()
+    decisions.filter(is_decision).map(|row| row["channel"].clone()).collect()
 }
 
 #[tokio::test]

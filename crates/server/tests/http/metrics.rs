@@ -48,9 +48,12 @@ fn metrics_of(program: &Program) -> String {
     answer.split_once("\r\n\r\n").expect("a body").1.to_owned()
 }
 
+/// The metrics of channels have a series for each channel.
+const CHANNEL: &str = "[channels.ops]\nkind = \"webhook\"\nurl = \"https://ops.example.com\"\nsecret = \"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\"\n";
+
 #[test]
 fn a_fresh_server_shows_every_metric_that_is_described() {
-    let program = Program::start(&Settings::new(""));
+    let program = Program::start(&Settings::new(CHANNEL));
     let series = metrics_of(&program);
     assert_eq!(shown(&series), described());
     let version = fermata_engine::version();

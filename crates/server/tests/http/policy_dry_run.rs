@@ -60,7 +60,7 @@ async fn the_report_has_the_deciding_matcher_and_the_one_that_kept_a_rule_from_m
     let outside = r#"{"paths": ["/srv/safe/x", "/srv/safe/../y"]}"#;
     let missed = "not by: rule 1, fermata.toml:1: paths is \"/srv/safe/../y\", which does not match { under = \"/srv/safe\" }\n";
     let said_of = async |arguments: &[&str]| said(rules, arguments).await.expect("a report");
-    let bobs = said_of(&["read", outside, "--owner", "bob"]).await;
+    let bobs = said_of(&["read", outside, "--as", "bob"]).await;
     assert!(bobs.starts_with("decision: deny\nby: rule 2, fermata.toml:6\n  owner = \"bob\"\n"), "{bobs}");
     assert!(bobs.contains(missed), "{bobs}");
     let anyones = said_of(&["read", outside]).await;

@@ -36,8 +36,9 @@ async fn no_get_request_changes_a_row() {
 
     let description = app.get("/openapi.json").await.json();
     let paths = description["paths"].as_object().expect("paths");
-    // An export of all data is noted in the audit.
-    let read = paths.iter().filter(|(path, at)| at.get("get").is_some() && *path != "/api/me/data");
+    // An export of all data is noted in the audit, and the changes of approvals have no end.
+    let others = ["/api/me/data", "/api/approvals/events"];
+    let read = paths.iter().filter(|(path, at)| at.get("get").is_some() && !others.contains(&path.as_str()));
     let mut asked = 0;
     for (path, _) in read {
         let ids: &[&str] = if path.starts_with("/api/chat/{") { &chats } else { &[""] };

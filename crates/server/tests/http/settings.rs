@@ -39,7 +39,7 @@ fn a_bad_rule_is_refused_with_its_line() {
         ),
         (
             "[[policy]]\ndecision = \"deny\"\nwhatever = 1\n",
-            "3: unknown key whatever; use tool, from, owner, input, decision, reason, always or words",
+            "3: unknown key whatever; use tool, from, owner, input, decision, reason, always, words, group, by, quorum, not_requester, expire, valid_for, notify, remind or escalate",
         ),
         ("\n[[policy]]\ntool = \"x\"\n", "2: policy: decision is missing"),
         ("[policy]\ndecision = \"ask\"\n", "1: policy: write each rule as [[policy]]"),

@@ -108,7 +108,7 @@ async fn lists_have_their_order_and_go_on_where_a_page_ended(store: AnyStore) {
     let calls: Vec<Call> = (1..=5).map(|n| asked(&n.to_string(), n, None)).collect();
     chat_with(&store, "c", 6, &calls).await;
     for (n, second) in [(1, 20), (4, 10)] {
-        save(&store, "c", second, &denied(calls[n - 1].clone(), second as i64)).await;
+        save(&store, "c", second, &denied(calls[n - 1].clone(), second)).await;
     }
     let (of, viewer) = (ListedFor::Requester, alice());
     for (state, expected) in [
@@ -140,7 +140,7 @@ async fn a_list_has_what_concerns_a_person(store: AnyStore) {
     chat_with(&store, "c", 4, &calls).await;
     let (own, others) = (SavedTerms::from(terms()).hash, SavedTerms::from(other).hash);
     let under = async |hashes: &[String]| list(&store, ListedFor::Terms(hashes), ListedState::Waiting).await;
-    assert_eq!(under(&[own.clone()]).await, ["question-b"]);
+    assert_eq!(under(std::slice::from_ref(&own)).await, ["question-b"]);
     assert_eq!(under(&[own, others]).await, ["question-b", "question-c"]);
     assert_eq!(under(&["0".repeat(64)]).await, [""; 0]);
     assert_eq!(list(&store, ListedFor::Anyone, ListedState::Waiting).await.len(), 3);

@@ -3,8 +3,7 @@
 use fermata_engine::store::{Change, Version};
 use fermata_protocol::{AnswerTarget, ApprovalId, MessageId, Profile, RunId, ToolCallId};
 use fermata_tools::{
-    ApprovalDecision, Call, CallState, Decision, DecisionSource, Owner, PolicyDecision,
-    ResourceKey,
+    ApprovalDecision, Call, CallState, Decision, DecisionSource, Owner, PolicyDecision, ResourceKey,
 };
 use serde_json::json;
 

@@ -229,6 +229,7 @@ async fn a_deleted_chat_has_no_row_left() {
     assert_eq!(
         tables,
         [
+            "approvals",
             "calls",
             "chats",
             "confirmations",

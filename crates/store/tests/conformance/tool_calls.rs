@@ -4,8 +4,8 @@ use fermata_engine::store::ChatStore;
 use fermata_protocol::{AnswerKind, ToolCallId};
 use fermata_store::SqlStore;
 use fermata_tools::{
-    ApprovalDecision, Call, CallState, Cancelled, Decision, DecisionChannel, DecisionSource,
-    ErrorType, Owner, PolicyDecision, RunBy,
+    ApprovalDecision, Call, CallState, Cancelled, Decision, DecisionChannel, DecisionSource, ErrorType,
+    Owner, PolicyDecision, RunBy,
 };
 use jiff::Timestamp;
 use serde_json::json;
