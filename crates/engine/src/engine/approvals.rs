@@ -1,7 +1,7 @@
 //! Approvals for the people who decide about them: lists, votes, and the changes as they happen.
 //!
-//! They are read from the store, so any instance answers; a vote goes to the chat of the call. Whoever may not see an approval gets the
-//! answer for one that does not exist.
+//! They are read from the store, so any instance answers; a vote goes to the chat of the call. To a principal who may not see an approval,
+//! it does not exist.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -131,7 +131,7 @@ impl Engine {
         let answered = self.router.call(&record.chat, answer).await;
         let now = self.approval(&viewer, id).await;
         let error = match answered {
-            // Who has denied it, or has taken it back, may have lost sight of it with its chat.
+            // After a denial or a withdrawal, the principal may not see the approval any more.
             Ok(_) => return Ok(now.unwrap_or(before)),
             Err(error) => error,
         };
@@ -168,7 +168,11 @@ impl Engine {
                 let Some(after) = after else { return Vec::new() };
                 let oldest = engine.services.clock.now().saturating_sub(REPLAYED).unwrap_or(Timestamp::MIN);
                 let after = after.saturating_sub(OVERLAP).unwrap_or(Timestamp::MIN).max(oldest);
-                let found = engine.services.store.changed_approvals(after, MOST_REPLAYED).await;
+                let found = engine
+                    .services
+                    .store
+                    .changed_approvals(&ApprovalCursor::after(after), MOST_REPLAYED)
+                    .await;
                 found.unwrap_or_default().into_iter().map(Arc::new).collect()
             }
         };
@@ -190,12 +194,12 @@ impl Engine {
         Deciding::for_principal(&call, viewer, policies.rules.policy.people())
     }
 
-    /// Has the newest rules say, in the background, who may see which approval that waits, in chats that nobody has in memory as well.
+    /// Updates in the background, by the newest rules, who may see each approval that waits. Chats that are not in memory are included.
     pub fn refresh_approvals(&self) {
         let engine = self.clone();
         self.services.shutdown.spawn_background(&self.services.shutdown.draining, async move {
             if let Err(error) = engine.put_newest_terms().await {
-                tracing::warn!(%error, "some lists of approvals go by earlier rules; the next reload of the rules corrects them");
+                tracing::warn!(%error, "some lists of approvals still follow earlier rules; the next reload of the rules corrects them");
             }
         });
     }
@@ -215,14 +219,8 @@ impl Engine {
             let records = self.services.store.approvals(list).await?;
             let policies = self.services.policies.current();
             for record in &records {
-                let Some(request) = &record.call.approval_request else { continue };
-                let terms = newest_terms(
-                    &record.call,
-                    &*policies.rules.policy,
-                    &policies.toolbox,
-                    &request.requester,
-                );
-                let terms = terms.map(SavedTerms::from);
+                let request = under_newest_rules(&record.call, &policies).approval_request;
+                let terms = request.and_then(|request| request.terms).map(SavedTerms::from);
                 if terms.as_ref().map(|terms| &terms.hash) != record.terms.as_ref() {
                     let now = self.services.clock.now();
                     self.services.store.put_approval_terms(&record.id, terms.as_ref(), now).await?;
@@ -231,7 +229,7 @@ impl Engine {
             match records.last() {
                 Some(last) if records.len() == PAGE => {
                     after = Some((last.requested_at, last.id.clone()));
-                    // A million of them is no reason to keep others waiting.
+                    // Nobody waits for this, and there may be a million.
                     sleep(PAUSE).await;
                 }
                 _ => return Ok(()),
@@ -291,16 +289,13 @@ impl Engine {
 
 /// Returns a call as it is under the newest rules, if it waits for a decision.
 fn under_newest_rules(call: &Call, policies: &PolicySnapshot) -> Call {
-    let mut call = call.clone();
+    let mut current = call.clone();
     if call.awaits_approval()
-        && let Some(request) = &call.approval_request
+        && let Some(request) = &mut current.approval_request
     {
-        let terms = newest_terms(&call, &*policies.rules.policy, &policies.toolbox, &request.requester);
-        if let Some(request) = &mut call.approval_request {
-            request.terms = terms;
-        }
+        request.terms = newest_terms(call, &*policies.rules.policy, &policies.toolbox, &request.requester);
     }
-    call
+    current
 }
 
 /// Sorts approvals as a list in this state has them, each once.

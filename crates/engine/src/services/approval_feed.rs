@@ -1,7 +1,8 @@
 //! The changes of approvals, for the people who decide about them.
 //!
-//! One reader for each instance looks into the store, while anybody follows. A commit of this instance wakes it at once; those of others are
-//! found within [`LOOK_EVERY`]. A commit may become visible after a later one, so the reader always looks back by [`OVERLAP`].
+//! One reader for each instance reads the changes from the store, while anybody follows. A commit of this instance wakes it at once; those of
+//! others are found within [`LOOK_EVERY`]. A commit may become visible after a later one, so each read begins [`OVERLAP`] before the last
+//! change.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -13,11 +14,11 @@ use tokio::{
 };
 
 use super::Services;
-use crate::ports::store::ApprovalRecord;
+use crate::ports::store::{ApprovalRecord, page::ApprovalCursor};
 
-/// How often the store is looked into if no commit of this instance has changed anything.
+/// The time between two reads of the store if no commit of this instance has changed anything.
 const LOOK_EVERY: Duration = Duration::from_millis(700);
-/// How far a reader looks back for commits that became visible late.
+/// The length of time that is read again, because a commit may become visible late.
 pub(crate) const OVERLAP: Duration = Duration::from_secs(3);
 /// The number of changes that a follower may be behind. It has to list the approvals again after that.
 const CAPACITY: usize = 1_024;
@@ -58,21 +59,26 @@ impl ApprovalFeed {
             let mut seen: HashMap<ApprovalId, Timestamp> = HashMap::new();
             while changes.receiver_count() > 0 {
                 let after = since.saturating_sub(OVERLAP).unwrap_or(Timestamp::MIN);
-                // A failure is logged where the store is watched. The next look finds what this one has missed.
-                let found = services.store.changed_approvals(after, PAGE).await.unwrap_or_default();
-                let is_full = found.len() == PAGE;
-                for record in found {
-                    since = since.max(record.changed_at);
-                    if seen.insert(record.id.clone(), record.changed_at) != Some(record.changed_at) {
-                        // Nobody may follow any more.
-                        let _ = changes.send(Arc::new(record));
+                let mut place = ApprovalCursor::after(after);
+                loop {
+                    // A failure is logged where the store is watched. The next look finds what this one has missed.
+                    let found = services.store.changed_approvals(&place, PAGE).await.unwrap_or_default();
+                    let is_full = found.len() == PAGE;
+                    for record in found {
+                        place = ApprovalCursor { at: record.changed_at, id: record.id.clone() };
+                        since = since.max(record.changed_at);
+                        if seen.insert(record.id.clone(), record.changed_at) != Some(record.changed_at) {
+                            // Nobody may follow any more.
+                            let _ = changes.send(Arc::new(record));
+                        }
+                    }
+                    if !is_full {
+                        break;
                     }
                 }
                 seen.retain(|_, changed_at| *changed_at > after);
-                if !is_full {
-                    // Either is a reason to look again.
-                    let _ = timeout(LOOK_EVERY, wakes.notified()).await;
-                }
+                // Either is a reason to look again.
+                let _ = timeout(LOOK_EVERY, wakes.notified()).await;
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Chats through the engine's public API: without HTTP and SQL, and without waiting, because time is paused.
 
 mod answers;
+mod approvals;
 mod assistants;
 mod attempts;
 mod audit;

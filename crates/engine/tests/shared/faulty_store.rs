@@ -17,7 +17,7 @@ use fermata_engine::{
         AnswerRoute, ApprovalList, ApprovalRecord, Approvals, Attempt, AuditEntry, Change, ChatOwner,
         ChatPage, ChatRecord, ChatStore, ClaimedNotice, ClockMark, Files, InMemoryStore, InstanceId, Joined,
         LockStore, Membership, MessageOutline, Outbox, OwnerUsage, Renewed, SavedNotice, SavedTerms,
-        StoreError, SummaryRecord, Version, WantedUsage,
+        StoreError, SummaryRecord, Version, WantedUsage, page::ApprovalCursor,
     },
 };
 use fermata_protocol::{AnswerTarget, ApprovalId, ChatId, MessageId, Plan, Role, RunId, UiMessage};
@@ -157,7 +157,7 @@ impl Approvals for FaultyStore {
     }
     async fn changed_approvals(
         &self,
-        after: Timestamp,
+        after: &ApprovalCursor,
         limit: usize,
     ) -> Result<Vec<ApprovalRecord>, StoreError> {
         self.before_read().await?;

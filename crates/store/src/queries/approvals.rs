@@ -2,7 +2,9 @@
 
 use fermata_engine::{
     ApprovalState,
-    store::{ApprovalList, ApprovalRecord, ApprovalRow, ListedFor, ListedState, SavedTerms},
+    store::{
+        ApprovalList, ApprovalRecord, ApprovalRow, ListedFor, ListedState, SavedTerms, page::ApprovalCursor,
+    },
 };
 use fermata_protocol::{ApprovalId, ChatId};
 use fermata_tools::{Call, Owner};
@@ -225,15 +227,17 @@ pub async fn terms(connection: &mut Connection<'_>) -> Result<Vec<SavedTerms>, F
 
 pub async fn changed(
     connection: &mut Connection<'_>,
-    after: Timestamp,
+    after: &ApprovalCursor,
     limit: usize,
 ) -> Result<Vec<ApprovalRecord>, Fault> {
     let rows: Vec<Row> = connection
         .query(approvals!(
-            "where approvals.changed_at > $2 order by approvals.changed_at, approvals.id limit $3"
+            "where (approvals.changed_at, approvals.id) > ($2, $3)
+             order by approvals.changed_at, approvals.id limit $4"
         ))
         .bind(text(""))
-        .bind(time(after))
+        .bind(time(after.at))
+        .bind(text(after.id.as_str()))
         .bind(count(limit))
         .fetch_all()
         .await?;

@@ -1,7 +1,9 @@
 //! The engine's port for approvals.
 
 use async_trait::async_trait;
-use fermata_engine::store::{ApprovalList, ApprovalRecord, Approvals, SavedTerms, StoreError};
+use fermata_engine::store::{
+    ApprovalList, ApprovalRecord, Approvals, SavedTerms, StoreError, page::ApprovalCursor,
+};
 use fermata_protocol::ApprovalId;
 use fermata_tools::Owner;
 use jiff::Timestamp;
@@ -25,7 +27,7 @@ impl Approvals for SqlStore {
 
     async fn changed_approvals(
         &self,
-        after: Timestamp,
+        after: &ApprovalCursor,
         limit: usize,
     ) -> Result<Vec<ApprovalRecord>, StoreError> {
         self.backend

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fermata_engine::{
     ApprovalState,
-    store::{ApprovalList, ApprovalRecord, Change, ListedFor, ListedState, SavedTerms},
+    store::{ApprovalList, ApprovalRecord, Change, ListedFor, ListedState, SavedTerms, page::ApprovalCursor},
 };
 use fermata_protocol::ApprovalId;
 use fermata_tools::{
@@ -181,7 +181,9 @@ async fn changes_are_read_in_their_order(store: AnyStore) {
     let call = asked("a", 1, None);
     chat_with(&store, "c", 2, std::slice::from_ref(&call)).await;
     chat_with(&store, "d", 3, &[asked("b", 1, None)]).await;
-    let changed = async |after: i64| ids(&store.changed_approvals(at(after), 10).await.unwrap());
+    let changed_after =
+        async |place: ApprovalCursor, limit| ids(&store.changed_approvals(&place, limit).await.unwrap());
+    let changed = async |after: i64| changed_after(ApprovalCursor::after(at(after)), 10).await;
     assert_eq!(changed(1).await, ["question-a", "question-b"]);
     assert_eq!(changed(2).await, ["question-b"]);
     save(&store, "c", 4, &call).await;
@@ -191,6 +193,13 @@ async fn changes_are_read_in_their_order(store: AnyStore) {
     settled.retried_as = Some(fermata_protocol::ToolCallId::new("x"));
     save(&store, "c", 6, &settled).await;
     assert_eq!(changed(5).await, [""; 0], "what happens to a call later is none");
+
+    let together: Vec<Call> = (1..=3).map(|n| asked(&n.to_string(), 7, None)).collect();
+    chat_with(&store, "e", 7, &together).await;
+    let first = changed_after(ApprovalCursor::after(at(6)), 2).await;
+    assert_eq!(first, ["question-1", "question-2"]);
+    let place = ApprovalCursor { at: at(7), id: ApprovalId::new("question-2") };
+    assert_eq!(changed_after(place, 2).await, ["question-3"], "changes of one commit, on two pages");
 }
 
 async fn terms_change_while_an_approval_waits(store: AnyStore) {

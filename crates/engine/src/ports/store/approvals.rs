@@ -13,7 +13,7 @@ use fermata_tools::{ApprovalTerms, Call, CallState, Cancelled, DecisionChannel, 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::StoreError;
+use super::{StoreError, page::ApprovalCursor};
 
 /// The state of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ pub struct ApprovalRecord {
     pub call: Call,
 }
 
-/// What a store keeps of the approval that a call needs.
+/// The row that a store keeps for the approval that a call needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApprovalRow {
     /// The id of the approval request.
@@ -154,10 +154,11 @@ pub trait Approvals: Send + Sync {
     /// Returns all terms that approvals have, or had, if others than the requester decide.
     async fn approval_terms(&self) -> Result<Vec<SavedTerms>, StoreError>;
 
-    /// Returns the approvals that have changed after a time, in the order of their changes, at most `limit`. Nobody in particular reads them.
+    /// Returns the approvals whose last change comes after a place in the order of these changes, at most `limit`. Nobody in particular reads
+    /// them.
     async fn changed_approvals(
         &self,
-        after: Timestamp,
+        after: &ApprovalCursor,
         limit: usize,
     ) -> Result<Vec<ApprovalRecord>, StoreError>;
 

@@ -2,6 +2,8 @@
 //!
 //! This module knows no database. Times in lists are whole microseconds, so that every store has one order of chats.
 
+use std::time::Duration;
+
 use fermata_protocol::{ApprovalId, ChatId, Role, RunStatus, UiMessage};
 use jiff::Timestamp;
 
@@ -89,7 +91,7 @@ impl Cursor {
     }
 }
 
-/// The last approval of a page. Pages are ordered by a time, then by id.
+/// A place in a list of approvals, which is ordered by a time, then by id: the last approval of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApprovalCursor {
     /// The time.
@@ -101,6 +103,12 @@ pub struct ApprovalCursor {
 // === impl ApprovalCursor ===
 
 impl ApprovalCursor {
+    /// Returns the place after all approvals of a time.
+    pub fn after(at: Timestamp) -> Self {
+        let at = whole_microseconds(at).checked_add(Duration::from_micros(1)).unwrap_or(Timestamp::MAX);
+        Self { at, id: ApprovalId::new("") }
+    }
+
     /// Reads a text that [`ApprovalCursor::encode`] wrote.
     ///
     /// # Errors

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::ports::store::{
     ApprovalList, ApprovalRecord, Approvals, ListedFor, ListedState, SavedTerms, StoreError,
+    page::ApprovalCursor,
 };
 
 impl Contents {
@@ -85,10 +86,12 @@ impl Approvals for InMemoryStore {
 
     async fn changed_approvals(
         &self,
-        after: Timestamp,
+        after: &ApprovalCursor,
         limit: usize,
     ) -> Result<Vec<ApprovalRecord>, StoreError> {
-        let mut found = self.lock().approvals(None, |_, saved| saved.changed_at > after);
+        let mut found = self.lock().approvals(None, |_, saved| {
+            (saved.changed_at, saved.row.id.as_str()) > (after.at, after.id.as_str())
+        });
         found.sort_by_key(|record| (record.changed_at, record.id.as_str().to_owned()));
         found.truncate(limit);
         Ok(found)
