@@ -42,7 +42,7 @@ pub struct Principal {
     /// The names of the groups that the request has proved. Those of the settings are in [`People`](crate::People).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// `true` for the service of a channel, which no user can be, whatever the user's name is.
+    /// `true` for the service of a channel, so that no user can have its name and be taken for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_channel: bool,
 }

@@ -79,7 +79,7 @@ impl ActiveRun {
         self.run.waiting(&self.context())
     }
 
-    fn context(&self) -> Context<'_> {
+    pub(super) fn context(&self) -> Context<'_> {
         context(&self.services, &self.policies, &self.toolbox, &self.record, &self.run, self.window())
     }
 

@@ -254,16 +254,8 @@ impl ActiveRun {
             ToolEvent::Reports(reports) => self.apply(Event::Reported(reports)).await,
             ToolEvent::Withdraws(id) => self.apply(Event::Withdrawn(id)).await,
             ToolEvent::Decides { call, input, decision } => {
-                let context = context(
-                    &self.services,
-                    &self.policies,
-                    &self.toolbox,
-                    &self.record,
-                    &self.run,
-                    self.window(),
-                );
                 // A tool that was cancelled meanwhile does not wait.
-                let _ = decision.send(self.run.decision_about(&call, &input, &context));
+                let _ = decision.send(self.run.decision_about(&call, &input, &self.context()));
                 Ok(())
             }
             ToolEvent::Retries { call, saved } => {

@@ -29,7 +29,7 @@ pub struct Approval {
     pub details: Option<CallDetails>,
     /// The input that the call would run with.
     pub input: JsonText,
-    /// The same input as JSON text, as it is run.
+    /// The JSON text of the input, byte by byte as the call would run with it.
     pub input_text: String,
     /// The SHA-256 of that text, in hexadecimal.
     pub input_hash: String,

@@ -86,9 +86,9 @@ impl Deciding<'_> {
     /// noted whether the run waits. Partial outputs alone make no checkpoint, because they are not saved by themselves.
     pub(super) fn advance(&mut self) {
         match self.run.state.phase {
-            Phase::Deciding if !self.run.step_calls().iter().any(|call| call.awaits_approval()) => {
+            Phase::Deciding if !self.run.awaits_approval() => {
                 self.ask_again_about_overruled();
-                if !self.run.step_calls().iter().any(|call| call.awaits_approval()) {
+                if !self.run.awaits_approval() {
                     self.open_gate();
                 }
             }

@@ -321,17 +321,7 @@ impl Deciding<'_> {
         if self.run.is_full(self.context) {
             return self.fail(index, too_many_wait(self.context));
         }
-        let call = self.call_mut(index);
-        let asked = call.approval_request.take().map(|request| request.id);
-        call.asked_before.extend(asked);
-        call.approval_decision = None;
-        call.resource = None;
-        let state = self.awaiting(index);
-        self.change(index, state);
-        if self.run.call(index).runs_on_server() {
-            self.show_input(index);
-        }
-        self.request_approval(index, true);
+        self.request_another_approval(index);
         if let Some(request) = &mut self.call_mut(index).approval_request {
             request.votes = votes;
         }
@@ -360,14 +350,20 @@ impl Deciding<'_> {
         self.effects.commit.audit.push(AuditEvent::by_policy(call, &call.input, &policy_decision));
         let call = self.call_mut(index);
         call.edited_until = None;
-        let asked = call.approval_request.take().map(|request| request.id);
-        call.asked_before.extend(asked);
         call.fingerprint = Some(found.fingerprint().to_owned());
         call.presentation = presentation;
         call.policy_decision = Some(policy_decision);
-        call.approval_decision = None;
         // An edit was made for the tool as it was.
         call.edited = None;
+        self.request_another_approval(index);
+    }
+
+    /// Requests the approval of a call in place of the one before it.
+    fn request_another_approval(&mut self, index: usize) {
+        let call = self.call_mut(index);
+        let asked = call.approval_request.take().map(|request| request.id);
+        call.asked_before.extend(asked);
+        call.approval_decision = None;
         call.resource = None;
         let state = self.awaiting(index);
         self.change(index, state);

@@ -1,7 +1,7 @@
 //! The notices of a run to people and services elsewhere.
 //!
-//! Which approvals are requested and settled follows from the run: those that wait before and after an event are compared. So no decision
-//! has to remember that somebody is to be notified.
+//! The approvals that wait before and after an event are compared: those that are new were requested, and those that are gone were settled.
+//! So the code that decides about calls does not have to notify anybody.
 
 use std::collections::BTreeSet;
 
@@ -55,8 +55,7 @@ impl Deciding<'_> {
         for waited in before {
             if !now.iter().any(|waits| waits.id == waited.id) {
                 let channels = self.channels_of(NoticeEvent::ApprovalSettled, waited.call);
-                let data = json!(Approval::of(self.run.call(waited.call), &waited.id));
-                self.send(NoticeEvent::ApprovalSettled, channels, Some(waited.id.clone()), data);
+                self.send_approval(NoticeEvent::ApprovalSettled, waited.call, &waited.id, channels);
             }
         }
         for waits in &now {
@@ -69,19 +68,19 @@ impl Deciding<'_> {
 
     /// Notifies the channels of an event of an approval that waits.
     pub(super) fn notify(&mut self, event: NoticeEvent, index: usize) {
+        let Some(request) = &self.run.call(index).approval_request else { return };
+        let id = request.id.clone();
+        let escalation = request.terms().escalate.clone();
         let channels = self.channels_of(event, index);
-        self.send_approval(event, index, channels);
+        self.send_approval(event, index, &id, channels);
         if event == NoticeEvent::ApprovalEscalated {
             // To the services that may decide from now on, it is a request like any other.
-            let call = self.run.call(index);
-            let terms = call.approval_request.as_ref().map(|request| request.terms().clone());
-            let escalation = terms.and_then(|terms| terms.escalate);
             let services = escalation.map(|escalation| deciders(&escalation.by)).unwrap_or_default();
-            self.send_approval(NoticeEvent::ApprovalRequested, index, services);
+            self.send_approval(NoticeEvent::ApprovalRequested, index, &id, services);
         }
     }
 
-    /// Has the requester be notified later that the call still waits, if the settings want that and the requester may decide.
+    /// Plans to notify the requester later that the call still waits, if the settings want that and the requester may decide.
     pub(super) fn plan_requester_notice(&mut self, index: usize) {
         let Some(notice) = &self.context.rules.notices.requester else { return };
         let call = self.run.call(index);
@@ -98,8 +97,9 @@ impl Deciding<'_> {
     /// Notifies the requester elsewhere that the call still waits.
     pub(super) fn notify_requester(&mut self, index: usize) {
         let Some(notice) = &self.context.rules.notices.requester else { return };
-        let channels = notice.channels.iter().cloned().collect();
-        self.send_approval(NoticeEvent::ApprovalRequested, index, channels);
+        let Some(request) = &self.run.call(index).approval_request else { return };
+        let (id, channels) = (request.id.clone(), notice.channels.iter().cloned().collect());
+        self.send_approval(NoticeEvent::ApprovalRequested, index, &id, channels);
     }
 
     /// Notifies the channels that want it of the end of the run.
@@ -158,11 +158,18 @@ impl Deciding<'_> {
         wanting.map(|(channel, _)| channel.clone()).collect()
     }
 
-    fn send_approval(&mut self, event: NoticeEvent, index: usize, channels: BTreeSet<String>) {
-        let call = self.run.call(index);
-        let Some(id) = call.approval_request.as_ref().map(|request| request.id.clone()) else { return };
-        let data = json!(Approval::of(call, &id));
-        self.send(event, channels, Some(id), data);
+    fn send_approval(
+        &mut self,
+        event: NoticeEvent,
+        index: usize,
+        id: &ApprovalId,
+        channels: BTreeSet<String>,
+    ) {
+        // The data has the whole input.
+        if !channels.is_empty() {
+            let data = json!(Approval::of(self.run.call(index), id));
+            self.send(event, channels, Some(id.clone()), data);
+        }
     }
 
     fn send(
@@ -187,9 +194,9 @@ impl Deciding<'_> {
 
 /// Returns the channels among these parties whose services decide.
 fn deciders(by: &[Approver]) -> BTreeSet<String> {
-    let channel = |approver: &Approver| match approver {
+    let channels = by.iter().filter_map(|approver| match approver {
         Approver::Channel(name) => Some(name.clone()),
         Approver::Requester | Approver::User(_) | Approver::Group(_) => None,
-    };
-    by.iter().filter_map(channel).collect()
+    });
+    channels.collect()
 }

@@ -1,7 +1,6 @@
-//! Who decides about a call by now, and the votes that count.
+//! The parties that may decide about a call now, and the votes that count.
 //!
-//! The newest rules and groups count: a vote of somebody who may not decide any more is none, when the quorum is reached and until the call
-//! starts.
+//! The newest rules and groups apply until the call starts: a vote no longer counts once its principal may not decide any more.
 
 use std::sync::Arc;
 
@@ -162,7 +161,10 @@ fn next_due(call: &Call) -> Option<(Timestamp, Due)> {
     if let Some(at) = lapses_at(call) {
         return Some((at, Due::Lapse));
     }
-    let request = call.approval_request.as_ref().filter(|_| call.awaits_approval())?;
+    if !call.awaits_approval() {
+        return None;
+    }
+    let request = call.approval_request.as_ref()?;
     let terms = request.terms();
     let mut due = Vec::new();
     if let Some(remind) = terms.remind
@@ -220,7 +222,7 @@ impl Deciding<'_> {
         self.effects.commit.calls.insert(index);
     }
 
-    /// Has the newest rules say who decides about a call that a person is asked about.
+    /// Updates the terms of a call that a person is asked about, by the newest rules.
     pub(super) fn use_newest_terms(&mut self, index: usize) {
         let terms = terms_in_force(self.run.call(index), self.context);
         let call = self.run.call(index);
@@ -255,9 +257,10 @@ impl Deciding<'_> {
     pub(super) fn on_approvals_due(&mut self) {
         let Some(first) = self.run.approvals_due() else { return };
         for index in self.run.step_indexes() {
-            let Some((_, due)) = next_due(self.run.call(index)).filter(|(at, _)| *at == first) else {
+            let Some((at, due)) = next_due(self.run.call(index)) else { continue };
+            if at != first {
                 continue;
-            };
+            }
             match due {
                 Due::Lapse => self.overrule(index, Overruled::Lapsed),
                 Due::Reminder => {

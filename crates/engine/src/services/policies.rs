@@ -60,7 +60,7 @@ pub struct NoticeRoutes {
 pub struct RequesterNotice {
     /// The names of the channels.
     pub channels: Vec<String>,
-    /// How long a call waits before.
+    /// How long a call waits before the requester is notified.
     pub after: Duration,
 }
 
