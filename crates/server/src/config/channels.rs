@@ -128,7 +128,7 @@ pub(super) struct ChannelTable {
     signing_secret: Option<Secret>,
     /// The user of each Slack account, by the id of the account (slack). Others may not decide.
     users: Option<BTreeMap<String, String>>,
-    /// The address of the API, in place of https://slack.com (slack).
+    /// The address of the API, in place of `https://slack.com` (slack).
     base_url: Option<Url>,
     /// The mail server, as smtps://user:password@host or smtp://host (email).
     #[schemars(with = "Option<String>")]

@@ -48,7 +48,7 @@ pub struct ServerSettings {
     /// who reaches the port is then the same owner.
     #[schemars(with = "Value", title = "true|false|demo", extend("default" = "false", "anyOf" = [{"type": "boolean"}, {"const": "demo"}]))]
     pub insecure_bind: InsecureBind,
-    /// The URL where people reach this server, such as https://chat.example.com. Links in messages of channels begin with it.
+    /// The URL where people reach this server, such as `https://chat.example.com`. Links in messages of channels begin with it.
     pub public_url: Option<Url>,
     /// A second address for operators only, with /metrics, /drain, /healthz and /readyz. If it is set, /metrics is served only
     /// there, unless there is an operator_token. Without one, everybody who reaches the address may drain the server.
