@@ -1,6 +1,6 @@
 //! The migrations that this version has. They are part of the binary.
 
-use aws_lc_rs::digest::{SHA256, digest};
+use fermata_tools::sha256;
 
 /// A change of the schema.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub const POSTGRES: &[Migration] = migrations!("postgres": 1 "init" "0001_init.s
 impl Migration {
     /// Returns the SHA-256 of the statements, in hexadecimal.
     pub fn checksum(&self) -> String {
-        digest(&SHA256, self.sql.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        sha256(self.sql.as_bytes())
     }
 
     /// Returns `true` if all statements are one transaction. PostgreSQL builds an index `concurrently` outside of one.

@@ -1,6 +1,6 @@
 //! A row of `audit_events`, and its hash.
 
-use aws_lc_rs::digest::{SHA256, digest};
+use fermata_tools::sha256;
 use serde::{Deserialize, Serialize};
 
 /// The columns of a row that its hash covers, as the database has them: all but `id` and `hash`.
@@ -42,21 +42,14 @@ pub struct HashedRow {
     pub hash: String,
 }
 
-/// Returns the SHA-256 of something in hexadecimal, over its canonical JSON: the keys in order, no white space, no escape that JSON does
-/// not require.
-///
-/// The type has its fields in the order of their names, and its numbers are integers, so that serde_json writes this form.
-fn hash_of<T: Serialize>(value: &T) -> String {
-    let json = serde_json::to_vec(value).expect("texts and integers have a JSON form");
-    digest(&SHA256, &json).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 // === impl AuditRow ===
 
 impl AuditRow {
-    /// Returns the row's hash, which the next row of the chain has as `prev`.
+    /// Returns the row's hash, which the next row of the chain has as `prev`: the SHA-256 of its canonical JSON, in hexadecimal. Canonical JSON
+    /// has the keys in order, no white space, and no escape that JSON does not require. serde_json writes it like that, because the fields
+    /// are in the order of their names, and the numbers are integers.
     pub fn hash(&self) -> String {
-        hash_of(self)
+        sha256(&serde_json::to_vec(self).expect("texts and integers have a JSON form"))
     }
 }
 

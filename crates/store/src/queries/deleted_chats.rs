@@ -1,8 +1,7 @@
 //! The chats that their owners have deleted: a hash of each, so that a page does not bring one back.
 
-use aws_lc_rs::digest::{SHA256, digest};
 use fermata_protocol::ChatId;
-use fermata_tools::Owner;
+use fermata_tools::{Owner, sha256};
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{column::time, connection::Connection, error::Fault};
@@ -45,5 +44,5 @@ pub async fn has(connection: &mut Connection<'_>, owner: &Owner, chat: &ChatId) 
 
 fn hash(owner: &Owner, chat: &ChatId) -> String {
     let text = format!("{}\0{}", owner.as_str(), chat.as_str());
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    sha256(text.as_bytes())
 }

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use fermata_engine::store::{Files, STORED_FILE, StoreError};
 use fermata_protocol::{ChatId, FilePart, ToolState, UiMessage, UiPart};
+use fermata_tools::sha256;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -156,8 +156,7 @@ fn large_files(message: &UiMessage) -> Vec<(usize, &str)> {
 
 /// Keeps a file of the chat, if it is not there already. Returns its hash.
 async fn put_file(connection: &mut Connection<'_>, chat: &ChatId, url: &str) -> Result<String, Fault> {
-    let hash: String =
-        digest(&SHA256, url.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash = sha256(url.as_bytes());
     connection
         .query("insert into files (chat_id, hash, url) values ($1, $2, $3) on conflict (chat_id, hash) do nothing")
         .bind(chat.as_str())
