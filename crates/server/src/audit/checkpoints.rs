@@ -1,6 +1,6 @@
 //! Checkpoints of the audit: one a minute for each chain that has grown, one at the end, and a copy of each in the anchor file.
 //!
-//! Invariant: nothing waits for a checkpoint. If one cannot be written, the next one counts its rows as well.
+//! Invariant: nothing waits for a checkpoint. If one cannot be written, the next one covers its rows.
 
 use std::{
     path::PathBuf,
@@ -108,10 +108,13 @@ impl CheckpointWriter {
                 tracing::warn!(%error, "a checkpoint of the audit could not be written; the next one counts its rows as well")
             }
         }
-        let Some(path) = self.anchor.clone().filter(|_| !self.waiting.is_empty()) else { return };
+        let Some(path) = self.anchor.clone() else { return };
+        if self.waiting.is_empty() {
+            return;
+        }
+        let shown = path.clone();
         let copies: Vec<Line> = self.waiting.iter().cloned().map(Line::Checkpoint).collect();
-        let (shown, appended) = (path.clone(), spawn_blocking(move || lines::append(&path, &copies)).await);
-        match appended {
+        match spawn_blocking(move || lines::append(&path, &copies)).await {
             Ok(Ok(())) => self.waiting.clear(),
             Ok(Err(error)) => {
                 tracing::warn!(file = %shown.display(), %error, "checkpoints could not be added to audit_anchor; they are added with the next ones")

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use fermata_store::{Database, HashedRow};
+use fermata_store::{Checkpoint, Database};
 use jiff::Timestamp;
 
 use super::lines::{Line, VERSION};
@@ -71,8 +71,12 @@ impl<W: Write> Writer<W> {
         if asked.since.is_some() || asked.until.is_some() {
             let positions = database.audit_positions(chain, asked.since, asked.until).await?;
             let Some((first, last)) = positions else { return Ok(()) };
-            from = asked.since.map(|_| first);
-            to = asked.until.map_or(i64::MAX, |_| last);
+            if asked.since.is_some() {
+                from = Some(first);
+            }
+            if asked.until.is_some() {
+                to = last;
+            }
         }
         let mut page = database.audit_page(chain, from).await?;
         let first = from.and_then(|_| page.rows.first()).map(|row| &row.row);
@@ -93,18 +97,18 @@ impl<W: Write> Writer<W> {
                     cuts.push(cut);
                 }
             }
-            let mut checkpoints =
-                page.checkpoints.into_iter().filter(|checkpoint| checkpoint.count <= to.saturating_add(1));
-            let mut next = checkpoints.next();
+            let counted = |checkpoint: &Checkpoint| checkpoint.count <= to.saturating_add(1);
+            let mut checkpoints = page.checkpoints.into_iter().filter(counted).peekable();
             let last = page.rows.last().map(|row| row.row.position);
             for row in page.rows.into_iter().filter(|row| row.row.position <= to) {
-                while let Some(checkpoint) = next.take_if(|checkpoint| checkpoint.count <= row.row.position) {
+                let is_before = |checkpoint: &Checkpoint| checkpoint.count <= row.row.position;
+                while let Some(checkpoint) = checkpoints.next_if(is_before) {
                     self.line(&Line::Checkpoint(checkpoint))?;
-                    next = checkpoints.next();
                 }
-                self.row(row)?;
+                self.rows += 1;
+                self.line(&Line::Row(Box::new(row)))?;
             }
-            for checkpoint in next.into_iter().chain(checkpoints) {
+            for checkpoint in checkpoints {
                 self.line(&Line::Checkpoint(checkpoint))?;
             }
             match last {
@@ -114,11 +118,6 @@ impl<W: Write> Writer<W> {
                 Some(_) | None => return Ok(()),
             }
         }
-    }
-
-    fn row(&mut self, row: HashedRow) -> io::Result<()> {
-        self.rows += 1;
-        self.line(&Line::Row(Box::new(row)))
     }
 
     fn line(&mut self, line: &Line) -> io::Result<()> {

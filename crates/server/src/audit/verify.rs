@@ -1,7 +1,6 @@
 //! `fermata audit verify`: verifies the audit in the database, or in a file that was exported, and reports what does not hold.
 
 use std::{
-    fmt::Write as _,
     io,
     path::{Path, PathBuf},
 };
@@ -68,6 +67,9 @@ struct Read {
     has_keys: bool,
     /// The file does not have its last line, or another number of rows.
     is_cut_off: bool,
+    /// The bounds of an exported file that is a part of the audit.
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
 }
 
 /// Verifies the audit of these settings, or of a file, and returns a report.
@@ -132,15 +134,21 @@ impl Read {
         let (mut chains, mut rows, mut end) = (0, 0, None);
         for line in lines::read(path).map_err(failed(path))? {
             let (number, line) = line.map_err(failed(path))?;
-            let misplaced = || AuditVerifyError::NoExport { path: path.to_owned(), line: number };
             let is_in_chain = |chain: &String| begun.as_ref() == Some(chain);
             match line {
                 Some(Line::Export { version: VERSION, since, until, .. }) if number == 1 => {
+                    (self.since, self.until) = (since, until);
                     if since.is_some() || until.is_some() {
                         verifier.expect_a_part();
                     }
                 }
-                Some(Line::Chain { chain, from, prev, is_open }) if number > 1 => {
+                // Only a part leaves rows out. The chains are in the order of their names, so none comes twice.
+                Some(Line::Chain { chain, from, prev, is_open })
+                    if number > 1
+                        && (from.is_none() || self.since.is_some())
+                        && (!is_open || self.until.is_some())
+                        && begun.as_ref().is_none_or(|before| *before < chain) =>
+                {
                     verifier.begin(&chain, Bounds { from: from.map(|from| (from, prev)), is_open });
                     chains += 1;
                     begun = Some(chain);
@@ -154,7 +162,9 @@ impl Read {
                     verifier.checkpoint(&checkpoint);
                 }
                 Some(Line::End { chains, rows }) if number > 1 && end.is_none() => end = Some((chains, rows)),
-                Some(_) | None => return Err(misplaced()),
+                Some(_) | None => {
+                    return Err(AuditVerifyError::NoExport { path: path.to_owned(), line: number });
+                }
             }
         }
         self.is_cut_off = end != Some((chains, rows));
@@ -164,6 +174,12 @@ impl Read {
     fn report(&self, report: &Report) -> Verified {
         let Report { chains, rows, checkpoints, .. } = report;
         let mut lines = vec![format!("{chains} chains, {rows} rows, {checkpoints} checkpoints")];
+        if let Some(since) = self.since {
+            lines.push(format!("this is a part of the audit: rows before {since} are left out"));
+        }
+        if let Some(until) = self.until {
+            lines.push(format!("this is a part of the audit: rows after {until} are left out"));
+        }
         if report.cut_rows > 0 {
             lines.push(format!("{} rows were removed by the retention (audit_keep)", report.cut_rows));
         }
@@ -207,10 +223,6 @@ impl Read {
             );
         }
         lines.push(if faults == 0 { "the audit holds".into() } else { "the audit does not hold".into() });
-        let mut text = String::new();
-        for line in lines {
-            let _ = writeln!(text, "{line}");
-        }
-        Verified { text, faults }
+        Verified { text: lines.join("\n") + "\n", faults }
     }
 }

@@ -55,10 +55,11 @@ impl Database {
                     heads.push((db.chain()?.name.clone(), audit::head(&mut db).await?));
                 }
                 // What was cut before there was a key is signed once. Later, a cut without a signature is not the server's.
-                let new_key = match key {
-                    Some(key) if !evidence::is_signed(&mut db).await? => Some(key),
-                    Some(_) | None => None,
-                };
+                if let Some(key) = key
+                    && !evidence::is_signed(&mut db).await?
+                {
+                    evidence::sign_cuts(&mut db, key).await?;
+                }
                 let mut written = Vec::new();
                 for (chain, head) in heads {
                     written.extend(evidence::checkpoint(&mut db, &chain, head, at, key).await?);
@@ -66,9 +67,6 @@ impl Database {
                 if let Checkpointed::OthersBefore(before) = chains {
                     let mut after: Option<String> = None;
                     while let Some(chain) = evidence::next_chain(&mut db, after.as_deref()).await? {
-                        if let Some(key) = new_key {
-                            evidence::sign_cuts(&mut db, &chain, key).await?;
-                        }
                         let last = evidence::last(&mut db, &chain).await?;
                         if let Some((head, last_at)) = last
                             && last_at < before.as_microsecond()
@@ -83,7 +81,7 @@ impl Database {
             .await
     }
 
-    /// Returns the chain of the audit with the next name behind this one, or the first chain.
+    /// Returns the chain of the audit with the next name after this one, or the first chain.
     ///
     /// # Errors
     /// If the database fails.
@@ -109,7 +107,7 @@ impl Database {
     }
 
     /// Returns the positions of the first row of a chain at or after a time, and of the last one before another time; `None` if there is
-    /// no row between them.
+    /// no row between them. The last one is moved to the end of the next signed checkpoint.
     ///
     /// # Errors
     /// If the database fails.

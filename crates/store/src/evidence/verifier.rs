@@ -169,7 +169,7 @@ impl Verifier {
         let is_trusted = self.check_signature(place, Witness::Checkpoint, signature);
         if let Some(walk) = &mut self.walk {
             walk.witness(checkpoint, Witness::Checkpoint);
-            if is_trusted && checkpoint.count >= walk.next {
+            if is_trusted && checkpoint.count == walk.next {
                 walk.uncovered = None;
             }
         }

@@ -75,7 +75,7 @@ row! {
     }
 }
 
-/// Returns the chain with the next name behind this one, or the first chain.
+/// Returns the chain with the next name after this one, or the first chain.
 pub async fn next_chain(
     connection: &mut Connection<'_>,
     after: Option<&str>,
@@ -116,7 +116,10 @@ pub async fn page(
         .await?;
     let rows: Vec<HashedRow> = rows.into_iter().map(Into::into).collect();
     let is_last = rows.len() < limit;
-    let to = rows.last().filter(|_| !is_last).map_or(i64::MAX, |row| row.row.position + 1);
+    let to = match rows.last() {
+        Some(last) if !is_last => last.row.position + 1,
+        Some(_) | None => i64::MAX,
+    };
     let checkpoints: Vec<StoredCheckpoint> = snapshot
         .query(
             "select at, chain, count, head, key, signature from audit_checkpoints
@@ -135,24 +138,28 @@ pub async fn page(
     })
 }
 
-/// Returns the position of the first row of a chain at or after a time, and of the last one before another time.
+/// Returns the position of the first row of a chain at or after a time, and of the last one before another time. The last one is moved to
+/// the end of the next signed checkpoint, because no earlier checkpoint covers the rows before that time.
 pub async fn positions(
     connection: &mut Connection<'_>,
     chain: &str,
     since: Option<Timestamp>,
     until: Option<Timestamp>,
 ) -> Result<Option<(i64, i64)>, Fault> {
-    let (first, last): (Option<i64>, Option<i64>) = connection
+    connection
         .query(
-            "select (select min(position) from audit_events where chain = $1 and at >= $2),
-                (select max(position) from audit_events where chain = $1 and at < $3)",
+            "select first, coalesce(
+                (select min(count) - 1 from audit_checkpoints
+                 where chain = $1 and count > last and signature is not null), last) as last
+             from (select (select min(position) from audit_events where chain = $1 and at >= $2) as first,
+                (select max(position) from audit_events where chain = $1 and at < $3) as last) as bounds
+             where first <= last",
         )
         .bind(chain)
         .bind(since.map_or(i64::MIN, time))
         .bind(until.map_or(i64::MAX, time))
-        .fetch_one()
-        .await?;
-    Ok(first.zip(last).filter(|(first, last)| first <= last))
+        .fetch_optional()
+        .await
 }
 
 /// Notes that these rows of a chain were removed, in one cut with what was removed beside them.
@@ -165,59 +172,55 @@ pub async fn add_cuts(
     let known = cuts(transaction, chain).await?;
     let joined = Cut::joined(known.iter().cloned().chain(removed).collect());
     for cut in joined.into_iter().filter(|cut| !known.contains(cut)) {
-        let (first, last) = (cut.first, cut.last);
-        add_cut(transaction, cut.signed(key)).await?;
-        transaction
-            .query(
-                "delete from audit_cuts
-                 where chain = $1 and first >= $2 and last <= $3 and (first <> $2 or last <> $3)",
-            )
-            .bind(chain)
-            .bind(first)
-            .bind(last)
-            .execute()
-            .await?;
+        put_cut(transaction, cut.signed(key)).await?;
     }
     Ok(())
 }
 
-async fn add_cut(transaction: &mut Connection<'_>, cut: Cut) -> Result<(), Fault> {
+/// Signs the cuts of all chains that are not signed.
+pub async fn sign_cuts(transaction: &mut Connection<'_>, key: &AuditKey) -> Result<(), Fault> {
+    let cuts: Vec<StoredCut> = transaction
+        .query(
+            "select before, chain, first, last, prev, hash, key, signature from audit_cuts
+             where signature is null order by id",
+        )
+        .fetch_all()
+        .await?;
+    for cut in cuts {
+        put_cut(transaction, Cut::from(cut).signed(Some(key))).await?;
+    }
+    Ok(())
+}
+
+/// Writes a cut, and then deletes those that it covers and the same cut without a signature.
+async fn put_cut(transaction: &mut Connection<'_>, cut: Cut) -> Result<(), Fault> {
     transaction
         .query(
             "insert into audit_cuts (before, chain, first, last, prev, hash, key, signature)
              values ($1, $2, $3, $4, $5, $6, $7, $8)",
         )
         .bind(cut.before)
-        .bind(cut.chain)
+        .bind(cut.chain.clone())
         .bind(cut.first)
         .bind(cut.last)
         .bind(cut.prev)
         .bind(cut.hash)
         .bind(cut.key.map(|key| key.to_string()))
-        .bind(cut.signature)
+        .bind(cut.signature.clone())
+        .execute()
+        .await?;
+    transaction
+        .query(
+            "delete from audit_cuts
+             where chain = $1 and first >= $2 and last <= $3
+                and (first <> $2 or last <> $3 or (signature is null and $4))",
+        )
+        .bind(cut.chain)
+        .bind(cut.first)
+        .bind(cut.last)
+        .bind(cut.signature.is_some())
         .execute()
         .await
-}
-
-/// Signs the cuts of a chain that are not signed.
-pub async fn sign_cuts(transaction: &mut Connection<'_>, chain: &str, key: &AuditKey) -> Result<(), Fault> {
-    for cut in cuts(transaction, chain).await? {
-        if cut.signature.is_some() {
-            continue;
-        }
-        let (first, last) = (cut.first, cut.last);
-        add_cut(transaction, cut.signed(Some(key))).await?;
-        transaction
-            .query(
-                "delete from audit_cuts where chain = $1 and first = $2 and last = $3 and signature is null",
-            )
-            .bind(chain)
-            .bind(first)
-            .bind(last)
-            .execute()
-            .await?;
-    }
-    Ok(())
 }
 
 /// Returns whether a checkpoint of any chain is signed.

@@ -38,6 +38,9 @@ in_every_database! {
     the_audit_holds_after_each_deletion_of_the_retention
     a_chain_of_a_killed_process_gets_its_checkpoint_from_the_next_one
     checkpoints_and_cuts_are_not_changed
+    a_part_ends_at_the_next_signed_checkpoint
+    rows_that_are_left_keep_the_checkpoint_that_covers_them
+    a_new_key_signs_what_was_cut_before
 }
 
 /// A database that a test may change behind the back of the store.
@@ -47,13 +50,20 @@ enum Place {
 }
 
 impl Place {
-    async fn open(&self) -> Database {
-        let url = match self {
+    fn url(&self) -> String {
+        match self {
             Self::Sqlite(folder) => folder.url(),
             Self::Postgres(postgres) => postgres.url.clone(),
-        };
-        let options = OpenOptions { audit_key: Some(key(1)), connections: 2, ..OpenOptions::default() };
-        open(&url, &options).await.unwrap()
+        }
+    }
+
+    async fn open(&self) -> Database {
+        self.open_with(Some(key(1))).await
+    }
+
+    async fn open_with(&self, audit_key: Option<AuditKey>) -> Database {
+        let options = OpenOptions { audit_key, connections: 2, ..OpenOptions::default() };
+        open(&self.url(), &options).await.unwrap()
     }
 
     /// Executes statements that each database understands.
@@ -314,5 +324,53 @@ async fn checkpoints_and_cuts_are_not_changed(place: Place) {
     database.store.forget_audit(at(9), 99).await.unwrap();
     let report = verify(&database).await;
     assert_eq!((report.findings, report.checkpoints, report.cut_rows), (vec![], 0, 8));
+    database.close().await;
+}
+
+async fn a_part_ends_at_the_next_signed_checkpoint(place: Place) {
+    let database = place.open().await;
+    for second in 1..=4 {
+        database.store.add_audit(at(second), vec![event()]).await.unwrap();
+    }
+    let chain = database.next_chain(None).await.unwrap().unwrap();
+    let (since, until) = (Some(at(2)), Some(at(3)));
+    assert_eq!(database.audit_positions(&chain, since, until).await.unwrap(), Some((1, 1)));
+    database.checkpoint(at(5), Checkpointed::Own).await.unwrap();
+    database.store.add_audit(at(6), vec![event()]).await.unwrap();
+    // The only checkpoint covers four rows, so that the part without the last two has none.
+    assert_eq!(database.audit_positions(&chain, since, until).await.unwrap(), Some((1, 3)));
+    assert_eq!(database.audit_positions(&chain, None, Some(at(9))).await.unwrap(), Some((0, 4)));
+    assert_eq!(database.audit_positions(&chain, Some(at(9)), None).await.unwrap(), None);
+    database.close().await;
+}
+
+async fn rows_that_are_left_keep_the_checkpoint_that_covers_them(place: Place) {
+    let database = place.open().await;
+    database.store.add_audit(at(1), vec![event(); 4]).await.unwrap();
+    database.checkpoint(at(2), Checkpointed::Own).await.unwrap();
+    for left in [2, 0] {
+        database.store.forget_audit(at(9), 2).await.unwrap();
+        let report = verify(&database).await;
+        assert_eq!((report.findings, report.rows), (vec![], left));
+    }
+    assert_eq!(database.store.forget_audit(at(9), 2).await.unwrap(), 1, "the checkpoint");
+    let report = verify(&database).await;
+    assert_eq!((report.findings, report.checkpoints, report.cut_rows), (vec![], 0, 4));
+    database.close().await;
+}
+
+async fn a_new_key_signs_what_was_cut_before(place: Place) {
+    let database = place.open_with(None).await;
+    database.store.add_audit(at(1), vec![event(); 3]).await.unwrap();
+    database.store.forget_audit(at(2), 2).await.unwrap();
+    database.checkpoint(at(2), Checkpointed::Own).await.unwrap();
+    database.close().await;
+    let database = place.open().await;
+    database.store.add_audit(at(3), vec![event()]).await.unwrap();
+    database.checkpoint(at(4), Checkpointed::Own).await.unwrap();
+    database.checkpoint(at(5), Checkpointed::OthersBefore(at(5))).await.unwrap();
+    let report = verify(&database).await;
+    assert_eq!((report.findings, report.cut_rows), (vec![], 2));
+    assert_eq!((report.checkpoints, report.unsigned), (3, 1), "each chain has a signed one now");
     database.close().await;
 }
