@@ -19,17 +19,16 @@ self.addEventListener('notificationclick', (event) => {
   event.waitUntil(action === '' ? open(notification.data.url) : decide(notification.data, action));
 });
 
-function show({ id, inputHash, title, body, url, buttons }) {
-  const actions = [
-    { action: 'approve', title: 'Approve' },
-    { action: 'deny', title: 'Deny' },
-  ];
+function show({ id, inputHash, title, body, url }) {
   return self.registration.showNotification(title, {
     body,
     tag: id,
     renotify: true,
     requireInteraction: true,
-    actions: buttons ? actions : [],
+    actions: [
+      { action: 'approve', title: 'Approve' },
+      { action: 'deny', title: 'Deny' },
+    ],
     data: { id, inputHash, url },
   });
 }

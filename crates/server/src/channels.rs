@@ -1,4 +1,4 @@
-//! Channels: the ways that approvals and other events reach people and services, and that their decisions come back.
+//! Channels: how approvals and other events reach people and services, and how their decisions come back.
 //!
 //! A [`Channel`] sends notices of the outbox ([`Sender`]) and receives what people and services answer. It does not know rules or runs: it
 //! reads and decides approvals through an [`ApprovalDesk`], which checks who may.
@@ -14,14 +14,14 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use fermata_engine::{
     Approval, VoteError,
-    store::{Notice, StoreError},
+    store::{Notice, NoticeEvent, StoreError},
 };
 use fermata_protocol::{ApprovalId, PostedVote};
 use fermata_store::ChannelRecords;
 use fermata_tools::{Decider, Principal};
 use futures::{StreamExt, future::BoxFuture};
-use jiff::Timestamp;
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use crate::{
     config::{ChannelKind, ChannelSettings, Config},
@@ -94,7 +94,7 @@ pub trait Channel: Send + Sync {
     }
 }
 
-/// The approvals, for channels. Every method checks who asks.
+/// The approvals, for channels. A principal sees and decides what the rules allow.
 #[async_trait]
 pub trait ApprovalDesk: Send + Sync {
     /// Returns an approval as a service sees it; `None` if there is none.
@@ -106,6 +106,13 @@ pub trait ApprovalDesk: Send + Sync {
         principal: &Principal,
         id: &ApprovalId,
     ) -> Result<Option<Approval>, DeskError>;
+
+    /// Returns an approval as each of these principals sees it; `None` for those who may not decide about it now, or have approved it.
+    async fn approval_for_deciders(
+        &self,
+        principals: &[Principal],
+        id: &ApprovalId,
+    ) -> Result<Vec<Option<Approval>>, DeskError>;
 
     /// Counts a vote.
     async fn vote(&self, by: Decider, id: &ApprovalId, vote: PostedVote) -> Result<Approval, VoteError>;
@@ -188,6 +195,8 @@ pub struct Channels {
     clients: Clients,
     records: ChannelRecords,
     shared: Shared,
+    /// The key for push services, once it was read.
+    push_key: Arc<OnceCell<PushKey>>,
 }
 
 /// A channel with the settings that it was built from.
@@ -195,6 +204,14 @@ pub struct Channels {
 struct Configured {
     settings: ChannelSettings,
     channel: Arc<dyn Channel>,
+}
+
+/// The news about an approval that a channel brings to people.
+enum ApprovalNews {
+    /// It waits.
+    Waits(Approval),
+    /// It is settled.
+    Settled(Approval),
 }
 
 /// The sending to one of several receivers.
@@ -219,7 +236,13 @@ impl Channels {
     /// Returns an error if TLS cannot be set up.
     pub fn build(config: &Config, records: ChannelRecords) -> Result<Self, reqwest::Error> {
         let clients = Clients { public: WebClient::new()?, private: WebClient::private()? };
-        let channels = Self { current: Arc::default(), clients, records, shared: Shared::default() };
+        let channels = Self {
+            current: Arc::default(),
+            clients,
+            records,
+            shared: Shared::default(),
+            push_key: Arc::default(),
+        };
         channels.set(config);
         Ok(channels)
     }
@@ -229,11 +252,12 @@ impl Channels {
         self.shared.set(config);
         let before = self.all();
         let next = config.tables.channels.iter().map(|(name, settings)| {
-            let known = before.get(name).filter(|known| known.settings == *settings);
-            let configured = known.cloned().unwrap_or_else(|| Configured {
-                settings: settings.clone(),
-                channel: self.build_one(name, settings),
-            });
+            let configured = match before.get(name) {
+                Some(known) if known.settings == *settings => known.clone(),
+                Some(_) | None => {
+                    Configured { settings: settings.clone(), channel: self.build_one(name, settings) }
+                }
+            };
             (name.clone(), configured)
         });
         let next: BTreeMap<_, _> = next.collect();
@@ -252,14 +276,8 @@ impl Channels {
         let clients =
             Clients { public: WebClient::new().expect("TLS"), private: WebClient::private().expect("TLS") };
         let current = Arc::new(RwLock::new(Arc::new(channels.collect())));
-        Self { current, clients, records: store.channel_records(), shared: Shared::default() }
-    }
-
-    /// Deletes what is kept of approvals that were settled long ago.
-    async fn forget(&self, now: Timestamp) {
-        if let Err(error) = self.records.forget_links(now).await {
-            tracing::debug!(%error, "old links were not deleted");
-        }
+        let (records, shared) = (store.channel_records(), Shared::default());
+        Self { current, clients, records, shared, push_key: Arc::default() }
     }
 
     /// Returns the public key that browsers subscribe with.
@@ -268,7 +286,8 @@ impl Channels {
     /// Returns an error if there is no channel for notifications, or if the database fails.
     pub async fn push_key(&self) -> Result<String, PushError> {
         self.takes_push()?;
-        Ok(PushKey::kept(&self.records).await?.public())
+        let key = self.push_key.get_or_try_init(|| PushKey::kept(&self.records)).await?;
+        Ok(key.public())
     }
 
     /// Returns the endpoint of a subscription, if notifications may be sent there.
@@ -321,17 +340,45 @@ impl Channels {
                 self.records.clone(),
                 self.shared.clone(),
             )),
-            ChannelKind::WebPush => {
-                Arc::new(WebPush::new(name, self.records.clone(), self.shared.clone(), client.clone()))
-            }
+            ChannelKind::WebPush => Arc::new(WebPush::new(
+                name,
+                self.records.clone(),
+                self.shared.clone(),
+                client.clone(),
+                self.push_key.clone(),
+            )),
         }
     }
 }
 
-/// Sends to several receivers, a few at a time. Returns the first failure once all have been tried.
+/// Sends to several receivers, a few at a time, and returns a failure once all have been tried. If one of them may succeed later, the notice is
+/// sent again, even if the others have refused it.
 async fn send_all(sending: Vec<Sending<'_>>) -> Result<(), SendError> {
-    let sent: Vec<_> = futures::stream::iter(sending).buffer_unordered(AT_ONCE).collect().await;
-    sent.into_iter().collect()
+    let mut sent = futures::stream::iter(sending).buffer_unordered(AT_ONCE);
+    let mut result = Ok(());
+    while let Some(one) = sent.next().await {
+        match one {
+            Err(SendError::Failed(_)) => result = one,
+            Err(SendError::Refused(_)) if result.is_ok() => result = one,
+            Ok(()) | Err(SendError::Refused(_)) => {}
+        }
+    }
+    result
+}
+
+/// Returns the approval of a notice as it is now; `None` if there is nothing to send, because a newer notice follows.
+async fn news(notice: &Notice, desk: &dyn ApprovalDesk) -> Result<Option<ApprovalNews>, SendError> {
+    let Some(id) = &notice.approval else {
+        return Err(SendError::Refused("a channel of this kind sends approvals only".into()));
+    };
+    let Some(approval) = desk.approval(id).await? else { return Ok(None) };
+    let is_settled = words::outcome(&approval).is_some();
+    Ok(match (notice.event, is_settled) {
+        (NoticeEvent::ApprovalSettled, true) => Some(ApprovalNews::Settled(approval)),
+        // The notice of the outcome follows, or is late and the approval waits again.
+        (NoticeEvent::ApprovalSettled, false) | (_, true) => None,
+        (_, false) => Some(ApprovalNews::Waits(approval)),
+    })
 }
 
 impl From<DeskError> for SendError {

@@ -7,8 +7,3 @@ pub(crate) fn decode(digits: &str) -> Option<Vec<u8>> {
     }
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok()).collect()
 }
-
-/// Returns bytes as digits.
-pub(crate) fn encode(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

@@ -1,6 +1,7 @@
 //! What channels keep: the messages that they have sent, one-time links, and the browsers that take push notifications.
 //!
-//! The engine knows nothing of this. The outbox, which is written with the commits of chats, is in [`Store`](fermata_engine::Store).
+//! Messages and links are kept as long as their approval. The engine knows nothing of this. The outbox, which is written with the commits of
+//! chats, is in [`Store`](fermata_engine::Store).
 
 use fermata_engine::store::StoreError;
 use fermata_protocol::ApprovalId;
@@ -38,7 +39,7 @@ impl ChannelRecords {
             .await
     }
 
-    /// Notes a message, in place of an earlier one to the same recipient.
+    /// Notes a message, in place of an earlier one to the same recipient, unless the approval was deleted.
     ///
     /// # Errors
     /// If the database fails.
@@ -58,24 +59,19 @@ impl ChannelRecords {
             .await
     }
 
-    /// Forgets the messages of a channel about an approval that is settled. Its links may be deleted at `ends`.
+    /// Deletes what is known of the messages of a channel about an approval.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn end_approval(
-        &self,
-        channel: &str,
-        approval: &ApprovalId,
-        ends: Timestamp,
-    ) -> Result<(), StoreError> {
+    pub async fn delete_messages(&self, channel: &str, approval: &ApprovalId) -> Result<(), StoreError> {
         self.backend
             .write(|mut db| async move {
-                channel_records::end_approval(&mut db.get(), channel, approval, ends).await
+                channel_records::delete_messages(&mut db.get(), channel, approval).await
             })
             .await
     }
 
-    /// Adds a one-time link.
+    /// Adds a one-time link, unless the approval was deleted.
     ///
     /// # Errors
     /// If the database fails.
@@ -112,16 +108,6 @@ impl ChannelRecords {
     pub async fn free_link(&self, hash: &str) -> Result<(), StoreError> {
         self.backend
             .write(|mut db| async move { channel_records::free_link(&mut db.get(), hash).await })
-            .await
-    }
-
-    /// Deletes the links of approvals that were settled long ago.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn forget_links(&self, now: Timestamp) -> Result<(), StoreError> {
-        self.backend
-            .write(|mut db| async move { channel_records::forget_links(&mut db.get(), now).await })
             .await
     }
 

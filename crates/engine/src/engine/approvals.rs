@@ -50,6 +50,27 @@ impl Engine {
         record.and_then(|record| self.view_approval(&record, viewer)).ok_or(VoteError::NotFound)
     }
 
+    /// Returns an approval as each of these principals sees it; `None` for those who may not decide about it now, or have approved it.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be read.
+    pub async fn approval_for_deciders(
+        &self,
+        principals: &[Principal],
+        id: &ApprovalId,
+    ) -> Result<Vec<Option<Approval>>, VoteError> {
+        let Some(record) = self.services.store.approval(id, &Owner::new("")).await? else {
+            return Ok(vec![None; principals.len()]);
+        };
+        let seen = principals.iter().map(|principal| {
+            let approval = self.view_approval(&record, principal)?;
+            let Deciding { may_decide, approved_by, .. } = &approval.decision;
+            let is_asked = *may_decide == Some(true) && !approved_by.contains(&principal.user);
+            if is_asked { Some(approval) } else { None }
+        });
+        Ok(seen.collect())
+    }
+
     /// Lists approvals that a principal has requested, may decide about, or has voted about.
     ///
     /// # Errors

@@ -49,12 +49,7 @@ impl DecidingService {
     }
 
     fn decider(&self) -> Decider {
-        Decider {
-            by: Principal::channel(&self.name),
-            how: DecisionChannel::Decider,
-            address: None,
-            shown_hash: None,
-        }
+        Decider::new(Principal::channel(&self.name), DecisionChannel::Decider, None)
     }
 }
 

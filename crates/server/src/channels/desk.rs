@@ -36,6 +36,15 @@ impl ApprovalDesk for EngineDesk {
         }
     }
 
+    async fn approval_for_deciders(
+        &self,
+        principals: &[Principal],
+        id: &ApprovalId,
+    ) -> Result<Vec<Option<Approval>>, DeskError> {
+        let seen = self.engine.approval_for_deciders(principals, id).await;
+        seen.map_err(|error| DeskError::Unavailable(error.to_string()))
+    }
+
     async fn vote(&self, by: Decider, id: &ApprovalId, vote: PostedVote) -> Result<Approval, VoteError> {
         self.engine.vote(by, id, vote).await
     }

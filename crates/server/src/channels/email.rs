@@ -8,20 +8,16 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use fermata_engine::{
-    Approval,
-    store::{Notice, NoticeEvent},
-};
-use fermata_protocol::ApprovalId;
+use fermata_engine::{Approval, store::Notice};
 use fermata_store::{ChannelRecords, MailLink, SentMessage};
 use fermata_tools::{Owner, Principal};
-use jiff::{Timestamp, ToSpan};
+use jiff::Timestamp;
 use lettre::message::Mailbox;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{ApprovalDesk, Channel, SendError, Sending, Shared, send_all, words};
+use super::{ApprovalDesk, ApprovalNews, Channel, SendError, Sending, Shared, news, send_all, words};
 use crate::config::EmailSettings;
 
 mod links;
@@ -63,8 +59,6 @@ struct Sent {
 
 /// The time that one mail may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long links are kept after their approval was settled, so that a late click shows the outcome.
-const KEEP_DAYS: i64 = 30;
 
 // === impl Email ===
 
@@ -84,11 +78,11 @@ impl Email {
     async fn request(
         &self,
         notice: &Notice,
-        id: &ApprovalId,
+        approval: &Approval,
         desk: &dyn ApprovalDesk,
     ) -> Result<(), SendError> {
-        let sent = self.records.messages(&self.name, id).await?;
-        let recipients = self.recipients(id, desk).await?;
+        let sent = self.records.messages(&self.name, &approval.id).await?;
+        let recipients = self.recipients(approval, desk).await?;
         let mut sending: Vec<Sending<'_>> = Vec::new();
         for recipient in &recipients {
             sending.push(Box::pin(self.send_one(notice, recipient, &sent)));
@@ -109,9 +103,9 @@ impl Email {
         }
         let approval = &recipient.approval;
         let public_url = self.shared.public_url();
-        let links = match public_url.as_deref().filter(|_| self.settings.links) {
-            Some(public_url) => Some(self.links(public_url, recipient).await?),
-            None => None,
+        let links = match public_url.as_deref() {
+            Some(public_url) if self.settings.links => Some(self.links(public_url, recipient).await?),
+            Some(_) | None => None,
         };
         let letter = Letter {
             from: self.settings.from.clone(),
@@ -132,15 +126,14 @@ impl Email {
     }
 
     /// Replies to the mails about an approval with its outcome.
-    async fn settle(&self, notice: &Notice, id: &ApprovalId, approval: &Approval) -> Result<(), SendError> {
-        let sent = self.records.messages(&self.name, id).await?;
+    async fn settle(&self, notice: &Notice, approval: &Approval) -> Result<(), SendError> {
+        let sent = self.records.messages(&self.name, &approval.id).await?;
         let mut sending: Vec<Sending<'_>> = Vec::new();
         for message in &sent {
             sending.push(Box::pin(self.send_outcome(notice, approval, message)));
         }
         send_all(sending).await?;
-        let ends = Timestamp::now() + (KEEP_DAYS * 24).hours();
-        Ok(self.records.end_approval(&self.name, id, ends).await?)
+        Ok(self.records.delete_messages(&self.name, &approval.id).await?)
     }
 
     async fn send_outcome(
@@ -174,7 +167,7 @@ impl Email {
     async fn deliver(&self, letter: &Letter<'_>) -> Result<(), SendError> {
         let message = letter
             .message()
-            .map_err(|error| SendError::Refused(format!("there is no such mail: {error}")))?;
+            .map_err(|error| SendError::Refused(format!("the mail cannot be written: {error}")))?;
         match timeout(TIMEOUT, self.server.send(message)).await {
             Ok(sent) => sent,
             Err(_) => Err(SendError::Failed("the mail server did not answer in time".into())),
@@ -184,10 +177,10 @@ impl Email {
     /// Returns the people who may decide about an approval now, and have not approved it yet.
     async fn recipients(
         &self,
-        id: &ApprovalId,
+        approval: &Approval,
         desk: &dyn ApprovalDesk,
     ) -> Result<Vec<Recipient>, SendError> {
-        let mut recipients = Vec::new();
+        let (mut people, mut principals) = (Vec::new(), Vec::new());
         for (name, person) in self.shared.people().iter() {
             let Some(address) = &person.email else { continue };
             let user = Owner::new(name);
@@ -199,20 +192,22 @@ impl Email {
                 );
                 continue;
             };
-            let seen = desk.approval_for(&Principal::from(user.clone()), id).await?;
-            let Some(approval) = seen.filter(|seen| seen.decision.may_decide == Some(true)) else { continue };
-            if !approval.decision.approved_by.contains(&user) {
-                recipients.push(Recipient { user, mailbox, approval });
-            }
+            principals.push(Principal::from(user.clone()));
+            people.push((user, mailbox));
         }
-        Ok(recipients)
+        let seen = desk.approval_for_deciders(&principals, &approval.id).await?;
+        let recipients = people
+            .into_iter()
+            .zip(seen)
+            .filter_map(|((user, mailbox), approval)| Some(Recipient { user, mailbox, approval: approval? }));
+        Ok(recipients.collect())
     }
 
     /// Makes the one-time links of a recipient.
     async fn links(&self, public_url: &str, recipient: &Recipient) -> Result<Links, SendError> {
         let mut urls = Vec::new();
         for approves in [true, false] {
-            let token = Token::draw()?;
+            let token = Token::new()?;
             let link = MailLink {
                 hash: token.hash(),
                 channel: self.name.clone(),
@@ -238,14 +233,10 @@ impl Email {
 #[async_trait]
 impl Channel for Email {
     async fn send(&self, notice: &Notice, desk: &dyn ApprovalDesk) -> Result<(), SendError> {
-        let Some(id) = &notice.approval else {
-            return Err(SendError::Refused("mail brings approvals only".into()));
-        };
-        let Some(approval) = desk.approval(id).await? else { return Ok(()) };
-        match (notice.event, words::outcome(&approval)) {
-            (NoticeEvent::ApprovalSettled, Some(_)) => self.settle(notice, id, &approval).await,
-            (NoticeEvent::ApprovalSettled, None) | (_, Some(_)) => Ok(()),
-            (_, None) => self.request(notice, id, desk).await,
+        match news(notice, desk).await? {
+            Some(ApprovalNews::Waits(approval)) => self.request(notice, &approval, desk).await,
+            Some(ApprovalNews::Settled(approval)) => self.settle(notice, &approval).await,
+            None => Ok(()),
         }
     }
 

@@ -39,7 +39,7 @@ impl LinkPage {
             }
             Self::Counted(approval) => {
                 let outcome = words::outcome(approval);
-                let heading = outcome.unwrap_or_else(|| "Your vote counts".into());
+                let heading = outcome.unwrap_or_else(|| "Your vote was counted".into());
                 page(&heading, &about(approval))
             }
         }

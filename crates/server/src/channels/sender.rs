@@ -1,7 +1,7 @@
 //! Sends the notices of the outbox.
 //!
-//! Any instance sends any notice, which it claims for [`CLAIM`]. The end of a process in the middle of an attempt is a failure as any other:
-//! the claim ends, and the notice is sent again with the same id.
+//! Any instance may send a notice. It claims the notice for [`CLAIM`], and no other instance sends it in this time. If the process ends in the
+//! middle of an attempt, the notice is sent again once the claim has ended, with the same id.
 //!
 //! Invariants: a slow channel has at most [`SLOTS_PER_CHANNEL`] of the slots, so it does not hold up the others; an attempt ends before its
 //! claim does.
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ApprovalDesk, Channels, SendError};
 
-/// The time for which an instance has a notice to itself.
+/// The time for which an instance claims a notice.
 const CLAIM: Duration = Duration::from_secs(30);
 /// The time that an attempt may take.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(25);
@@ -186,18 +186,15 @@ impl Parts {
     async fn attempt(self: Arc<Self>, claimed: ClaimedNotice, _slots: [Option<OwnedSemaphorePermit>; 2]) {
         let channel = claimed.notice.channel.clone();
         let result = self.result_of(&claimed).await;
-        match &result {
-            Attempt::Sent => metrics::counter!(SENT, "channel" => channel.clone()).increment(1),
-            Attempt::Failed { .. } => metrics::counter!(FAILED, "channel" => channel.clone()).increment(1),
-            Attempt::GivenUp { .. } => {
-                metrics::counter!(GIVEN_UP, "channel" => channel.clone()).increment(1);
-            }
-        }
         let (notice, event) = (&claimed.notice.id, claimed.notice.event.as_str());
-        match &result {
-            Attempt::Sent => tracing::debug!(channel, notice, event, "sent a notice"),
+        let counter = match &result {
+            Attempt::Sent => {
+                tracing::debug!(channel, notice, event, "sent a notice");
+                SENT
+            }
             Attempt::Failed { next, error } => {
                 tracing::info!(channel, notice, event, %next, "a notice was not sent and is sent again: {error}");
+                FAILED
             }
             Attempt::GivenUp { error } => {
                 tracing::error!(
@@ -206,8 +203,10 @@ impl Parts {
                     event,
                     "gave up on a notice: {error}; fermata outbox retry {notice} sends it again"
                 );
+                GIVEN_UP
             }
-        }
+        };
+        metrics::counter!(counter, "channel" => channel.clone()).increment(1);
         if let Err(error) = self.store.note_attempt(&claimed, self.clock.now(), result).await {
             tracing::warn!(channel, notice, %error, "the result of a notice was not saved, so it is sent again");
         }
@@ -226,10 +225,10 @@ impl Parts {
             };
         };
         if *attempt as usize > PAUSES.len() + 1 {
-            return Attempt::GivenUp { error: "no attempt came to an end".into() };
+            return Attempt::GivenUp { error: "the last attempt did not finish".into() };
         }
         let sent = timeout(ATTEMPT_TIMEOUT, channel.send(notice, &*self.desk)).await;
-        match sent.unwrap_or_else(|_| Err(SendError::Failed("it took too long".into()))) {
+        match sent.unwrap_or_else(|_| Err(SendError::Failed("the attempt timed out".into()))) {
             Ok(()) => Attempt::Sent,
             Err(SendError::Refused(error)) => Attempt::GivenUp { error },
             Err(SendError::Failed(error)) => match pause {
@@ -241,7 +240,6 @@ impl Parts {
 
     async fn forget(self: Arc<Self>) {
         let Ok(before) = self.clock.now().checked_sub(KEEP) else { return };
-        self.channels.forget(self.clock.now()).await;
         if let Err(error) = self.store.forget_notices(before, FORGET_BATCH).await {
             tracing::debug!(%error, "old notices were not deleted");
         }

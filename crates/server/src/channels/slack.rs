@@ -12,8 +12,8 @@ use fermata_engine::{
 };
 use fermata_protocol::{ApprovalId, PostedVote};
 use fermata_store::ChannelRecords;
-use fermata_tools::{Decider, DecisionChannel, Owner, Principal};
-use jiff::{Timestamp, ToSpan};
+use fermata_tools::{Decider, DecisionChannel, Owner};
+use jiff::Timestamp;
 use reqwest::Method;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,9 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use url::Url;
 
-use super::{ApprovalDesk, Channel, Incoming, ReceiveError, Reply, SendError, Shared, words};
+use super::{
+    ApprovalDesk, ApprovalNews, Channel, Incoming, ReceiveError, Reply, SendError, Shared, news, words,
+};
 use crate::{
     config::SlackSettings,
     tools::web::{WebClient, failure},
@@ -61,8 +63,6 @@ struct ApiAnswer {
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time until a click is answered. Slack waits for three seconds, and shows a failure then.
 const CLICK_TIMEOUT: Duration = Duration::from_millis(2500);
-/// How long what is known of a settled approval is kept.
-const KEEP_DAYS: i64 = 30;
 /// The host of the URLs where clicks are answered.
 const RESPONSE_HOST: &str = "hooks.slack.com";
 
@@ -80,16 +80,11 @@ impl Slack {
     }
 
     /// Brings an approval that waits to the channel.
-    async fn request(
-        &self,
-        event: NoticeEvent,
-        id: &ApprovalId,
-        approval: &Approval,
-    ) -> Result<(), SendError> {
+    async fn request(&self, event: NoticeEvent, approval: &Approval) -> Result<(), SendError> {
         let blocks =
             blocks::waiting(approval, words::inbox(self.shared.public_url().as_deref(), approval).as_deref());
         let text = blocks::escaped(&words::heading(event, approval), blocks::TEXT);
-        match self.message(id).await? {
+        match self.message(&approval.id).await? {
             None => {
                 let body = json!({"channel": self.settings.channel, "text": text, "blocks": blocks, "unfurl_links": false});
                 let sent = self.call("chat.postMessage", &body).await?;
@@ -98,9 +93,8 @@ impl Slack {
                         "Slack has not named the message that it has posted".into(),
                     ));
                 };
-                self.records
-                    .note_message(&self.name, id, "", &json!(MessageRef { channel, ts }), Timestamp::now())
-                    .await?;
+                let (reference, at) = (json!(MessageRef { channel, ts }), Timestamp::now());
+                self.records.note_message(&self.name, &approval.id, "", &reference, at).await?;
             }
             // It was edited, or the result of an earlier attempt was not saved.
             Some(MessageRef { channel, ts }) if event == NoticeEvent::ApprovalRequested => {
@@ -120,16 +114,15 @@ impl Slack {
     }
 
     /// Replaces the message about an approval by its outcome.
-    async fn settle(&self, id: &ApprovalId, approval: &Approval) -> Result<(), SendError> {
-        if let Some(MessageRef { channel, ts }) = self.message(id).await? {
+    async fn settle(&self, approval: &Approval) -> Result<(), SendError> {
+        if let Some(MessageRef { channel, ts }) = self.message(&approval.id).await? {
             let text = words::outcome(approval).unwrap_or_default();
             let text = blocks::escaped(&format!("{}: {text}", words::title(approval)), blocks::TEXT);
             let blocks = blocks::settled(approval);
             self.call("chat.update", &json!({"channel": channel, "ts": ts, "text": text, "blocks": blocks}))
                 .await?;
         }
-        let ends = Timestamp::now() + (KEEP_DAYS * 24).hours();
-        Ok(self.records.end_approval(&self.name, id, ends).await?)
+        Ok(self.records.delete_messages(&self.name, &approval.id).await?)
     }
 
     async fn message(&self, id: &ApprovalId) -> Result<Option<MessageRef>, SendError> {
@@ -162,7 +155,7 @@ impl Slack {
         }
     }
 
-    /// Counts a click, and tells the person what became of it if the message itself does not show it.
+    /// Counts a click, and answers it if the message itself does not show the result.
     async fn decide(&self, interaction: Interaction, click: Click, desk: &dyn ApprovalDesk) {
         let answer = match self.settings.users.get(&interaction.user) {
             Some(user) => self.vote(user, &click, desk).await,
@@ -175,14 +168,9 @@ impl Slack {
         }
     }
 
-    /// Returns what the person is told.
+    /// Votes as a user. Returns the answer to the click; `None` if the message itself shows the result.
     async fn vote(&self, user: &str, click: &Click, desk: &dyn ApprovalDesk) -> Option<String> {
-        let by = Decider {
-            by: Principal::from(Owner::new(user)),
-            how: DecisionChannel::Slack,
-            address: None,
-            shown_hash: None,
-        };
+        let by = Decider::new(Owner::new(user), DecisionChannel::Slack, None);
         let vote = PostedVote {
             approved: click.approves,
             reason: None,
@@ -191,7 +179,7 @@ impl Slack {
         };
         match desk.vote(by, &click.approval, vote).await {
             Ok(approval) if words::outcome(&approval).is_some() => None,
-            Ok(approval) => Some(format!("Your vote counts. {}", words::terms(&approval))),
+            Ok(approval) => Some(format!("Your vote was counted. {}", words::terms(&approval))),
             Err(VoteError::NotFound) => Some("You may not decide about this call.".into()),
             Err(VoteError::NotYours(detail)) => Some(detail),
             Err(VoteError::AlreadyAnswered(approval)) => {
@@ -208,10 +196,12 @@ impl Slack {
         }
     }
 
-    /// Tells one person something, which nobody else sees.
+    /// Sends a text that only the person who has clicked sees.
     async fn tell(&self, interaction: &Interaction, text: &str) -> Result<(), SendError> {
         let text = blocks::escaped(text, blocks::TEXT);
-        if let Some(url) = interaction.response_url.as_ref().filter(|url| self.is_slack(url)) {
+        if let Some(url) = &interaction.response_url
+            && self.is_slack(url)
+        {
             let request = self.client.request(Method::POST, url).map_err(SendError::Refused)?;
             let body = json!({"response_type": "ephemeral", "replace_original": false, "text": text});
             let sent = request.json(&body).timeout(TIMEOUT).send().await;
@@ -237,15 +227,10 @@ impl Slack {
 #[async_trait]
 impl Channel for Slack {
     async fn send(&self, notice: &Notice, desk: &dyn ApprovalDesk) -> Result<(), SendError> {
-        let Some(id) = &notice.approval else {
-            return Err(SendError::Refused("Slack brings approvals only".into()));
-        };
-        let Some(approval) = desk.approval(id).await? else { return Ok(()) };
-        match (notice.event, words::outcome(&approval)) {
-            (NoticeEvent::ApprovalSettled, Some(_)) => self.settle(id, &approval).await,
-            // The notice of the outcome follows, or is late and the approval waits again.
-            (NoticeEvent::ApprovalSettled, None) | (_, Some(_)) => Ok(()),
-            (event, None) => self.request(event, id, &approval).await,
+        match news(notice, desk).await? {
+            Some(ApprovalNews::Waits(approval)) => self.request(notice.event, &approval).await,
+            Some(ApprovalNews::Settled(approval)) => self.settle(&approval).await,
+            None => Ok(()),
         }
     }
 

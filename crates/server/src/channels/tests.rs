@@ -7,9 +7,13 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     routing::any,
 };
-use fermata_engine::{ApprovalState, Deciding, Settled, store::NoticeEvent};
-use fermata_protocol::JsonText;
-use fermata_tools::{Approver, DecisionChannel, Owner, input_hash};
+use fermata_engine::{
+    ApprovalState, Deciding, Settled,
+    store::{Change, ChatStore as _, InstanceId, Version},
+};
+use fermata_protocol::{ChatId, JsonText, MessageId, Profile, RunId, ToolCallId};
+use fermata_store::SqlStore;
+use fermata_tools::{ApprovalRequest, Approver, Call, DecisionChannel, Owner, RunBy, input_hash};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -118,6 +122,23 @@ impl ApprovalDesk for FakeDesk {
         Ok(Some(approval))
     }
 
+    async fn approval_for_deciders(
+        &self,
+        principals: &[Principal],
+        id: &ApprovalId,
+    ) -> Result<Vec<Option<Approval>>, DeskError> {
+        let mut seen = Vec::new();
+        for principal in principals {
+            let approval = self.approval_for(principal, id).await?;
+            let is_asked = |approval: &Approval| {
+                let Deciding { may_decide, approved_by, .. } = &approval.decision;
+                *may_decide == Some(true) && !approved_by.contains(&principal.user)
+            };
+            seen.push(approval.filter(is_asked));
+        }
+        Ok(seen)
+    }
+
     async fn vote(&self, by: Decider, id: &ApprovalId, vote: PostedVote) -> Result<Approval, VoteError> {
         let mut approvals = self.approvals.lock().expect("no panic");
         let Some(approval) = approvals.get_mut(id) else { return Err(VoteError::NotFound) };
@@ -183,9 +204,21 @@ impl Service {
     }
 }
 
-/// Returns the records of a database in memory.
+/// Returns the records of a database in memory that has the call of [`approval`].
 pub async fn records() -> ChannelRecords {
-    fermata_store::SqlStore::open("sqlite::memory:").await.expect("a store").channel_records()
+    let store = SqlStore::open("sqlite::memory:").await.expect("a store");
+    let asked = approval(&[]);
+    let (run, by, at) = (RunId::new("r"), asked.requested_by.clone(), asked.requested_at);
+    let mut call = Call::new(ToolCallId::new("call"), 1, asked.tool, Some(RunBy::Server), at);
+    call.approval_request = Some(ApprovalRequest::new(asked.id, by.clone().into(), None, at));
+    let changes = [
+        Change::CreateChat { owner: by, profile: Profile::V6 },
+        Change::OpenRun { run: run.clone(), message: MessageId::new("m"), owner: InstanceId::new("one") },
+        Change::PutCall { run, call: Box::new(call) },
+    ];
+    let version = Version(1);
+    store.commit(&ChatId::new("c"), Version::NONE, version, at, changes.into()).await.expect("a commit");
+    store.channel_records()
 }
 
 fn endpoint(url: &str) -> Endpoint {
@@ -333,4 +366,20 @@ async fn a_decider_may_answer_later_with_a_signed_request() {
     assert_eq!(approval.state, ApprovalState::Approved);
     let again = risk.receive(signed, &desk).await;
     assert!(matches!(again, Err(ReceiveError::Vote(VoteError::AlreadyAnswered(_)))), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_notice_that_one_receiver_may_still_get_is_sent_again() {
+    let failed = || Err(SendError::Failed("later".into()));
+    let refused = || Err(SendError::Refused("never".into()));
+    for (results, expected) in [
+        (vec![Ok(()), Ok(())], Ok(())),
+        (vec![refused(), Ok(())], refused()),
+        (vec![refused(), Ok(()), failed()], failed()),
+        (vec![failed(), refused()], failed()),
+    ] {
+        let sending: Vec<Sending<'_>> =
+            results.into_iter().map(|result| -> Sending<'_> { Box::pin(async { result }) }).collect();
+        assert_eq!(send_all(sending).await, expected);
+    }
 }

@@ -3,7 +3,7 @@
 //! A push service is the browser's own, so requests go to public addresses only. It cannot read what it passes on (`message.rs`), and knows
 //! this server by a signature (`vapid.rs`).
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use axum::http::StatusCode;
@@ -11,16 +11,15 @@ use fermata_engine::{
     Approval,
     store::{Notice, NoticeEvent},
 };
-use fermata_protocol::ApprovalId;
 use fermata_store::{ChannelRecords, PushDevice};
 use fermata_tools::{HostName, Principal};
-use jiff::{Timestamp, ToSpan};
+use jiff::Timestamp;
 use reqwest::{Method, header};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::{ApprovalDesk, Channel, SendError, Sending, Shared, send_all, words};
+use super::{ApprovalDesk, ApprovalNews, Channel, SendError, Sending, Shared, news, send_all, words};
 use crate::tools::web::{WebClient, failure};
 
 mod message;
@@ -37,7 +36,7 @@ pub struct WebPush {
     shared: Shared,
     client: WebClient,
     /// The key of this deployment, once it was read.
-    key: OnceCell<PushKey>,
+    key: Arc<OnceCell<PushKey>>,
 }
 
 /// A device, with the approval as its user sees it.
@@ -55,24 +54,28 @@ const TITLE: usize = 120;
 const BODY: usize = 400;
 /// The longest endpoint, in bytes.
 const LONGEST_ENDPOINT: usize = 2000;
-/// How long what is known of a settled approval is kept.
-const KEEP_DAYS: i64 = 30;
 
 // === impl WebPush ===
 
 impl WebPush {
-    pub fn new(name: &str, records: ChannelRecords, shared: Shared, client: WebClient) -> Self {
-        Self { name: name.to_owned(), records, shared, client, key: OnceCell::new() }
+    pub fn new(
+        name: &str,
+        records: ChannelRecords,
+        shared: Shared,
+        client: WebClient,
+        key: Arc<OnceCell<PushKey>>,
+    ) -> Self {
+        Self { name: name.to_owned(), records, shared, client, key }
     }
 
     async fn request(
         &self,
         notice: &Notice,
-        id: &ApprovalId,
+        approval: &Approval,
         desk: &dyn ApprovalDesk,
     ) -> Result<(), SendError> {
-        let sent = self.records.messages(&self.name, id).await?;
-        let receivers = self.receivers(id, desk).await?;
+        let sent = self.records.messages(&self.name, &approval.id).await?;
+        let receivers = self.receivers(approval, desk).await?;
         let mut sending: Vec<Sending<'_>> = Vec::new();
         for receiver in &receivers {
             let endpoint = &receiver.device.endpoint;
@@ -99,7 +102,6 @@ impl WebPush {
             "title": words::shortened(&words::heading(notice.event, approval), TITLE),
             "body": words::shortened(approval.description.as_deref().unwrap_or(&approval.input_text), BODY),
             "url": words::inbox(public_url.as_deref(), approval),
-            "buttons": true,
         });
         self.push(device, &payload).await?;
         let (reference, at) = (json!(notice.id), Timestamp::now());
@@ -107,13 +109,13 @@ impl WebPush {
         Ok(noted.await?)
     }
 
-    /// Has the notifications about an approval closed.
-    async fn settle(&self, id: &ApprovalId, approval: &Approval) -> Result<(), SendError> {
-        let sent = self.records.messages(&self.name, id).await?;
+    /// Closes the notifications about an approval.
+    async fn settle(&self, approval: &Approval) -> Result<(), SendError> {
+        let sent = self.records.messages(&self.name, &approval.id).await?;
         let devices = self.records.devices().await?;
         let payload = json!({
             "type": NoticeEvent::ApprovalSettled,
-            "id": id,
+            "id": approval.id,
             "title": words::shortened(words::title(approval), TITLE),
             "body": words::shortened(&words::outcome(approval).unwrap_or_default(), BODY),
         });
@@ -124,31 +126,23 @@ impl WebPush {
             }
         }
         send_all(sending).await?;
-        let ends = Timestamp::now() + (KEEP_DAYS * 24).hours();
-        Ok(self.records.end_approval(&self.name, id, ends).await?)
+        Ok(self.records.delete_messages(&self.name, &approval.id).await?)
     }
 
     /// Returns the devices of people who may decide about an approval now, and have not approved it yet.
-    async fn receivers(&self, id: &ApprovalId, desk: &dyn ApprovalDesk) -> Result<Vec<Receiver>, SendError> {
-        let mut receivers = Vec::new();
-        let mut seen: Option<(Principal, Option<Approval>)> = None;
-        for device in self.records.devices().await? {
-            let principal = device.principal();
-            let approval = match &seen {
-                // Devices of one user are next to each other.
-                Some((known, approval)) if *known == principal => approval.clone(),
-                Some(_) | None => desk.approval_for(&principal, id).await?,
-            };
-            seen = Some((principal, approval.clone()));
-            let may_decide = |approval: &Approval| {
-                approval.decision.may_decide == Some(true)
-                    && !approval.decision.approved_by.contains(&device.owner)
-            };
-            if let Some(approval) = approval.filter(may_decide) {
-                receivers.push(Receiver { device, approval });
-            }
-        }
-        Ok(receivers)
+    async fn receivers(
+        &self,
+        approval: &Approval,
+        desk: &dyn ApprovalDesk,
+    ) -> Result<Vec<Receiver>, SendError> {
+        let devices = self.records.devices().await?;
+        let principals: Vec<Principal> = devices.iter().map(PushDevice::principal).collect();
+        let seen = desk.approval_for_deciders(&principals, &approval.id).await?;
+        let receivers = devices
+            .into_iter()
+            .zip(seen)
+            .filter_map(|(device, approval)| Some(Receiver { device, approval: approval? }));
+        Ok(receivers.collect())
     }
 
     /// Sends a message to a device. A device that its push service does not know any more is deleted.
@@ -191,14 +185,10 @@ impl WebPush {
 #[async_trait]
 impl Channel for WebPush {
     async fn send(&self, notice: &Notice, desk: &dyn ApprovalDesk) -> Result<(), SendError> {
-        let Some(id) = &notice.approval else {
-            return Err(SendError::Refused("notifications bring approvals only".into()));
-        };
-        let Some(approval) = desk.approval(id).await? else { return Ok(()) };
-        match (notice.event, words::outcome(&approval)) {
-            (NoticeEvent::ApprovalSettled, Some(_)) => self.settle(id, &approval).await,
-            (NoticeEvent::ApprovalSettled, None) | (_, Some(_)) => Ok(()),
-            (_, None) => self.request(notice, id, desk).await,
+        match news(notice, desk).await? {
+            Some(ApprovalNews::Waits(approval)) => self.request(notice, &approval, desk).await,
+            Some(ApprovalNews::Settled(approval)) => self.settle(&approval).await,
+            None => Ok(()),
         }
     }
 }
@@ -208,8 +198,9 @@ impl Channel for WebPush {
 /// # Errors
 /// Returns the reason why nothing is sent there.
 pub fn endpoint(subscription: &Value, is_private: bool) -> Result<String, &'static str> {
-    if Subscription::read(subscription).is_none() {
-        return Err("it has no keys p256dh and auth");
+    let keys = Subscription::read(subscription).ok_or("it has no keys p256dh and auth")?;
+    if keys.encrypt(b"").is_err() {
+        return Err("its key p256dh is not a public key");
     }
     let endpoint = subscription["endpoint"].as_str().ok_or("it has no endpoint")?;
     let url = Url::parse(endpoint).map_err(|_| "its endpoint is not a URL")?;
@@ -217,7 +208,7 @@ pub fn endpoint(subscription: &Value, is_private: bool) -> Result<String, &'stat
     if endpoint.len() <= LONGEST_ENDPOINT && (is_public || is_private) {
         Ok(endpoint.to_owned())
     } else {
-        Err("its endpoint is not an https URL of a push service in the Internet")
+        Err("its endpoint is not an https URL of a push service on the Internet")
     }
 }
 

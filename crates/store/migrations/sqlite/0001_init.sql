@@ -622,7 +622,7 @@ create index outbox_due on outbox (next_at) where next_at is not null;
 create index outbox_by_approval on outbox (approval_id, channel, number) where next_at is not null and approval_id is not null;
 create index outbox_given_up on outbox (given_up_at) where given_up_at is not null;
 
--- The messages about open approvals, which channels change or answer when the approval is settled.
+-- The messages about approvals that wait, which channels change or answer once the approval is settled.
 -- recipient: the address of an e-mail; empty for a message that everybody shares.
 -- reference: JSON, the message as the service names it.
 create table channel_messages (
@@ -631,7 +631,8 @@ create table channel_messages (
     recipient text not null,
     reference text not null,
     sent_at integer not null,
-    primary key (approval_id, channel, recipient)
+    primary key (approval_id, channel, recipient),
+    foreign key (approval_id) references approvals (id) on delete cascade
 ) strict;
 
 -- The browsers of a user that receive push notifications.
@@ -654,7 +655,7 @@ create table push_keys (
 ) strict;
 
 -- The one-time links in e-mails. hash: SHA-256 of the token, in hexadecimal. The token itself is in the mail only.
--- input_hash: the input that the recipient was shown. ends_at: the time when the row may be deleted; null while the approval waits.
+-- input_hash: the input that the recipient was shown. A row is kept as long as its approval, so that a late click shows the outcome.
 create table mail_links (
     hash text not null primary key,
     channel text not null,
@@ -664,11 +665,10 @@ create table mail_links (
     approves integer not null check (approves in (0, 1)),
     created_at integer not null,
     used_at integer,
-    ends_at integer
+    foreign key (approval_id) references approvals (id) on delete cascade
 ) strict;
 
-create index mail_links_by_approval on mail_links (approval_id, channel);
-create index mail_links_by_end on mail_links (ends_at) where ends_at is not null;
+create index mail_links_by_approval on mail_links (approval_id);
 
 -- === instances ===
 

@@ -81,7 +81,8 @@ pub async fn note_message(
 ) -> Result<(), Fault> {
     connection
         .query(
-            "insert into channel_messages (approval_id, channel, recipient, reference, sent_at) values ($1, $2, $3, $4, $5)
+            "insert into channel_messages (approval_id, channel, recipient, reference, sent_at)
+             select $1, $2, $3, $4, $5 where exists (select 1 from approvals where id = $1)
              on conflict (approval_id, channel, recipient) do update set
                 reference = excluded.reference, sent_at = excluded.sent_at",
         )
@@ -94,19 +95,11 @@ pub async fn note_message(
         .await
 }
 
-pub async fn end_approval(
+pub async fn delete_messages(
     connection: &mut Connection<'_>,
     channel: &str,
     approval: &ApprovalId,
-    ends: Timestamp,
 ) -> Result<(), Fault> {
-    connection
-        .query("update mail_links set ends_at = $3 where approval_id = $1 and channel = $2")
-        .bind(text(approval.as_str()))
-        .bind(text(channel))
-        .bind(time(ends))
-        .execute()
-        .await?;
     connection
         .query("delete from channel_messages where approval_id = $1 and channel = $2")
         .bind(text(approval.as_str()))
@@ -119,7 +112,7 @@ pub async fn add_link(connection: &mut Connection<'_>, link: &MailLink, at: Time
     connection
         .query(
             "insert into mail_links (hash, channel, approval_id, input_hash, recipient, approves, created_at)
-             values ($1, $2, $3, $4, $5, $6, $7)",
+             select $1, $2, $3, $4, $5, $6, $7 where exists (select 1 from approvals where id = $3)",
         )
         .bind(link.hash.as_str())
         .bind(text(&link.channel))
@@ -172,10 +165,6 @@ pub async fn use_link(connection: &mut Connection<'_>, hash: &str, at: Timestamp
 
 pub async fn free_link(connection: &mut Connection<'_>, hash: &str) -> Result<(), Fault> {
     connection.query("update mail_links set used_at = null where hash = $1").bind(hash).execute().await
-}
-
-pub async fn forget_links(connection: &mut Connection<'_>, now: Timestamp) -> Result<(), Fault> {
-    connection.query("delete from mail_links where ends_at < $1").bind(time(now)).execute().await
 }
 
 /// Adds a device, or replaces it; `false` if its owner has `most` others.

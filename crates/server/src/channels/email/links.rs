@@ -5,38 +5,35 @@
 
 use std::net::IpAddr;
 
-use aws_lc_rs::{digest, rand};
+use aws_lc_rs::rand;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use fermata_engine::{Approval, VoteError, store::StoreError};
 use fermata_protocol::PostedVote;
 use fermata_store::MailLink;
-use fermata_tools::{Decider, DecisionChannel, Principal};
+use fermata_tools::{Decider, DecisionChannel, Principal, sha256};
 use jiff::Timestamp;
 
 use super::{Email, SendError};
-use crate::{
-    channels::{ApprovalDesk, DeskError, words},
-    hex,
-};
+use crate::channels::{ApprovalDesk, DeskError, words};
 
 /// What the page of a link shows.
 #[derive(Debug)]
 pub enum LinkPage {
-    /// The approval, and the question whether the recipient means it.
+    /// The approval, and the question whether to decide like this.
     Ask {
         /// The approval.
         approval: Box<Approval>,
         /// `true` if the link approves.
         approves: bool,
     },
-    /// The vote counts.
+    /// The vote was counted.
     Counted(Box<Approval>),
 }
 
 /// The reason why a link does not decide.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum LinkError {
-    /// There is no such link, or its approval was settled long ago.
+    /// There is no such link, or its approval was deleted.
     #[error("This link is not valid.")]
     Unknown,
     /// The link was used.
@@ -82,12 +79,7 @@ impl Email {
         if !self.records.use_link(&link.hash, Timestamp::now()).await? {
             return Err(LinkError::Used);
         }
-        let by = Decider {
-            by: Principal::from(link.recipient),
-            how: DecisionChannel::Email,
-            address,
-            shown_hash: None,
-        };
+        let by = Decider::new(link.recipient, DecisionChannel::Email, address);
         let vote = PostedVote {
             approved: link.approves,
             reason: None,
@@ -159,7 +151,7 @@ impl From<VoteError> for LinkError {
 // === impl Token ===
 
 impl Token {
-    pub fn draw() -> Result<Self, SendError> {
+    pub fn new() -> Result<Self, SendError> {
         let mut bytes = [0; 32];
         rand::fill(&mut bytes).map_err(|_| SendError::Failed("there are no random numbers".into()))?;
         Ok(Self(BASE64_URL_SAFE_NO_PAD.encode(bytes)))
@@ -171,6 +163,6 @@ impl Token {
 
     /// Returns what the database keeps of the token.
     pub fn hash(&self) -> String {
-        hex::encode(digest::digest(&digest::SHA256, self.0.as_bytes()).as_ref())
+        sha256(self.0.as_bytes())
     }
 }

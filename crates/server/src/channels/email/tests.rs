@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fermata_engine::ApprovalState;
+use fermata_engine::{ApprovalState, store::NoticeEvent};
 use fermata_tools::{Approver, Pattern, People, Person};
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},

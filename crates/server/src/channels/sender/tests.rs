@@ -197,7 +197,7 @@ async fn an_attempt_that_hangs_fails_before_its_claim_ends() {
     let again = running.next().await.1;
     assert!((30..40).contains(&again), "after {again} s");
     let [saved] = running.saved().await.try_into().expect("one notice");
-    assert_eq!((saved.attempts, saved.error.as_deref()), (2, Some("it took too long")));
+    assert_eq!((saved.attempts, saved.error.as_deref()), (2, Some("the attempt timed out")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,6 @@ use super::*;
 use crate::{
     channels::tests::{FakeDesk, Service, approval, notice, records},
     config::{Secret, Url as SettingUrl},
-    hex,
 };
 
 const SIGNING: &str = "a signing secret";
@@ -73,7 +72,8 @@ impl Setup {
 fn signed(body: String) -> Incoming {
     let time = Timestamp::now().as_second().to_string();
     let key = hmac::Key::new(hmac::HMAC_SHA256, SIGNING.as_bytes());
-    let signature = hex::encode(hmac::sign(&key, format!("v0:{time}:{body}").as_bytes()).as_ref());
+    let signature = hmac::sign(&key, format!("v0:{time}:{body}").as_bytes());
+    let signature: String = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     let header =
         |name, value: String| (HeaderName::from_static(name), HeaderValue::from_str(&value).expect("text"));
     let headers = HeaderMap::from_iter([

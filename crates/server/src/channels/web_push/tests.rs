@@ -1,6 +1,7 @@
 //! Notifications, with a stand-in for a push service on this machine.
 
 use axum::http::{HeaderMap, StatusCode};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use fermata_engine::ApprovalState;
 use fermata_tools::{Approver, Owner, Pattern, People};
 
@@ -29,7 +30,7 @@ impl Setup {
             assert!(records.put_device(&device, Timestamp::now(), 10).await.expect("a store"));
         }
         let shared = Shared::of("https://chat.example.com", People::default());
-        let push = WebPush::new("phone", records, shared, WebClient::private().expect("TLS"));
+        let push = WebPush::new("phone", records, shared, WebClient::private().expect("TLS"), Arc::default());
         let asked = approval(&[Approver::User(Pattern::new("alice"))]);
         Self { push, service, desk: FakeDesk::with(asked.clone()), asked }
     }
@@ -96,6 +97,9 @@ fn only_push_services_of_the_internet_are_endpoints() {
         let subscription = json!({"endpoint": at, "keys": keys});
         assert_eq!(endpoint(&subscription, false).is_ok(), is_public, "{at}");
     }
+    let no_point = json!({"p256dh": BASE64_URL_SAFE_NO_PAD.encode([4; 65]), "auth": keys["auth"]});
+    let subscription = json!({"endpoint": "https://push.example.com/x", "keys": no_point});
+    assert_eq!(endpoint(&subscription, false), Err("its key p256dh is not a public key"));
     let local = json!({"endpoint": "http://127.0.0.1:9/x", "keys": keys});
     assert!(
         endpoint(&local, true).is_ok()
