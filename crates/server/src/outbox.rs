@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fermata_engine::store::{SavedNotice, StoreError};
-use fermata_store::{OpenError, OpenOptions};
+use fermata_store::OpenError;
 use jiff::Timestamp;
 
 use crate::config::DatabaseSettings;
@@ -30,28 +30,26 @@ pub enum OutboxError {
 /// # Errors
 /// Returns an error if the database fails.
 pub async fn list(settings: &DatabaseSettings) -> Result<String, OutboxError> {
-    let options = OpenOptions { migrate: false, connections: 1, audit_key: None };
-    let database = fermata_store::open(settings.database_url.as_str(), &options).await?;
+    let database = settings.open_for_command().await?;
     let notices = database.store.notices(LISTED).await;
     database.close().await;
     let notices = notices?;
     let mut text: String = notices.iter().map(line).collect();
     if text.is_empty() {
-        text += "nothing is to be sent, and nothing was given up\n";
+        text += "the outbox is empty\n";
     }
     Ok(text)
 }
 
-/// Has a notice that was given up sent again by a server, and returns a line about it.
+/// Queues a notice that was given up, so that a server sends it, and returns a line about it.
 ///
 /// # Errors
 /// Returns an error if there is no such notice, or if the database fails.
 pub async fn retry(settings: &DatabaseSettings, id: &str) -> Result<String, OutboxError> {
-    let options = OpenOptions { migrate: false, connections: 1, audit_key: None };
-    let database = fermata_store::open(settings.database_url.as_str(), &options).await?;
+    let database = settings.open_for_command().await?;
     let is_open = database.store.retry_notice(id, Timestamp::now()).await;
     database.close().await;
-    if is_open? { Ok(format!("{id} is sent again\n")) } else { Err(OutboxError::Unknown(id.to_owned())) }
+    if is_open? { Ok(format!("{id} is queued again\n")) } else { Err(OutboxError::Unknown(id.to_owned())) }
 }
 
 fn line(saved: &SavedNotice) -> String {

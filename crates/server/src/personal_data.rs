@@ -20,10 +20,7 @@ use serde::Serialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use crate::{
-    audit::{self, checkpoints::CheckpointWriter},
-    config::DatabaseSettings,
-};
+use crate::{audit::checkpoints::CheckpointWriter, config::DatabaseSettings};
 
 /// The pieces of a document that wait for a reader who is slow.
 const AHEAD: usize = 4;
@@ -140,7 +137,7 @@ pub enum ExportError {
 /// # Errors
 /// Returns an error if the database or the output fails; then the document is not complete.
 pub async fn export(settings: &DatabaseSettings, owner: &Owner) -> Result<(), PersonalDataError> {
-    let database = open(settings).await?;
+    let database = settings.open_for_command().await?;
     note(&database, owner, by_operator(AuditAction::DataExported)).await?;
     let mut pieces = std::pin::pin!(document(database.clone(), owner.clone()));
     while let Some(piece) = pieces.next().await {
@@ -160,7 +157,7 @@ pub async fn export(settings: &DatabaseSettings, owner: &Owner) -> Result<(), Pe
 /// # Errors
 /// Returns an error if the database fails. The deletion can be repeated then.
 pub async fn delete(settings: &DatabaseSettings, owner: &Owner) -> Result<String, PersonalDataError> {
-    let database = open(settings).await?;
+    let database = settings.open_for_command().await?;
     let deleted = by_operator(AuditAction::DataDeleted);
     let Deleted { chats, memories, notes } =
         delete_all(&database, owner, deleted, |chat| delete_stored(&database, owner, chat)).await?;
@@ -169,11 +166,6 @@ pub async fn delete(settings: &DatabaseSettings, owner: &Owner) -> Result<String
     Ok(format!(
         "deleted {chats} chats, {memories} memories and {notes} notes; the audit (audit_events) is kept for audit_keep\n"
     ))
-}
-
-async fn open(settings: &DatabaseSettings) -> Result<Database, PersonalDataError> {
-    let options = audit::options_of_command(settings);
-    Ok(fermata_store::open(settings.database_url.as_str(), &options).await?)
 }
 
 /// Closes the database, after a checkpoint of what this command has noted in the audit.

@@ -9,7 +9,6 @@ use fermata_engine::{
     tokens,
 };
 use fermata_protocol::ChatId;
-use fermata_store::OpenOptions;
 use fermata_tools::Capacity;
 
 use crate::{
@@ -52,8 +51,7 @@ struct Report<'a> {
 /// # Errors
 /// Returns an error if the chat does not exist or cannot be read.
 pub async fn report(config: &Config, chat: &ChatId) -> Result<String, PreviewError> {
-    let options = OpenOptions { migrate: false, connections: 1, audit_key: None };
-    let database = fermata_store::open(config.database.database_url.as_str(), &options).await?;
+    let database = config.database.open_for_command().await?;
     let memories = memory_service(&config.memory, &database, None, Capacity::unlimited());
     let parts = PreviewParts {
         assistants: assistants::build(config, None)?,

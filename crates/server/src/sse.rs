@@ -1,4 +1,4 @@
-//! A run's log as a response in the form of server-sent events.
+//! Streams of server-sent events: the log of a run, and changes.
 //!
 //! When the server ends, it asks clients that come back by themselves (`EventSource`) to wait for a moment, a different one for each, so that
 //! another instance does not meet all of them at once.
@@ -15,8 +15,8 @@ use axum::{
 };
 use fermata_engine::{Engine, Following};
 use fermata_protocol::KEEP_ALIVE;
-use futures::Stream;
-use tokio::time::{Instant, Sleep, sleep_until};
+use futures::{Stream, StreamExt as _};
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
 use uuid::Uuid;
 
 use crate::readers::ReaderGuard;
@@ -47,15 +47,33 @@ struct Streamed {
 /// Creates the response that streams a run. The guard counts the stream until the body is dropped.
 pub fn stream(engine: &Engine, following: Following, guard: ReaderGuard) -> Response {
     let value = |id: &str| HeaderValue::from_str(id).unwrap_or(HeaderValue::from_static("unnamed"));
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+    let headers_of_run = [
         (HeaderName::from_static("x-vercel-ai-ui-message-stream"), HeaderValue::from_static("v1")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
         (CHAT_ID, value(following.chat.as_str())),
         (STREAM_ID, value(following.run.as_str())),
     ];
-    (headers, Body::from_stream(frames(engine.clone(), following, guard))).into_response()
+    (headers(), headers_of_run, Body::from_stream(frames(engine.clone(), following, guard))).into_response()
+}
+
+/// Creates the response that streams other events. It begins with a comment, so that the client has the headers at once.
+pub fn stream_events(events: impl Stream<Item = Bytes> + Send + 'static, guard: ReaderGuard) -> Response {
+    let frames = futures::stream::unfold((Box::pin(events), guard), async |(mut events, guard)| {
+        let frame = match timeout(KEEP_ALIVE_AFTER, events.next()).await {
+            Ok(event) => event?,
+            Err(_) => Bytes::from_static(KEEP_ALIVE),
+        };
+        Some((frame, (events, guard)))
+    });
+    let opened = futures::stream::once(async { Bytes::from_static(KEEP_ALIVE) });
+    (headers(), Body::from_stream(opened.chain(frames).map(Ok::<_, Infallible>))).into_response()
+}
+
+fn headers() -> [(HeaderName, HeaderValue); 3] {
+    [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ]
 }
 
 /// Returns batches of events as they come, and a comment if there were none for a while.

@@ -89,8 +89,6 @@ pub enum DecisionChannel {
     Slack,
     /// A link in an e-mail.
     Email,
-    /// A button of a push notification.
-    WebPush,
     /// The service of a channel that decides.
     Decider,
 }

@@ -34,8 +34,7 @@ struct Writer<W> {
 /// # Errors
 /// Returns an error if the database or the output fails; then the lines are not complete.
 pub async fn export(settings: &DatabaseSettings, asked: &AuditExport) -> Result<(), AuditExportError> {
-    let database =
-        fermata_store::open(settings.database_url.as_str(), &super::options_of_command(settings)).await?;
+    let database = settings.open_for_command().await?;
     let mut writer = Writer { output: io::BufWriter::new(io::stdout()), chains: 0, rows: 0 };
     let written = writer.write_all(&database, asked).await;
     database.close().await;

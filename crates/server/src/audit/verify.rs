@@ -99,8 +99,7 @@ pub async fn report(
     match &asked.file {
         Some(path) => read.file(path, &mut verifier)?,
         None => {
-            let options = super::options_of_command(settings);
-            let database = fermata_store::open(settings.database_url.as_str(), &options).await?;
+            let database = settings.open_for_command().await?;
             let verified = database.verify_audit(&mut verifier).await;
             database.close().await;
             verified?;
@@ -191,7 +190,7 @@ impl Read {
         }
         if *checkpoints == 0 && *rows > 0 {
             lines.push(
-                "there is no checkpoint, so the removal of rows at the end of a chain would not show".into(),
+                "there are no checkpoints, so rows removed from the end of a chain cannot be detected".into(),
             );
         } else if report.unsigned > 0 {
             lines.push(format!(
@@ -203,11 +202,11 @@ impl Read {
             lines.push(format!("signed with {key}"));
         }
         if !self.has_keys && !report.keys.is_empty() {
-            lines.push("no key is known to be the right one; name yours with --public-key".into());
+            lines.push("these keys are not known to be yours; name yours with --public-key".into());
         }
         if !report.keys.is_empty() && report.uncovered > 0 {
             lines.push(format!(
-                "{} rows are behind the last signed checkpoint of their chain",
+                "{} rows come after the last signed checkpoint of their chain",
                 report.uncovered
             ));
         }

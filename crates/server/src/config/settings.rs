@@ -15,6 +15,7 @@ use std::{
 
 use fermata_engine::assistants::ClientSystem;
 use fermata_protocol::{PlanMode, Profile};
+use fermata_store::{Database, OpenError, OpenOptions};
 use fermata_tools::{ApprovalMode, ChainMode, GateMode, MemoryWrites};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -511,6 +512,22 @@ pub enum InsecureBind {
 
 /// The maximum of `max_json_depth`: what the JSON parser takes, less what Fermata's own objects add around a posted value.
 const DEEPEST_JSON: usize = 120;
+
+// === impl DatabaseSettings ===
+
+impl DatabaseSettings {
+    /// Opens the database for a command that uses it beside servers. Migrations are left to the server.
+    ///
+    /// # Errors
+    /// Returns an error if the database cannot be opened.
+    pub async fn open_for_command(&self) -> Result<Database, OpenError> {
+        let audit_key = self.audit_key.clone().map(|key| key.0);
+        let options = OpenOptions { migrate: false, connections: 1, audit_key };
+        fermata_store::open(self.database_url.as_str(), &options).await
+    }
+}
+
+// === impl ServerSettings ===
 
 impl ServerSettings {
     /// Returns the address to listen on.

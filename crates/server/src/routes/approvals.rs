@@ -1,22 +1,19 @@
 //! The approvals of all chats, for the people who decide about them.
 
-use std::convert::Infallible;
-
 use axum::{
     Json,
     body::Bytes,
     extract::{Path, State, rejection::PathRejection},
-    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use fermata_engine::{Approval, ApprovalFilter, store::ListedState};
-use fermata_protocol::{ApprovalId, JsonText, KEEP_ALIVE, PostedVote, VoteRequest};
+use fermata_protocol::{ApprovalId, JsonText, PostedVote, VoteRequest};
 use fermata_tools::{CallDetails, Decider, sha256};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tokio::time::{Duration, interval_at};
 use utoipa::ToSchema;
 
 use super::{schema::refusals, tool_result::Sender};
@@ -26,13 +23,12 @@ use crate::{
     client::Client,
     error::{ApiError, Code, Problem},
     extract::{ApiJson, ApiQuery},
+    sse,
 };
 
 /// The number of approvals in a list if nothing is said, and at most.
 const DEFAULT_LIMIT: usize = 50;
 const MOST: usize = 200;
-/// The longest time that a stream of changes is quiet.
-const QUIET: Duration = Duration::from_secs(10);
 
 /// The approvals that a list has.
 #[derive(Deserialize, utoipa::IntoParams)]
@@ -207,7 +203,7 @@ pub async fn vote(
     Ok(Json(app.engine().vote(by, &approval_id(path)?, vote).await?))
 }
 
-/// Follows the changes of the approvals that concern you, as server-sent events `{"type":"approval","approval":{…}}`. `Last-Event-ID` goes on
+/// Follows the changes of the approvals that concern you, as server-sent events `{"type":"approval","approval":{…}}`. `Last-Event-ID` resumes
 /// after an event of the last two minutes. If the stream ends, list the approvals and follow again.
 #[utoipa::path(get, path = "/api/approvals/events", operation_id = "followApprovals", tag = "approvals",
     responses((status = 200, description = "The changes", content_type = "text/event-stream"), refusals::Any)
@@ -224,31 +220,7 @@ pub async fn events(
         let event = json!({"type": "approval", "approval": approval});
         Bytes::from(format!("id: {}\ndata: {event}\n\n", at.as_microsecond()))
     });
-    let signs = futures::stream::unfold(
-        interval_at(tokio::time::Instant::now() + QUIET, QUIET),
-        |mut signs| async move {
-            signs.tick().await;
-            Some((Bytes::from_static(KEEP_ALIVE), signs))
-        },
-    );
-    // The stream ends with the changes: when this instance ends, or if the reader is too slow.
-    let mut changes = changes.boxed();
-    let mut signs = signs.boxed();
-    let opened = futures::stream::once(async { Bytes::from_static(KEEP_ALIVE) });
-    let frames = futures::stream::poll_fn(move |context| match changes.poll_next_unpin(context) {
-        std::task::Poll::Pending => signs.poll_next_unpin(context),
-        ready => ready,
-    });
-    let frames = opened.chain(frames).map(move |frame| {
-        let _counted = &guard;
-        Ok::<_, Infallible>(frame)
-    });
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform")),
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    Ok((headers, axum::body::Body::from_stream(frames)).into_response())
+    Ok(sse::stream_events(changes, guard))
 }
 
 fn approval_id(path: Result<Path<String>, PathRejection>) -> Result<ApprovalId, ApiError> {

@@ -77,7 +77,7 @@ pub struct Decision {
     principal: Option<String>,
     /// The groups of that person at that moment.
     groups: Option<Vec<String>>,
-    /// The way of the person's decision: `button`, `words`, `message` or `api`.
+    /// The way of the person's decision: `button`, `words`, `message`, `api`, `slack`, `email` or `decider`.
     channel: Option<String>,
     /// The network address of the person who decided.
     address: Option<String>,

@@ -141,13 +141,10 @@ fn somebody_with_all_rights_on_the_database_is_found() {
     let first = "chain = (select chain from kept order by id limit 1)";
     for (change, words) in [
         ("update audit_events set input_hash = 'x' where id = 1".to_owned(), "position 0 ("),
-        (
-            format!("delete from audit_events where {first}"),
-            "the last rows were removed, because a checkpoint of ",
-        ),
+        (format!("delete from audit_events where {first}"), "the last rows were removed: a checkpoint of "),
         (
             format!("delete from audit_events where {first}; delete from audit_checkpoints where {first}"),
-            "the last rows were removed, because an anchor of ",
+            "the last rows were removed: an anchor of ",
         ),
         ("update audit_checkpoints set at = at + 1".to_owned(), "the signature of a checkpoint is wrong"),
     ] {
@@ -166,7 +163,7 @@ fn somebody_with_all_rights_on_the_database_is_found() {
     other.fails(&[], "a checkpoint is signed with another key, JBcNPa+o5m+1yAk8zqRRrhar9xXjYuE62vJsohdPGz0=");
     let nobodys = Place::new(&[]);
     std::fs::copy(place.path("fermata.db"), nobodys.path("fermata.db")).expect("a copy");
-    assert!(nobodys.holds(&[]).contains("no key is known to be the right one"));
+    assert!(nobodys.holds(&[]).contains("these keys are not known to be yours"));
 }
 
 #[test]
@@ -210,6 +207,16 @@ fn an_exported_audit_is_verified_without_the_database() {
     }
     file(&format!("{lines}{lines}"));
     elsewhere.fails(&options, "is not one that this version of fermata audit export writes");
+
+    // The first line says that nothing is left out, so a chain may not begin or end in the middle.
+    let (before, chain) = lines.split_once("\"from\":null").expect("a chain");
+    for changed in
+        [format!("{before}\"from\":1{chain}"), lines.replacen("\"is_open\":false", "\"is_open\":true", 1)]
+    {
+        assert_ne!(changed, lines);
+        file(&changed);
+        elsewhere.fails(&options, "is not one that this version of fermata audit export writes");
+    }
 
     let empty = export(&["--until", "2020-01-01"]);
     assert_eq!(empty.lines().count(), 2, "{empty}");

@@ -241,7 +241,8 @@ create index calls_by_tool on calls (tool, created_at);
 -- states: JSON, a list of {state, at} in order; at as in RFC 3339, exactly.
 -- policy_decision, policy_source, policy_reason: the decision of the policy. policy_source: default, rule <its number>, auto, chain,
 --   memory_writes, memory_slot, always, tool_changed, retry or tool.
--- approved, always, decided_by, decided_reason, decided_how: the decision of a person. decided_how: button, words, message or api.
+-- approved, always, decided_by, decided_reason, decided_how: the decision of a person. decided_how:
+--   button, words, message, api, slack, email or decider.
 -- input, edited_input, outcome: JSON. outcome: the output, the text of the error, or the reason why it was cancelled.
 create view tool_calls as
 select chat_id, run_id, position, id, call ->> '$.step' as step, tool, run_by, state, call -> '$.history' as states,

@@ -70,7 +70,7 @@ pub enum Witness {
     Checkpoint,
     /// A line of the anchor file.
     Anchor,
-    /// A note of the retention.
+    /// A cut of the retention.
     Cut,
 }
 
@@ -110,19 +110,19 @@ impl fmt::Display for Finding {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Changed => f.write_str("the row was changed, because its hash is not that of its columns"),
+            Self::Changed => f.write_str("the row was changed: its hash does not match its columns"),
             Self::Unlinked => {
-                f.write_str("the row before it was changed or replaced, or this row was inserted")
+                f.write_str("this row was inserted, or the row before it was changed or replaced")
             }
-            Self::Inserted => f.write_str("the row was inserted, because its position is taken"),
+            Self::Inserted => f.write_str("the row was inserted: its position is already taken"),
             Self::Removed { last } => write!(f, "the rows up to position {last} were removed"),
             Self::Truncated { count, by, at } => {
-                write!(f, "the last rows were removed, because {by} of {} has counted {count}", Time(*at))
+                write!(f, "the last rows were removed: {by} of {} counts {count} rows", Time(*at))
             }
             Self::Contradicted { by, at } => {
-                write!(f, "rows up to here were changed, because {by} of {} has another hash", Time(*at))
+                write!(f, "rows up to here were changed: {by} of {} has another hash", Time(*at))
             }
-            Self::Misplaced(by) => write!(f, "{by} is not in its place"),
+            Self::Misplaced(by) => write!(f, "{by} is out of place"),
             Self::CutUnlinked => {
                 f.write_str("the rows that the retention has removed did not follow the row before them")
             }
@@ -130,9 +130,7 @@ impl fmt::Display for Fault {
             Self::UnknownKey(by, key) => {
                 write!(f, "{by} is signed with another key, {key}; if it is yours, name it with --public-key")
             }
-            Self::UnsignedCut => {
-                f.write_str("rows were removed, and the note of the retention is not signed")
-            }
+            Self::UnsignedCut => f.write_str("rows were removed, and their cut is not signed"),
             Self::Uncovered => f.write_str("no signed checkpoint covers this row and those after it"),
         }
     }
@@ -145,7 +143,7 @@ impl fmt::Display for Witness {
         f.write_str(match self {
             Self::Checkpoint => "a checkpoint",
             Self::Anchor => "an anchor",
-            Self::Cut => "a note of the retention",
+            Self::Cut => "a cut",
         })
     }
 }

@@ -143,7 +143,6 @@ impl Verifier {
         if signature == Signature::None && !self.keys.is_empty() {
             walk.find(Some(cut.first), Fault::UnsignedCut);
         }
-        self.report.cut_rows += u64::try_from(cut.last - cut.first + 1).unwrap_or_default();
         self.check_signature(place, Witness::Cut, signature);
         if let Some(walk) = &mut self.walk {
             // A larger one stands in place of those that it covers.
@@ -193,6 +192,8 @@ impl Verifier {
         let Some(mut walk) = self.walk.take() else { return };
         walk.skip_cuts(i64::MAX);
         walk.meet_anchors(i64::MAX);
+        let cut_rows: i64 = walk.cuts.iter().map(|cut| cut.last - cut.first + 1).sum();
+        self.report.cut_rows += u64::try_from(cut_rows).unwrap_or_default();
         if let Some((position, at, event)) = walk.uncovered.take() {
             self.report.uncovered += u64::try_from(walk.next - position).unwrap_or_default();
             if !self.keys.is_empty() && at < self.covered_before && walk.finding.is_none() {

@@ -46,7 +46,7 @@ pub struct Decision {
     /// The groups of that person at that moment.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// The channel of the person's decision: `button`, `words`, `message` or `api`.
+    /// The channel of the person's decision: `button`, `words`, `message`, `api`, `slack`, `email` or `decider`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
     /// The network address that the person decided from.
