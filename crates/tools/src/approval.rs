@@ -32,7 +32,7 @@ pub struct ApprovalTerms {
     pub by: Vec<Approver>,
     /// The number of different principals that have to approve the same input.
     pub quorum: u32,
-    /// `true` if the requester may not decide, in whatever group the requester is.
+    /// `true` if the requester may not decide, even as a member of a group.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub not_requester: bool,
     /// `true` if a message such as "yes" may decide. By default it may if the requester decides alone, and the tool is none of an MCP server.

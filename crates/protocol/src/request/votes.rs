@@ -19,7 +19,7 @@ pub struct VoteRequest {
     /// The input that the call is to run with in place of its own.
     #[serde(default)]
     input: Option<Value>,
-    /// The same as JSON text, in place of `input`.
+    /// The input as JSON text, in place of `input`.
     #[serde(default)]
     input_text: Option<String>,
     /// The `inputHash` that was shown. The vote counts only for that input.

@@ -6,7 +6,7 @@ use fermata_engine::{Approval, ApprovalState, store::NoticeEvent};
 use fermata_tools::{Approver, Owner};
 use url::Url;
 
-/// Returns the call in a few words.
+/// Returns the title of the call.
 pub fn title(approval: &Approval) -> &str {
     approval.title.as_deref().unwrap_or(&approval.tool)
 }
@@ -72,7 +72,7 @@ pub fn inbox(public_url: Option<&str>, approval: &Approval) -> Option<String> {
     Some(url.into())
 }
 
-/// Returns a text of at most so many characters, and says so if it was longer.
+/// Returns a text, shortened to at most so many characters, with a mark if it was longer.
 pub fn shortened(text: &str, most: usize) -> String {
     const CUT: &str = "… (shortened)";
     match text.char_indices().nth(most) {

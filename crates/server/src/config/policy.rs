@@ -63,7 +63,7 @@ pub(super) struct RuleTable {
     by: Option<Vec<Approver>>,
     /// The number of different people who have to approve. The default is 1.
     quorum: Option<NonZeroU32>,
-    /// The requester may not decide, in whatever group the requester is.
+    /// The requester may not decide, even as a member of a group.
     #[serde(default)]
     not_requester: bool,
     /// How long a call waits before it expires. The default is the setting `expire`.

@@ -55,7 +55,7 @@ pub async fn add(
     if app.database().channel_records.put_device(&device, Timestamp::now(), MOST).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
-        let detail = format!("There are {MOST} browsers for your notifications already; remove one.");
+        let detail = format!("You have registered {MOST} browsers, and more are not possible; remove one first.");
         Err(ApiError::new(Code::InvalidRequest, detail))
     }
 }
@@ -74,6 +74,6 @@ pub async fn remove(
     if app.database().channel_records.delete_device(&owner, &endpoint).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
-        Err(ApiError::new(Code::NotFound, "You have no browser with this endpoint."))
+        Err(ApiError::new(Code::NotFound, "No browser with this endpoint is registered for you."))
     }
 }

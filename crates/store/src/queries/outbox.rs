@@ -26,33 +26,45 @@ row! {
     }
 }
 
+/// The columns of a [`Row`].
+macro_rules! columns {
+    () => {
+        "id, channel, event, at, approval_id, data, attempts, next_at, given_up_at, error"
+    };
+}
+
+/// The condition that no earlier notice about the approval is open in the channel of the notice `due`.
+macro_rules! is_first {
+    () => {
+        "not exists (
+            select 1 from outbox as earlier
+            where earlier.approval_id = due.approval_id and earlier.channel = due.channel
+                and earlier.number < due.number and earlier.next_at is not null
+        )"
+    };
+}
+
+/// Claims notices that are due. The databases differ in how they name and lock the rows.
+macro_rules! claim {
+    ($in:literal, $lock:literal, $end:literal) => {
+        concat!(
+            "update outbox set next_at = $3, attempts = attempts + 1 where number ",
+            $in,
+            " select number from outbox as due where channel = $1 and next_at <= $2 and ",
+            is_first!(),
+            " order by next_at, number limit $4 ",
+            $lock,
+            $end,
+            " returning ",
+            columns!()
+        )
+    };
+}
+
 // Instances that claim at once neither wait for one another nor claim the same notices. PostgreSQL evaluates an array once, and a list of
 // `in` possibly several times, which would claim more than the limit.
-const CLAIM_IN_SQLITE: &str = "update outbox set next_at = $3, attempts = attempts + 1
-     where number in (
-        select number from outbox as due
-        where channel = $1 and next_at <= $2
-            and not exists (
-                select 1 from outbox as earlier
-                where earlier.approval_id = due.approval_id and earlier.channel = due.channel
-                    and earlier.number < due.number and earlier.next_at is not null
-            )
-        order by next_at, number limit $4
-     )
-     returning id, channel, event, at, approval_id, data, attempts, next_at, given_up_at, error";
-const CLAIM_IN_POSTGRES: &str = "update outbox set next_at = $3, attempts = attempts + 1
-     where number = any(array(
-        select number from outbox as due
-        where channel = $1 and next_at <= $2
-            and not exists (
-                select 1 from outbox as earlier
-                where earlier.approval_id = due.approval_id and earlier.channel = due.channel
-                    and earlier.number < due.number and earlier.next_at is not null
-            )
-        order by next_at, number limit $4
-        for update skip locked
-     ))
-     returning id, channel, event, at, approval_id, data, attempts, next_at, given_up_at, error";
+const CLAIM_IN_SQLITE: &str = claim!("in (", "", ")");
+const CLAIM_IN_POSTGRES: &str = claim!("= any(array(", "for update skip locked", "))");
 
 /// Adds a notice, which is due at the time of its commit.
 pub async fn add(connection: &mut Connection<'_>, notice: &Notice, at: Timestamp) -> Result<(), Fault> {
@@ -75,16 +87,11 @@ pub async fn add(connection: &mut Connection<'_>, notice: &Notice, at: Timestamp
 /// The channels with a notice that is due and waits for no earlier one.
 pub async fn due_channels(connection: &mut Connection<'_>, now: Timestamp) -> Result<Vec<String>, Fault> {
     let channels: Vec<(Text,)> = connection
-        .query(
-            "select distinct channel from outbox as due
-             where next_at <= $1
-                and not exists (
-                    select 1 from outbox as earlier
-                    where earlier.approval_id = due.approval_id and earlier.channel = due.channel
-                        and earlier.number < due.number and earlier.next_at is not null
-                )
-             order by channel",
-        )
+        .query(concat!(
+            "select distinct channel from outbox as due where next_at <= $1 and ",
+            is_first!(),
+            " order by channel"
+        ))
         .bind(time(now))
         .fetch_all()
         .await?;
@@ -120,15 +127,7 @@ pub async fn claim(
 /// The time of the first next attempt.
 pub async fn next(connection: &mut Connection<'_>) -> Result<Option<Timestamp>, Fault> {
     let (next,): (Option<i64>,) = connection
-        .query(
-            "select min(next_at) from outbox as due
-             where next_at is not null
-                and not exists (
-                    select 1 from outbox as earlier
-                    where earlier.approval_id = due.approval_id and earlier.channel = due.channel
-                        and earlier.number < due.number and earlier.next_at is not null
-                )",
-        )
+        .query(concat!("select min(next_at) from outbox as due where next_at is not null and ", is_first!()))
         .fetch_one()
         .await?;
     Ok(next.map(read_time).transpose()?)
@@ -173,10 +172,7 @@ pub async fn open(connection: &mut Connection<'_>) -> Result<usize, Fault> {
 /// The notices that are open or were given up, the newest first.
 pub async fn list(connection: &mut Connection<'_>, limit: usize) -> Result<Vec<SavedNotice>, Fault> {
     let rows: Vec<Row> = connection
-        .query(
-            "select id, channel, event, at, approval_id, data, attempts, next_at, given_up_at, error
-             from outbox order by number desc limit $1",
-        )
+        .query(concat!("select ", columns!(), " from outbox order by number desc limit $1"))
         .bind(count(limit))
         .fetch_all()
         .await?;

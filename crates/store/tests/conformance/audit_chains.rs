@@ -1,4 +1,4 @@
-//! The chains of the audit follow what is committed, whatever is refused or undone meanwhile.
+//! The chains of the audit have the rows that are committed, even if other commits are refused or undone meanwhile.
 
 use std::sync::Arc;
 

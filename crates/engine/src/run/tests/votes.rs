@@ -352,7 +352,7 @@ impl Known {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// No call runs without enough valid approvals, whoever votes, edits, leaves a group or crashes in between, and whatever lapses.
+    /// No call runs without enough valid approvals, even if people vote, edit or leave groups, approvals lapse, and the process crashes in between.
     #[test]
     fn no_call_runs_without_enough_valid_approvals(moves in prop::collection::vec(moves(), 1..40)) {
         let terms = ApprovalTerms { valid_for: Some(Duration::from_secs(60)), ..finance(2) };
