@@ -9,6 +9,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
+import { freePort } from '../harness/ports.mjs';
 import { Server } from '../harness/server.mjs';
 
 /** @typedef {{ alert: string, expr: string, labels: Record<string, string>, annotations: Record<string, string> }} Rule */
@@ -66,10 +67,12 @@ function promtool(args, content) {
   }
 }
 
-/** The series of a server that has just started. @returns {Promise<Series[]>} */
+/** The series of a server with a channel that has just started. @returns {Promise<Series[]>} */
 async function seriesOfFreshServer() {
-  const server = await Server.start({});
+  const server = new Server(await freePort(), { FERMATA_PUBLIC_URL: 'https://chat.example.com' });
+  server.configure('[channels.phone]\nkind = "web_push"\n');
   try {
+    await server.start();
     const text = await (await fetch(`${server.url}/metrics`)).text();
     return text
       .split('\n')
