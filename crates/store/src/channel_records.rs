@@ -91,23 +91,13 @@ impl ChannelRecords {
             .await
     }
 
-    /// Uses a link. Returns `false` if it was used before.
+    /// Notes that a link was used.
     ///
     /// # Errors
     /// If the database fails.
-    pub async fn use_link(&self, hash: &str, at: Timestamp) -> Result<bool, StoreError> {
+    pub async fn use_link(&self, hash: &str, at: Timestamp) -> Result<(), StoreError> {
         self.backend
             .write(|mut db| async move { channel_records::use_link(&mut db.get(), hash, at).await })
-            .await
-    }
-
-    /// Makes a used link usable again, because its vote could not be counted.
-    ///
-    /// # Errors
-    /// If the database fails.
-    pub async fn free_link(&self, hash: &str) -> Result<(), StoreError> {
-        self.backend
-            .write(|mut db| async move { channel_records::free_link(&mut db.get(), hash).await })
             .await
     }
 

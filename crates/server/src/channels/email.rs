@@ -52,8 +52,8 @@ struct Recipient {
 struct Sent {
     /// The first mail, which the others reply to.
     message_id: String,
-    /// The notice that was sent last.
-    notice: String,
+    /// The notice that was sent last; `None` while the first one is on its way.
+    notice: Option<String>,
     user: Owner,
 }
 
@@ -98,7 +98,7 @@ impl Email {
     ) -> Result<(), SendError> {
         let address = recipient.mailbox.email.to_string();
         let before = sent_to(&address, sent);
-        if before.as_ref().is_some_and(|before| before.notice == notice.id) {
+        if before.as_ref().is_some_and(|before| before.is_about(notice)) {
             return Ok(());
         }
         let approval = &recipient.approval;
@@ -117,12 +117,19 @@ impl Email {
             links: links.as_ref(),
             inbox: words::inbox(public_url.as_deref(), approval),
         };
-        let message_id = letter.message_id.clone();
+        let mut sent = match before {
+            Some(before) => before,
+            None => {
+                let user = recipient.user.clone();
+                let first = Sent { message_id: letter.message_id.clone(), notice: None, user };
+                // If the process ends before the mail is noted as sent, the outcome still follows it.
+                self.note(approval, &address, &first).await?;
+                first
+            }
+        };
         self.deliver(&letter).await?;
-        let first = before.map_or(message_id, |before| before.message_id);
-        let now_sent = Sent { message_id: first, notice: notice.id.clone(), user: recipient.user.clone() };
-        let id = &approval.id;
-        Ok(self.records.note_message(&self.name, id, &address, &json!(now_sent), Timestamp::now()).await?)
+        sent.notice = Some(notice.id.clone());
+        self.note(approval, &address, &sent).await
     }
 
     /// Replies to the mails about an approval with its outcome.
@@ -145,7 +152,7 @@ impl Email {
         let address = &message.recipient;
         let Some(sent) = sent_to(address, std::slice::from_ref(message)) else { return Ok(()) };
         let Ok(mailbox) = address.parse() else { return Ok(()) };
-        if sent.notice == notice.id {
+        if sent.is_about(notice) {
             return Ok(());
         }
         let letter = Letter {
@@ -159,9 +166,13 @@ impl Email {
             inbox: words::inbox(self.shared.public_url().as_deref(), approval),
         };
         self.deliver(&letter).await?;
-        let done = Sent { notice: notice.id.clone(), ..sent };
-        let at = Timestamp::now();
-        Ok(self.records.note_message(&self.name, &approval.id, address, &json!(done), at).await?)
+        let done = Sent { notice: Some(notice.id.clone()), ..sent };
+        self.note(approval, address, &done).await
+    }
+
+    async fn note(&self, approval: &Approval, address: &str, sent: &Sent) -> Result<(), SendError> {
+        let (sent, at) = (json!(sent), Timestamp::now());
+        Ok(self.records.note_message(&self.name, &approval.id, address, &sent, at).await?)
     }
 
     async fn deliver(&self, letter: &Letter<'_>) -> Result<(), SendError> {
@@ -251,6 +262,14 @@ impl Channel for Email {
         desk: &dyn ApprovalDesk,
     ) -> Result<LinkPage, LinkError> {
         self.used(token, address, desk).await
+    }
+}
+
+// === impl Sent ===
+
+impl Sent {
+    fn is_about(&self, notice: &Notice) -> bool {
+        self.notice.as_ref() == Some(&notice.id)
     }
 }
 

@@ -78,11 +78,9 @@ impl WebPush {
         let receivers = self.receivers(approval, desk).await?;
         let mut sending: Vec<Sending<'_>> = Vec::new();
         for receiver in &receivers {
-            let endpoint = &receiver.device.endpoint;
-            let was_sent =
-                sent.iter().any(|message| message.recipient == *endpoint && message.reference == notice.id);
-            if !was_sent {
-                sending.push(Box::pin(self.notify(notice, receiver)));
+            let known = sent.iter().find(|message| message.recipient == receiver.device.endpoint);
+            if known.is_none_or(|known| known.reference != notice.id) {
+                sending.push(Box::pin(self.notify(notice, receiver, known.is_some())));
             }
         }
         send_all(sending).await
@@ -93,6 +91,7 @@ impl WebPush {
         &self,
         notice: &Notice,
         Receiver { device, approval }: &Receiver,
+        is_known: bool,
     ) -> Result<(), SendError> {
         let public_url = self.shared.public_url();
         let payload = json!({
@@ -103,10 +102,22 @@ impl WebPush {
             "body": words::shortened(approval.description.as_deref().unwrap_or(&approval.input_text), BODY),
             "url": words::inbox(public_url.as_deref(), approval),
         });
+        // If the process ends before the notification is noted as sent, it is closed all the same.
+        if !is_known {
+            self.note(approval, device, &Value::Null).await?;
+        }
         self.push(device, &payload).await?;
-        let (reference, at) = (json!(notice.id), Timestamp::now());
-        let noted = self.records.note_message(&self.name, &approval.id, &device.endpoint, &reference, at);
-        Ok(noted.await?)
+        self.note(approval, device, &json!(notice.id)).await
+    }
+
+    async fn note(
+        &self,
+        approval: &Approval,
+        device: &PushDevice,
+        reference: &Value,
+    ) -> Result<(), SendError> {
+        let at = Timestamp::now();
+        Ok(self.records.note_message(&self.name, &approval.id, &device.endpoint, reference, at).await?)
     }
 
     /// Closes the notifications about an approval.

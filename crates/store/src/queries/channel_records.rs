@@ -152,19 +152,14 @@ pub async fn link(
     }))
 }
 
-/// Uses a link; `false` if it was used.
-pub async fn use_link(connection: &mut Connection<'_>, hash: &str, at: Timestamp) -> Result<bool, Fault> {
-    let used = connection
+/// Notes that a link was used.
+pub async fn use_link(connection: &mut Connection<'_>, hash: &str, at: Timestamp) -> Result<(), Fault> {
+    connection
         .query("update mail_links set used_at = $2 where hash = $1 and used_at is null")
         .bind(hash)
         .bind(time(at))
-        .count()
-        .await?;
-    Ok(used == 1)
-}
-
-pub async fn free_link(connection: &mut Connection<'_>, hash: &str) -> Result<(), Fault> {
-    connection.query("update mail_links set used_at = null where hash = $1").bind(hash).execute().await
+        .execute()
+        .await
 }
 
 /// Adds a device, or replaces it; `false` if its owner has `most` others.

@@ -76,9 +76,6 @@ impl Email {
         desk: &dyn ApprovalDesk,
     ) -> Result<LinkPage, LinkError> {
         let (link, _) = self.look_up(token, desk).await?;
-        if !self.records.use_link(&link.hash, Timestamp::now()).await? {
-            return Err(LinkError::Used);
-        }
         let by = Decider::new(link.recipient, DecisionChannel::Email, address);
         let vote = PostedVote {
             approved: link.approves,
@@ -87,11 +84,14 @@ impl Email {
             input_hash: Some(link.input_hash),
         };
         match desk.vote(by, &link.approval, vote).await {
-            Ok(approval) => Ok(LinkPage::Counted(Box::new(approval))),
+            Ok(approval) => {
+                // After the vote, so that it is not lost if the process ends in between. The same vote twice counts once.
+                self.records.use_link(&link.hash, Timestamp::now()).await?;
+                Ok(LinkPage::Counted(Box::new(approval)))
+            }
             Err(error) => {
                 if let VoteError::Unavailable(reason) = &error {
                     tracing::warn!(channel = self.name, approval = %link.approval, "a vote by a link was not counted: {reason}");
-                    self.records.free_link(&link.hash).await?;
                 }
                 Err(error.into())
             }
