@@ -3,7 +3,7 @@
 import { approvalIn, type Approval } from './approval.js';
 import { eventsIn } from './events.js';
 import { unlessLeaving } from './leaving.js';
-import { eventsOf, FermataError, isTransient, pause, refusalOf, retry, type Server } from './server.js';
+import { eventsOf, FermataError, pause, retry, type Server } from './server.js';
 
 /** Which approvals are listed. */
 export interface ApprovalFilter {
@@ -126,8 +126,9 @@ async function* followChanges(
 ): AsyncGenerator<ApprovalEvent, void> {
   let position: string | undefined;
   for (let attempt = 0; await unlessLeaving(signal); attempt++) {
-    const body = await openEvents(server, url, position, signal);
-    if (body !== undefined) {
+    const response = await server.askForEvents(url, position, signal);
+    if (response !== undefined) {
+      const body = eventsOf(response);
       yield { type: 'open' };
       for await (const { id, data } of eventsIn(body, LONGEST_SILENCE, signal)) {
         attempt = 0;
@@ -140,24 +141,6 @@ async function* followChanges(
     yield { type: 'lost' };
     await pause(attempt, signal);
   }
-}
-
-/** Opens the stream; `undefined` if that may succeed later. */
-async function openEvents(
-  server: Server,
-  url: string,
-  position: string | undefined,
-  signal: AbortSignal,
-): Promise<ReadableStream<Uint8Array> | undefined> {
-  const headers: Record<string, string> = position === undefined ? {} : { 'last-event-id': position };
-  try {
-    const response = await server.fetch(url, { headers, signal, cache: 'no-store' });
-    if (response.ok) return eventsOf(response);
-    if (!isTransient(response.status)) throw await refusalOf(response);
-  } catch (error) {
-    if (error instanceof FermataError) throw error;
-  }
-  return undefined;
 }
 
 /** The approval of an event. Events of other types are for later versions of this package. */

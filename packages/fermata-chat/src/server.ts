@@ -110,23 +110,37 @@ export class Server {
     signal: AbortSignal,
     onRetry: () => void,
   ): Promise<ReadableStream<Uint8Array> | undefined> {
-    const headers: Record<string, string> = position === undefined ? {} : { 'last-event-id': position };
-    // Firefox lets a request wait for 20 seconds for another one of the same URL, such as that of another tab, to fill its cache.
-    const init: RequestInit = { headers, signal, cache: 'no-store' };
     for (let attempt = 0; !signal.aborted; attempt++) {
       if (attempt > 0) {
         onRetry();
         await pause(attempt - 1, signal);
       }
       if (!(await unlessLeaving(signal))) break;
-      try {
-        const response = await this.fetch(this.chatUrl(chatId, '/stream'), init);
-        if (response.status === 204) return undefined;
-        if (response.ok) return streamOf(response);
-        if (!isTransient(response.status)) throw await refusalOf(response);
-      } catch (error) {
-        if (error instanceof FermataError) throw error;
-      }
+      const response = await this.askForEvents(this.chatUrl(chatId, '/stream'), position, signal);
+      if (response?.status === 204) return undefined;
+      if (response !== undefined) return streamOf(response);
+    }
+    return undefined;
+  }
+
+  /**
+   * Asks once for a stream of events, from its beginning or after a position; `undefined` if another attempt may succeed.
+   *
+   * @throws FermataError if the server refuses.
+   */
+  async askForEvents(
+    url: string,
+    position: string | undefined,
+    signal: AbortSignal,
+  ): Promise<Response | undefined> {
+    const headers: Record<string, string> = position === undefined ? {} : { 'last-event-id': position };
+    try {
+      // Firefox lets a request wait for 20 seconds for another one of the same URL, such as that of another tab, to fill its cache.
+      const response = await this.fetch(url, { headers, signal, cache: 'no-store' });
+      if (response.ok) return response;
+      if (!isTransient(response.status)) throw await refusalOf(response);
+    } catch (error) {
+      if (error instanceof FermataError) throw error;
     }
     return undefined;
   }
