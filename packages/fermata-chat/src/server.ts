@@ -154,7 +154,7 @@ export class Server {
   }
 }
 
-/** Does something that is harmless when it is done twice, until it succeeds or is refused. */
+/** Does something that is harmless when it is done twice, until it succeeds, is refused or is aborted. */
 export async function retry<T>(
   what: () => Promise<T>,
   goesOn: (attempt: number) => boolean = timeLimit(),
@@ -167,6 +167,7 @@ export async function retry<T>(
       const isFinal = error instanceof FermataError && !isTransient(error.status);
       if (isFinal || !goesOn(attempt)) throw error;
       await pause(attempt - 1, signal);
+      if (signal?.aborted === true) throw error;
     }
   }
 }
@@ -196,6 +197,7 @@ export function pause(attempt: number, signal?: AbortSignal): Promise<void> {
     const timer = setTimeout(go, shortest + (longest - shortest) * Math.random());
     page.addEventListener?.('online', go);
     signal?.addEventListener('abort', go);
+    if (signal?.aborted === true) go();
   });
 }
 

@@ -2,6 +2,7 @@
 
 import { expect, test } from 'vitest';
 import { ApprovalInbox, FermataError, fermata, type Approval } from '../../src/index.js';
+import { retry } from '../../src/server.js';
 import { approval, ApprovalServer, hashOf, problem } from '../approvals';
 import { until } from '../../../../e2e/harness/until.mjs';
 
@@ -121,6 +122,20 @@ test('an inbox whose list is refused has failed, and not nothing to do', async (
   await until(() => inbox.contents.get().status === 'failed', 'the failure');
   await until(() => server.readers === 0, 'the stream to be closed');
   close();
+});
+
+test('an aborted request is not made again', async () => {
+  const abort = new AbortController();
+  let attempts = 0;
+  const failing = () => {
+    attempts++;
+    return Promise.reject(new Error('no network'));
+  };
+  const retrying = refusal(retry(failing, () => true, abort.signal));
+  await until(() => attempts > 0, 'the first attempt');
+  abort.abort();
+  expect(await retrying).toMatchObject({ message: 'no network' });
+  expect(attempts).toBe(1);
 });
 
 test('a late vote brings the outcome, and one about an old input the new one', async () => {
