@@ -33,6 +33,7 @@ export interface InboxState extends Inbox {
 }
 
 export type InboxEvent =
+  | { type: 'opened' }
   | { type: 'connected' }
   | { type: 'disconnected' }
   | { type: 'listed'; approvals: readonly Approval[] }
@@ -51,14 +52,13 @@ export const EMPTY_INBOX: InboxState = {
 
 export function applyToInbox(state: InboxState, event: InboxEvent): InboxState {
   switch (event.type) {
+    case 'opened':
     case 'connected': {
       const status = state.status === 'loading' ? 'loading' : 'outdated';
-      return { ...state, status, isConnected: true, news: [] };
+      return { ...state, status, isConnected: event.type === 'connected', news: [] };
     }
-    case 'disconnected': {
-      const status = state.status === 'failed' ? 'failed' : 'outdated';
-      return { ...state, status, isConnected: false };
-    }
+    case 'disconnected':
+      return { ...state, status: 'outdated', isConnected: false };
     case 'listed': {
       const listed = [...event.approvals, ...state.news].reduce(withApproval, state.approvals);
       const isListed = new Set([...event.approvals, ...state.news].map(({ id }) => id));
@@ -108,11 +108,14 @@ function withApproval(approvals: readonly Approval[], approval: Approval): reado
 export class ApprovalInbox {
   readonly #approvals: Approvals;
   readonly #state = new FollowedValue<InboxState>(EMPTY_INBOX);
-  #abort: AbortController | undefined;
-  /** The number of connections. A list counts only if none was opened after the request for it. */
-  #connections = 0;
-  /** The number of changes that the stream has brought for an approval. */
-  readonly #changes = new Map<string, number>();
+  /** Ends what was opened last. */
+  #opened: AbortController | undefined;
+  /** Ends its reader. A reload puts another one in its place. */
+  #reader: AbortController | undefined;
+  /** The number of requests and events so far: the time of each. */
+  #now = 0;
+  /** The time of what is known of an approval. A reply is as old as its request. */
+  readonly #learned = new Map<string, number>();
 
   constructor(approvals: Approvals) {
     this.#approvals = approvals;
@@ -120,37 +123,34 @@ export class ApprovalInbox {
 
   readonly contents: Followed<Inbox> = this.#state;
 
-  /** Reads the list, and follows its changes. Returns the function that ends it. */
+  /** Reads the list, and follows its changes. Returns the function that ends it, even after a reload. */
   open = (): (() => void) => {
-    const abort = new AbortController();
-    this.#abort?.abort();
-    this.#abort = abort;
-    void this.#follow(abort.signal);
+    this.#opened?.abort();
+    const opened = new AbortController();
+    opened.signal.addEventListener('abort', () => this.#reader?.abort());
+    this.#opened = opened;
+    this.#begin();
     return () => {
-      abort.abort();
+      opened.abort();
     };
   };
 
-  /** Begins again after a failure. */
+  /** Begins again after a failure. An inbox that is closed stays so. */
   reload = (): void => {
-    this.open();
+    if (this.#opened?.signal.aborted === false) this.#begin();
   };
 
   /** Votes. A refusal rejects, and the inbox has what it says of the approval. */
   vote = async (approval: Approval, vote: Vote): Promise<void> => {
     const { id } = approval;
-    const before = this.#changes.get(id);
-    // The stream may have brought something newer than the reply.
-    const learn = (now: Approval) => {
-      if (this.#changes.get(id) === before) this.#apply({ type: 'changed', approval: now });
-    };
+    const asked = ++this.#now;
     try {
-      learn(await this.#approvals.vote(approval, vote));
+      this.#learn(await this.#approvals.vote(approval, vote), asked);
     } catch (error) {
       if (!(error instanceof FermataError)) throw error;
-      if (error.approval !== undefined) learn(error.approval);
-      else if (error.status === 404) this.#apply({ type: 'gone', id });
-      else if (error.code === 'not_yours_to_decide') await this.#readAgain(id);
+      if (error.approval !== undefined) this.#learn(error.approval, asked);
+      // A person who is not signed in cannot read it either. What cannot be read now is read with the next connection.
+      else if (error.status !== 401) await this.#readAgain(id, this.#reader?.signal).catch(() => undefined);
       throw error;
     }
   };
@@ -164,24 +164,40 @@ export class ApprovalInbox {
     this.#state.set(applyToInbox(this.#state.get(), event));
   }
 
+  /** Takes an approval over, unless something newer is known of it. */
+  #learn(approval: Approval, at: number) {
+    if (at < (this.#learned.get(approval.id) ?? 0)) return;
+    this.#learned.set(approval.id, at);
+    this.#apply({ type: 'changed', approval });
+  }
+
+  #begin() {
+    this.#reader?.abort();
+    this.#reader = new AbortController();
+    this.#apply({ type: 'opened' });
+    void this.#follow(this.#reader.signal);
+  }
+
   async #follow(signal: AbortSignal) {
+    /** Ends the reading of the list for the newest connection. */
+    let connection: AbortController | undefined;
+    signal.addEventListener('abort', () => connection?.abort());
     try {
       for await (const event of this.#approvals.follow(signal)) {
         if (signal.aborted) return;
         switch (event.type) {
           case 'open':
+            connection?.abort();
+            connection = new AbortController();
             this.#apply({ type: 'connected' });
-            void this.#read(signal);
+            void this.#read(connection.signal);
             break;
           case 'lost':
             this.#apply({ type: 'disconnected' });
             break;
-          case 'changed': {
-            const { id } = event.approval;
-            this.#changes.set(id, (this.#changes.get(id) ?? 0) + 1);
-            this.#apply(event);
+          case 'changed':
+            this.#learn(event.approval, ++this.#now);
             break;
-          }
           default:
             event satisfies never;
         }
@@ -193,38 +209,44 @@ export class ApprovalInbox {
 
   /** Reads the list. Of an approval that is not in it any more, the outcome is read. */
   async #read(signal: AbortSignal) {
-    const connection = ++this.#connections;
     try {
-      const listed = await retry(() => this.#list(), undefined, signal);
-      if (signal.aborted || connection !== this.#connections) return;
+      const listed = await retry(() => this.#list(signal), isWorthIt, signal);
+      if (signal.aborted) return;
       const before = this.#state.get();
       this.#apply({ type: 'listed', approvals: listed });
       const isCurrent = new Set([...listed, ...before.news].map(({ id }) => id));
       const left = before.approvals.filter(({ id, state }) => state === 'waiting' && !isCurrent.has(id));
-      await Promise.all(left.map(({ id }) => this.#readAgain(id)));
+      await Promise.all(left.map(({ id }) => this.#readAgain(id, signal, isWorthIt)));
     } catch (error) {
       this.#fail(error, signal);
     }
   }
 
-  async #list(): Promise<Approval[]> {
+  async #list(signal: AbortSignal): Promise<Approval[]> {
     const listed: Approval[] = [];
-    for await (const approval of this.#approvals.all({ mine: true })) listed.push(approval);
+    for await (const approval of this.#approvals.all({ mine: true })) {
+      if (signal.aborted) break;
+      listed.push(approval);
+    }
     return listed;
   }
 
-  async #readAgain(id: string) {
+  async #readAgain(id: string, signal: AbortSignal | undefined, goesOn?: () => boolean) {
+    const asked = ++this.#now;
     try {
-      this.#apply({ type: 'changed', approval: await this.#approvals.get(id) });
+      this.#learn(await retry(() => this.#approvals.get(id), goesOn, signal), asked);
     } catch (error) {
-      if (error instanceof FermataError && error.status === 404) this.#apply({ type: 'gone', id });
-      else throw error;
+      if (!(error instanceof FermataError) || error.code !== 'not_found') throw error;
+      this.#apply({ type: 'gone', id });
     }
   }
 
   #fail(error: unknown, signal: AbortSignal) {
     if (signal.aborted) return;
-    this.#abort?.abort();
+    this.#reader?.abort();
     this.#apply({ type: 'failed', error: error instanceof Error ? error : new Error(String(error)) });
   }
 }
+
+/** A connection asks for its list again until the server answers or refuses. */
+const isWorthIt = () => true;

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { ApprovalInbox, FermataError, fermata, type Approval } from '../../src/index.js';
 import { retry } from '../../src/server.js';
 import { approval, ApprovalServer, hashOf, problem } from '../approvals';
-import { until } from '../../../../e2e/harness/until.mjs';
+import { gate, until } from '../../../../e2e/harness/until.mjs';
 
 const GROUPS = { alice: ['finance'], bob: ['finance'], dave: [] };
 
@@ -124,6 +124,31 @@ test('an inbox whose list is refused has failed, and not nothing to do', async (
   close();
 });
 
+test('closing ends the reader of a reload, and a closed inbox is not reloaded', async () => {
+  const { server, inbox, close, shows } = open(approval('a'));
+  await shows('live, a waiting');
+  inbox.reload();
+  await shows('outdated, a waiting');
+  await shows('live, a waiting');
+  expect(server.readers).toBe(1);
+  close();
+  await until(() => server.readers === 0, 'the stream to be closed');
+  const before = server.requests.length;
+  inbox.reload();
+  expect(server.requests).toHaveLength(before);
+});
+
+test('an earlier closer does not close what was opened later', async () => {
+  const { server, inbox, close, shows } = open(approval('a'));
+  await shows('live, a waiting');
+  const closeLater = inbox.open();
+  close();
+  await shows('live, a waiting');
+  expect(server.readers).toBe(1);
+  closeLater();
+  await until(() => server.readers === 0, 'the stream to be closed');
+});
+
 test('an aborted request is not made again', async () => {
   const abort = new AbortController();
   let attempts = 0;
@@ -136,6 +161,41 @@ test('an aborted request is not made again', async () => {
   abort.abort();
   expect(await retrying).toMatchObject({ message: 'no network' });
   expect(attempts).toBe(1);
+});
+
+test('the refused list of an earlier connection does not fail the inbox', async () => {
+  const server = new ApprovalServer(GROUPS, [approval('a')]);
+  const list = gate();
+  const refused = problem(500, 'internal', 'No.');
+  server.instead['GET /api/approvals?'] = async () => {
+    await list.opened;
+    return refused;
+  };
+  const inbox = new ApprovalInbox(fermata({ fetch: server.as('alice') }).approvals);
+  const close = inbox.open();
+  await until(() => requests(server, 'GET /api/approvals?').length === 1, 'the first list to be read');
+  server.instead = {};
+  server.breakStreams();
+  await until(() => inbox.contents.get().status === 'live', 'the second list to be read');
+  list.open();
+  await until(() => refused.bodyUsed, 'the first list to be refused');
+  await new Promise((resolve) => setTimeout(resolve));
+  expect(inbox.contents.get().status).toBe('live');
+  close();
+});
+
+test('an outcome is read again after a network error', async () => {
+  const { server, close, shows } = open(approval('a'));
+  await shows('live, a waiting');
+  const settled = { by: null, at: approval('a').requestedAt, channel: null };
+  server.putUnheard(approval('a', { state: 'expired', settled }));
+  server.instead['GET /api/approvals/a'] = () => {
+    server.instead = {};
+    return Promise.reject(new TypeError('fetch failed'));
+  };
+  server.breakStreams();
+  await shows('live, a expired');
+  close();
 });
 
 test('a late vote brings the outcome, and one about an old input the new one', async () => {
@@ -169,6 +229,39 @@ test('a vote of somebody who may not decide any more shows who may, and one abou
   close();
 });
 
+test.each(['not_yours_to_decide', 'tool_changed', 'gone'])(
+  'after a vote is refused with %s, the approval is read again until that succeeds',
+  async (code) => {
+    const { server, inbox, close, shows } = open(approval('a'));
+    await shows('live, a waiting');
+    const [a] = inbox.contents.get().approvals;
+    if (a === undefined) throw new Error('one is listed');
+    const settled = { by: null, at: a.requestedAt, channel: null };
+    server.putUnheard({ ...a, state: 'cancelled', settled });
+    server.instead = {
+      'POST /api/approvals/a': () => problem(409, code, 'No.'),
+      'GET /api/approvals/a': () => {
+        server.instead = {};
+        return Promise.reject(new TypeError('fetch failed'));
+      },
+    };
+    expect(await refusal(inbox.vote(a, { approved: true }))).toMatchObject({ code });
+    await shows('live, a cancelled');
+    close();
+  },
+);
+
+test('a 404 of a proxy does not mark an approval as gone', async () => {
+  const { server, inbox, close, shows } = open(approval('a'));
+  await shows('live, a waiting');
+  const [a] = inbox.contents.get().approvals;
+  if (a === undefined) throw new Error('one is listed');
+  server.instead['POST'] = () => new Response('<h1>Not found</h1>', { status: 404 });
+  expect(await refusal(inbox.vote(a, { approved: true }))).toMatchObject({ code: 'foreign_reply' });
+  await shows('live, a waiting');
+  close();
+});
+
 test('the reply to a vote does not undo what the stream has brought meanwhile', async () => {
   const { server, inbox, close, shows } = open(
     approval('a', { decision: { ...approval('a').decision, quorum: 2 } }),
@@ -183,6 +276,24 @@ test('the reply to a vote does not undo what the stream has brought meanwhile', 
     return new Response(JSON.stringify(old), { headers: { 'content-type': 'application/json' } });
   };
   await inbox.vote(a, { approved: true });
+  await shows('live, a denied');
+  close();
+});
+
+test('an approval that is read again does not undo what the stream has brought meanwhile', async () => {
+  const { server, inbox, close, shows } = open(approval('a'));
+  await shows('live, a waiting');
+  const [a] = inbox.contents.get().approvals;
+  if (a === undefined) throw new Error('one is listed');
+  server.instead = {
+    POST: () => problem(403, 'not_yours_to_decide', 'No.'),
+    'GET /api/approvals/a': async () => {
+      server.settle('a', 'bob', 'denied');
+      await shows('live, a denied');
+      return new Response(JSON.stringify(a), { headers: { 'content-type': 'application/json' } });
+    },
+  };
+  expect(await refusal(inbox.vote(a, { approved: true }))).toMatchObject({ code: 'not_yours_to_decide' });
   await shows('live, a denied');
   close();
 });

@@ -50,6 +50,22 @@ test('an inbox is empty only while the list was read and its changes arrive', ()
   ]);
 });
 
+test('an inbox that is opened again has what it had, and is outdated', () => {
+  const opened: InboxEvent = { type: 'opened' };
+  const failed: InboxEvent = { type: 'failed', error: new Error('no') };
+  expect(
+    transcript([opened, { type: 'connected' }, listed(a), opened, { type: 'connected' }, failed, opened]),
+  ).toEqual([
+    'opened: loading',
+    'connected: loading',
+    'listed: live a',
+    'opened: outdated a',
+    'connected: outdated a',
+    'failed: failed a',
+    'opened: outdated a',
+  ]);
+});
+
 test('a change that comes while the list is read is newer than the list', () => {
   expect(transcript([{ type: 'connected' }, changed(a), changed(denied), changed(b), listed(a)])).toEqual([
     'connected: loading',
