@@ -121,13 +121,12 @@ function Card({
     setOpen(true);
   };
   const details = useId();
-  const card = useKeptFocus(state.name);
+  const card = useKeptFocus();
   useDecisionKeys(card);
   return (
     <article
       ref={card}
       // One that waits for a decision takes its keys.
-
       tabIndex={state.name === 'waits-for-you' ? 0 : -1}
       aria-label={t('card.label', { name })}
       data-tool={name}
@@ -183,26 +182,28 @@ function isTricky(part: AnyToolPart): boolean {
   );
 }
 
-/** A button that goes away once its question is answered must not take the focus with it. */
-function useKeptFocus(state: CallState['name']) {
+/** A button or a field that goes away, because it was used or the call has changed, must not take the focus with it. */
+function useKeptFocus() {
   const card = useRef<HTMLElement>(null);
-  const hadFocus = useRef(false);
   useEffect(() => {
-    if (hadFocus.current && document.activeElement === document.body)
-      card.current?.focus({ preventScroll: true });
-  }, [state]);
-  useEffect(() => {
+    const { current } = card;
+    if (current === null) return undefined;
+    let hadFocus = false;
     const note = () => {
       // An element that is taken out of the page leaves the focus with the body, and tells nobody.
-      if (document.activeElement !== document.body)
-        hadFocus.current = card.current?.contains(document.activeElement) ?? false;
+      if (document.activeElement !== document.body) hadFocus = current.contains(document.activeElement);
     };
     const noteElsewhere = ({ target }: Event) => {
-      if (target instanceof Node && !card.current?.contains(target)) hadFocus.current = false;
+      if (target instanceof Node && !current.contains(target)) hadFocus = false;
     };
+    const changes = new MutationObserver(() => {
+      if (hadFocus && document.activeElement === document.body) current.focus({ preventScroll: true });
+    });
+    changes.observe(current, { childList: true, subtree: true });
     document.addEventListener('focusin', note);
     document.addEventListener('pointerdown', noteElsewhere);
     return () => {
+      changes.disconnect();
       document.removeEventListener('focusin', note);
       document.removeEventListener('pointerdown', noteElsewhere);
     };

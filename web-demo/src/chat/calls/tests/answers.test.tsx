@@ -142,7 +142,9 @@ describe('a question whether a call may run', () => {
     const { user, update } = showQuestion();
     await press(user, 'Approve');
     update(call('a', 'write_note', 'input-available', { input: NOTE }));
-    expect(document.activeElement).toBe(screen.getByRole('article'));
+    await waitFor(() => {
+      expect(document.activeElement).toBe(screen.getByRole('article'));
+    });
   });
 });
 

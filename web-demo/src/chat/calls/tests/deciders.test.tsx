@@ -1,7 +1,7 @@
 // What the card of a call shows if not the person alone decides about it.
 
 import i18next from 'i18next';
-import { render, screen } from '@testing-library/react';
+import { render, screen, waitFor } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
 import { afterEach, describe, expect, it } from 'vitest';
 import type { ApprovalDecision, CallStatus } from 'fermata-chat';
@@ -105,4 +105,42 @@ it('an input that changes is shown before it can be decided about', async () => 
   await userEvent.setup().click(screen.getByRole('button', { name: 'Decide about the new input' }));
   expect(buttons()).toEqual(['Approve', 'Edit', 'Deny']);
   expect(screen.queryByRole('alert')).toBeNull();
+});
+
+describe('the focus stays in the card', () => {
+  const mine = { mayDecide: true };
+  const inputOf = (amount: number) => `{"amount":${amount}}`;
+  const hasFocus = () =>
+    waitFor(() => {
+      expect(screen.getByRole('article').contains(document.activeElement)).toBe(true);
+    });
+
+  it.each(['Approve', 'Edit', 'Deny'])('if the input changes while %s has it', async (name) => {
+    const { rerender } = render(cardOf(mine));
+    screen.getByRole('button', { name }).focus();
+    rerender(cardOf(mine, inputOf(900)));
+    await hasFocus();
+  });
+
+  it('if the input changes while it is edited here', async () => {
+    const { rerender } = render(cardOf(mine));
+    const user = userEvent.setup();
+    await user.click(screen.getByRole('button', { name: 'Edit' }));
+    await hasFocus();
+    rerender(cardOf(mine, inputOf(900)));
+    await hasFocus();
+    expect(buttons()).toEqual([]);
+    await user.click(screen.getByRole('button', { name: 'Decide about the new input' }));
+    await hasFocus();
+  });
+
+  it('if the person approves an edited input, and others have to approve it as well', async () => {
+    const { rerender } = render(cardOf({ ...mine, approvedBy: [] }, undefined, 'alice'));
+    const user = userEvent.setup();
+    await user.click(screen.getByRole('button', { name: 'Edit' }));
+    await user.click(screen.getByRole('button', { name: 'Approve with these changes' }));
+    rerender(cardOf({ ...mine, approvedBy: ['alice'] }, inputOf(900), 'alice'));
+    await hasFocus();
+    expect(buttons()).toEqual(['Deny']);
+  });
 });
