@@ -5,7 +5,7 @@
 // a server that was restarted cannot say what was missed. An inbox counts as complete only while both are there (`live`).
 //
 // What is settled, or waits for others, keeps its place until `tidy`: nothing moves under a person's finger, and a late click finds the
-// outcome.
+// outcome. An approval that the page asks for (`show`) is there as well, whoever decides about it.
 
 import { isWaitingFor, type Approval } from './approval.js';
 import type { Approvals, Vote } from './approvals.js';
@@ -30,6 +30,8 @@ export interface InboxState extends Inbox {
   isConnected: boolean;
   /** Changes that came while the list was being read, which may be older than they are. */
   news: readonly Approval[];
+  /** The ids of approvals to show even if they do not wait for the person. */
+  wanted: ReadonlySet<string>;
 }
 
 export type InboxEvent =
@@ -40,6 +42,7 @@ export type InboxEvent =
   | { type: 'failed'; error: Error }
   | { type: 'changed'; approval: Approval }
   | { type: 'gone'; id: string }
+  | { type: 'wanted'; id: string }
   | { type: 'tidied'; user: string | undefined };
 
 export const EMPTY_INBOX: InboxState = {
@@ -48,6 +51,7 @@ export const EMPTY_INBOX: InboxState = {
   gone: new Set(),
   isConnected: false,
   news: [],
+  wanted: new Set(),
 };
 
 export function applyToInbox(state: InboxState, event: InboxEvent): InboxState {
@@ -68,6 +72,7 @@ export function applyToInbox(state: InboxState, event: InboxEvent): InboxState {
         gone: new Set([...state.gone].filter((id) => !isListed.has(id))),
         isConnected: state.isConnected,
         news: [],
+        wanted: state.wanted,
       };
     }
     case 'failed':
@@ -75,8 +80,8 @@ export function applyToInbox(state: InboxState, event: InboxEvent): InboxState {
     case 'changed': {
       const { approval } = event;
       const isKnown = state.approvals.some(({ id }) => id === approval.id);
-      // Approvals that only others may decide about are none of this inbox.
-      if (!isKnown && !isWaitingFor(undefined, approval)) return state;
+      // Approvals that only others may decide about are none of this inbox, unless the page wants them.
+      if (!isKnown && !isWaitingFor(undefined, approval) && !state.wanted.has(approval.id)) return state;
       return {
         ...state,
         approvals: withApproval(state.approvals, approval),
@@ -86,11 +91,14 @@ export function applyToInbox(state: InboxState, event: InboxEvent): InboxState {
     }
     case 'gone':
       return { ...state, gone: new Set([...state.gone, event.id]) };
+    case 'wanted':
+      return { ...state, wanted: new Set([...state.wanted, event.id]) };
     case 'tidied':
       return {
         ...state,
         approvals: state.approvals.filter((one) => isWaitingFor(event.user, one) && !state.gone.has(one.id)),
         gone: new Set(),
+        wanted: new Set(),
       };
     default:
       return event satisfies never;
@@ -155,6 +163,14 @@ export class ApprovalInbox {
     }
   };
 
+  /** Shows an approval until `tidy`, even if it does not wait for the person. One that they may not see is `gone`. */
+  show = (id: string): void => {
+    this.#apply({ type: 'wanted', id });
+    // Before the inbox is live, the approval is read after the list.
+    if (this.#state.get().status === 'live')
+      void this.#readAgain(id, this.#reader?.signal).catch(() => undefined);
+  };
+
   /** Takes those out that do not wait for the user. */
   tidy = (user: string | undefined): void => {
     this.#apply({ type: 'tidied', user });
@@ -207,7 +223,7 @@ export class ApprovalInbox {
     }
   }
 
-  /** Reads the list. Of an approval that is not in it any more, the outcome is read. */
+  /** Reads the list, and each approval that is shown without being in it. */
   async #read(signal: AbortSignal) {
     try {
       const listed = await retry(() => this.#list(signal), isWorthIt, signal);
@@ -215,8 +231,9 @@ export class ApprovalInbox {
       const before = this.#state.get();
       this.#apply({ type: 'listed', approvals: listed });
       const isCurrent = new Set([...listed, ...before.news].map(({ id }) => id));
-      const left = before.approvals.filter(({ id, state }) => state === 'waiting' && !isCurrent.has(id));
-      await Promise.all(left.map(({ id }) => this.#readAgain(id, signal, isWorthIt)));
+      const waited = before.approvals.filter(({ state }) => state === 'waiting').map(({ id }) => id);
+      const missing = [...new Set([...waited, ...before.wanted])].filter((id) => !isCurrent.has(id));
+      await Promise.all(missing.map((id) => this.#readAgain(id, signal, isWorthIt)));
     } catch (error) {
       this.#fail(error, signal);
     }

@@ -164,8 +164,8 @@ export function useRunStatus(chat: Pick<FermataChat, 'runStatus'>): RunStatus | 
   return useSyncExternalStore(subscribe, get, get);
 }
 
-/** The approvals that wait for the person, and the functions that answer them. */
-export type UseInbox = Inbox & Pick<ApprovalInbox, 'vote' | 'tidy' | 'reload'>;
+/** The approvals that wait for the person, and the functions that answer and show them. */
+export type UseInbox = Inbox & Pick<ApprovalInbox, 'vote' | 'show' | 'tidy' | 'reload'>;
 
 /** The inbox of the person, kept up to date: `useInbox(server.approvals)`. Of an empty one, `status` tells whether it is known to be so. */
 export function useInbox(approvals: Approvals): UseInbox {
@@ -173,7 +173,7 @@ export function useInbox(approvals: Approvals): UseInbox {
   useEffect(() => inbox.open(), [inbox]);
   const { subscribe, get } = inbox.contents;
   const contents = useSyncExternalStore(subscribe, get, get);
-  return { ...contents, vote: inbox.vote, tidy: inbox.tidy, reload: inbox.reload };
+  return { ...contents, vote: inbox.vote, show: inbox.show, tidy: inbox.tidy, reload: inbox.reload };
 }
 
 /** A memory in a list. */

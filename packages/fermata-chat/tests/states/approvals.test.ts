@@ -297,3 +297,33 @@ test('an approval that is read again does not undo what the stream has brought m
   await shows('live, a denied');
   close();
 });
+
+test('an approval that the page asks for is shown until the inbox is tidied, with its changes', async () => {
+  const ofCarol = { ...approval('b').decision, by: ['user:carol'], approvedBy: ['alice'] };
+  const { server, inbox, close, shown, shows } = open(approval('a'), approval('b', { decision: ofCarol }));
+  inbox.show('b');
+  inbox.show('c');
+  await shows('live, a waiting, b waiting');
+  await until(() => inbox.contents.get().gone.has('c'), 'the missing one to be gone');
+  server.settle('b', 'carol', 'denied');
+  await shows('live, a waiting, b denied');
+  inbox.tidy('alice');
+  expect(shown()).toBe('live, a waiting');
+  inbox.show('b');
+  await shows('live, a waiting, b denied');
+  close();
+});
+
+test('an approval that the page asks for is read again with the next connection', async () => {
+  const { server, inbox, close, shows } = open(approval('a'));
+  await shows('live, a waiting');
+  server.settle('a', 'bob', 'approved');
+  inbox.tidy('alice');
+  server.instead['GET /api/approvals/a'] = () => problem(500, 'internal', 'No.');
+  inbox.show('a');
+  await until(() => requests(server, 'GET /api/approvals/a').length === 1, 'the first attempt');
+  server.instead = {};
+  server.breakStreams();
+  await shows('live, a approved');
+  close();
+});
