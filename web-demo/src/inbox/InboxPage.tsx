@@ -7,6 +7,7 @@ import { isWaitingFor, useInbox, type UseInbox } from 'fermata-chat/react';
 import { Languages, SEGMENT, Themes } from '../chat/frame/Looks';
 import { TokenDialog } from '../chat/frame/TokenDialog';
 import { chatId } from '../chat/server/chatId';
+import { useMe } from '../chat/server/me';
 import { server } from '../chat/server/server';
 import { inOneLine } from '../chat/text/visible';
 import { Dialog } from '../chat/ui/Dialog';
@@ -19,7 +20,7 @@ type List = 'waiting' | 'decided';
 export function InboxPage() {
   const { t } = useTranslation('inbox');
   const inbox = useInbox(server.approvals);
-  const me = useMe();
+  const me = useMe(inbox.status);
   const [shown, setShown] = useState<List>('waiting');
   const [tool, setTool] = useState<string>();
   const waiting = inbox.approvals.filter(
@@ -81,21 +82,6 @@ export function InboxPage() {
 
 /** The chat that the person came from, if the URL names it. */
 const backUrl = () => (location.search === '' ? '/' : `/?chat=${encodeURIComponent(chatId.value)}`);
-
-/** The name of the user; `undefined` until it is known, and if the server does not say. */
-function useMe(): string | undefined {
-  const [me, setMe] = useState<string>();
-  useEffect(() => {
-    // Without the name, the page says names where it could say "you".
-    server.me().then(
-      (known) => {
-        setMe(known?.user);
-      },
-      () => undefined,
-    );
-  }, []);
-  return me;
-}
 
 /** The choice of one tool, as soon as there are two. */
 function ToolFilter({

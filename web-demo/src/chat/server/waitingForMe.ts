@@ -1,7 +1,8 @@
 // How many approvals wait for the person, of all chats and owners: the number on the link to the inbox.
 
-import { isWaitingFor, type Me } from 'fermata-chat';
+import { isWaitingFor } from 'fermata-chat';
 import { Cell } from '../../state/cell';
+import { whoAmI } from './me';
 import { server } from './server';
 
 export interface WaitingForMe {
@@ -17,17 +18,6 @@ export const waitingForMe = new Cell<WaitingForMe | undefined>(undefined);
 
 /** The highest number that is counted. */
 const MOST = 99;
-
-let asking: Promise<Me | undefined> | undefined;
-
-/** The person, asked for once. */
-function whoAmI(): Promise<Me | undefined> {
-  asking ??= server.me().catch((error: unknown) => {
-    asking = undefined;
-    throw error;
-  });
-  return asking;
-}
 
 export async function countWaiting(): Promise<void> {
   try {
