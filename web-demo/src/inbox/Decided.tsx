@@ -1,6 +1,6 @@
 // What was decided before, newest first.
 
-import { useEffect, useRef, useState } from 'react';
+import { useCallback, useEffect, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { ApprovalPage } from 'fermata-chat';
 import { server } from '../chat/server/server';
@@ -12,51 +12,42 @@ import { useListKeys } from './useListKeys';
 /** How many are asked for at a time. */
 const AT_ONCE = 20;
 
-const read = (tool: string | undefined, before?: string) =>
-  server.approvals.list({
-    state: 'settled',
-    limit: AT_ONCE,
-    ...(tool !== undefined && { tool }),
-    ...(before !== undefined && { before }),
-  });
-
 type State = { phase: 'loading' | 'ready' } | { phase: 'failed'; error: unknown };
 
-/** `tool`: the tool whose calls are shown; all, if there is none. */
+/** `tool`: the tool whose calls are shown; all, if there is none. Another one needs another key. */
 export function Decided({ me, tool }: { me: string | undefined; tool: string | undefined }) {
   const { t } = useTranslation('inbox');
   const errorWords = useErrorWords();
-  const [loaded, setLoaded] = useState<ApprovalPage>({ approvals: [] });
+  const [{ approvals, next }, setLoaded] = useState<ApprovalPage>({ approvals: [] });
   const [state, setState] = useState<State>({ phase: 'loading' });
   const list = useRef<HTMLUListElement>(null);
   useListKeys(list);
-  const show = (page: ApprovalPage) => {
-    setLoaded(({ approvals }) => ({ ...page, approvals: [...approvals, ...page.approvals] }));
-    setState({ phase: 'ready' });
-  };
-  const fail = (error: unknown) => {
-    setState({ phase: 'failed', error });
-  };
-  useEffect(() => {
-    let isLeft = false;
-    read(tool).then(
-      (page) => {
-        if (isLeft) return;
-        setLoaded(page);
-        setState({ phase: 'ready' });
-      },
-      (error: unknown) => {
-        if (!isLeft) setState({ phase: 'failed', error });
-      },
-    );
-    return () => {
-      isLeft = true;
-    };
-  }, [tool]);
-  const { approvals, next } = loaded;
+  const load = useCallback(
+    (before?: string) => {
+      const page = server.approvals.list({
+        state: 'settled',
+        limit: AT_ONCE,
+        ...(tool !== undefined && { tool }),
+        ...(before !== undefined && { before }),
+      });
+      page.then(
+        (page) => {
+          setLoaded(({ approvals }) =>
+            before === undefined ? page : { ...page, approvals: [...approvals, ...page.approvals] },
+          );
+          setState({ phase: 'ready' });
+        },
+        (error: unknown) => {
+          setState({ phase: 'failed', error });
+        },
+      );
+    },
+    [tool],
+  );
+  useEffect(load, [load]);
   const more = () => {
     setState({ phase: 'loading' });
-    read(tool, next).then(show, fail);
+    load(next);
   };
   return (
     <section aria-label={t('decidedList')} className="space-y-3">
