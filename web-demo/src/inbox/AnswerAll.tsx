@@ -10,7 +10,7 @@ import { useErrorWords } from '../chat/ui/errorWords';
 import { FIELD } from '../chat/ui/field';
 import { WholeInput } from '../chat/values/seen';
 import { LongText } from '../chat/values/ToolValue';
-import { useOutcomeWords, useWhenWords } from './words';
+import { useOutcomeWords, useRequestWords } from './words';
 
 export interface AnswerAllProps {
   approvals: readonly Approval[];
@@ -123,9 +123,8 @@ function Listed({
   result,
 }: Pick<AnswerAllProps, 'approved' | 'me'> & { approval: Approval; result: Result | undefined }) {
   const { t } = useTranslation('inbox');
-  const whenWords = useWhenWords();
-  const { tool, server, requestedBy, requestedAt, inputText } = approval;
-  const who = requestedBy === me ? t('outcome.you') : inOneLine(requestedBy);
+  const requestWords = useRequestWords(me);
+  const { tool, server, inputText } = approval;
   return (
     <div className="space-y-1">
       <p className="flex flex-wrap items-baseline gap-x-2 text-sm">
@@ -135,9 +134,7 @@ function Listed({
             {t('who.server_of_mcp', { ns: 'cards', server: inOneLine(server) })}
           </span>
         )}
-        <span className="text-xs text-muted wrap-anywhere">
-          {t('requestedBy', { who, when: whenWords(requestedAt) })}
-        </span>
+        <span className="text-xs text-muted wrap-anywhere">{requestWords(approval)}</span>
       </p>
       <div className="rounded-lg bg-sunken px-3 py-2">
         <WholeInput value={WHOLE}>

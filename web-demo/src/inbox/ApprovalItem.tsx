@@ -8,7 +8,7 @@ import { chatUrl } from '../chat/server/chatId';
 import { useTools } from '../chat/server/useTools';
 import { inOneLine } from '../chat/text/visible';
 import { chatOf, endOf, messageOf, partOf } from './asCall';
-import { useOutcomeWords, useWhenWords } from './words';
+import { useOutcomeWords, useRequestWords } from './words';
 
 export interface ApprovalItemProps {
   approval: Approval;
@@ -62,10 +62,9 @@ function Facts({
   refusal,
 }: Pick<ApprovalItemProps, 'approval' | 'me'> & { isGone: boolean; refusal: Refusal | undefined }) {
   const { t } = useTranslation('inbox');
-  const whenWords = useWhenWords();
+  const requestWords = useRequestWords(me);
   const outcome = useOutcomeWords(me)(approval);
-  const { requestedBy, requestedAt, expiresAt, state, chat } = approval;
-  const when = whenWords(requestedAt);
+  const { chat } = approval;
   return (
     <div className="space-y-1 text-sm">
       {outcome !== undefined && (
@@ -85,10 +84,7 @@ function Facts({
         </p>
       )}
       <p className="text-muted wrap-anywhere">
-        {requestedBy === me
-          ? t('requestedByYou', { when })
-          : t('requestedBy', { who: inOneLine(requestedBy), when })}
-        {state === 'waiting' && expiresAt !== null && ` · ${t('expires', { when: whenWords(expiresAt) })}`}
+        {requestWords(approval)}
         {chat !== undefined && (
           <>
             {' · '}

@@ -1,25 +1,32 @@
-// When something was, and what became of an approval, in words.
+// The request of an approval and its outcome, in words.
 
 import { useTranslation } from 'react-i18next';
 import type { Approval } from 'fermata-chat';
 import { inOneLine } from '../chat/text/visible';
-import { localeOf } from '../i18n/language';
+import { formatDay, formatTime, isToday } from '../chat/ui/When';
 
 /** Says when something was: `at 12:03`, `on 2 Mar at 12:03`. */
-export function useWhenWords(): (time: string) => string {
+function useWhenWords(): (time: string) => string {
   const { t, i18n } = useTranslation('inbox');
-  const locale = localeOf(i18n.language);
-  return (text) => {
-    const date = new Date(text);
-    const time = date.toLocaleTimeString(locale, { hour: '2-digit', minute: '2-digit' });
-    if (date.toDateString() === new Date().toDateString()) return t('today', { time });
-    const isThisYear = date.getFullYear() === new Date().getFullYear();
-    const day = date.toLocaleDateString(locale, {
-      day: 'numeric',
-      month: 'short',
-      ...(!isThisYear && { year: 'numeric' }),
-    });
-    return t('earlier', { time, day });
+  const { language } = i18n;
+  return (at) => {
+    const time = formatTime(at, language);
+    return isToday(at) ? t('today', { time }) : t('earlier', { time, day: formatDay(at, language) });
+  };
+}
+
+/** Says who has requested an approval, and when it expires if it waits: `Requested by dave at 12:03 · expires at 14:03`. */
+export function useRequestWords(me: string | undefined): (approval: Approval) => string {
+  const { t } = useTranslation('inbox');
+  const whenWords = useWhenWords();
+  return ({ requestedBy, requestedAt, expiresAt, state }) => {
+    const when = whenWords(requestedAt);
+    const requested =
+      requestedBy === me
+        ? t('requestedByYou', { when })
+        : t('requestedBy', { who: inOneLine(requestedBy), when });
+    if (state !== 'waiting' || expiresAt === null) return requested;
+    return `${requested} · ${t('expires', { when: whenWords(expiresAt) })}`;
   };
 }
 

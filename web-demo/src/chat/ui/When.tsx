@@ -3,19 +3,23 @@
 import { useTranslation } from 'react-i18next';
 import { localeOf } from '../../i18n/language';
 
-const isSameDay = (one: Date, other: Date) => one.toDateString() === other.toDateString();
+export const isToday = (time: string): boolean => new Date(time).toDateString() === new Date().toDateString();
 
-export function formatWhen(time: string, language: string, now = new Date()): string {
+export const formatTime = (time: string, language: string): string =>
+  new Date(time).toLocaleTimeString(localeOf(language), { hour: '2-digit', minute: '2-digit' });
+
+export function formatDay(time: string, language: string): string {
   const date = new Date(time);
-  const form: Intl.DateTimeFormatOptions = isSameDay(date, now)
-    ? { hour: '2-digit', minute: '2-digit' }
-    : {
-        day: 'numeric',
-        month: 'short',
-        ...(date.getFullYear() !== now.getFullYear() && { year: 'numeric' }),
-      };
-  return new Intl.DateTimeFormat(localeOf(language), form).format(date);
+  const isThisYear = date.getFullYear() === new Date().getFullYear();
+  return date.toLocaleDateString(localeOf(language), {
+    day: 'numeric',
+    month: 'short',
+    ...(!isThisYear && { year: 'numeric' }),
+  });
 }
+
+export const formatWhen = (time: string, language: string): string =>
+  isToday(time) ? formatTime(time, language) : formatDay(time, language);
 
 export function When({ time }: { time: string }) {
   const { i18n } = useTranslation();
