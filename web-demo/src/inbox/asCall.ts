@@ -6,14 +6,7 @@ import type { AnyToolPart, CallState, CardChat } from '../chat/record/toolState'
 
 /** Returns the call of an approval. It has the approval's id, because only its chat knows its own. */
 export function partOf(approval: Approval, isOver: boolean): AnyToolPart {
-  const { id, tool, server, title, description, details, input, inputText, decision, reason } = approval;
-  const descriptor = {
-    tool,
-    inputText,
-    mayDecide: decision.mayDecide,
-    ...(server !== null && { server }),
-    ...(title !== null && { title }),
-  };
+  const { id, tool, server, title, description, details, input, inputText, reason } = approval;
   const answer = {
     approved: approval.state === 'approved',
     ...(approval.settled?.reason !== undefined && { reason: approval.settled.reason }),
@@ -25,7 +18,12 @@ export function partOf(approval: Approval, isOver: boolean): AnyToolPart {
     input,
     ...(title !== null && { title }),
     toolMetadata: { description, details, ...(server !== null && { server }) },
-    approval: { id, descriptor, ...(reason !== null && { requestReason: reason }), ...(isOver && answer) },
+    approval: {
+      id,
+      descriptor: { tool, inputText },
+      ...(reason !== null && { requestReason: reason }),
+      ...(isOver && answer),
+    },
   };
   // The AI SDK types a part by its tool, which only the server knows.
   return part as unknown as AnyToolPart;
@@ -64,7 +62,7 @@ export function chatOf(
     waitsFor: waitsForMe ? 'person' : 'other_people',
     decision: approval.decision,
   };
-  // A card that only asks never does these, and nobody else sees an edit before it is sent.
+  // A card that only asks calls none of these but `noteEditing`, and no other page of an approval shows that it is edited.
   const unused = () => Promise.resolve();
   return {
     callStatus: () => status,

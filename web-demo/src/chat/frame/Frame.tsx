@@ -51,12 +51,10 @@ export function Frame({ page, chatId, chat, list, children }: Props) {
   const title = usePicked(chats, (list) => list.chats.find((chat) => chat.id === chatId)?.title) ?? undefined;
   // What waits in this chat is known at once; the list of the others is asked for while one looks.
   const own = usePicked(ownWaiting, (one) => (one.chatId === chatId ? one.count : 0));
-  const elsewhere = usePicked(waiting, (list) =>
-    list
-      .filter(({ chat }) => chat.id !== chatId)
-      .flatMap(({ pending }) => pending)
-      .reduce((sum, { decision }) => sum + (decision?.mayDecide === false ? 0 : 1), 0),
-  );
+  const elsewhere = usePicked(waiting, (list) => {
+    const pending = list.flatMap((one) => (one.chat.id === chatId ? [] : one.pending));
+    return pending.filter(({ decision }) => decision?.mayDecide !== false).length;
+  });
   const waits = own + elsewhere;
   useEffect(() => {
     const count = waits > 0 ? `(${waits}) ` : '';

@@ -40,7 +40,6 @@ const inbox = {
     cancelled: 'Cancelled {{when}}',
     you: 'you',
   },
-  because: 'Because: {{reason}}',
   late: 'Your answer came too late.',
   notYours: 'Your answer did not count: you may not decide about this call any more.',
   gone: 'This call does not exist any more, or you may not see it any more.',

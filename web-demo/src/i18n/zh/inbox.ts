@@ -43,7 +43,6 @@ const inbox: Translated<typeof english> = {
     cancelled: '已于 {{when}} 取消',
     you: '你',
   },
-  because: '原因：{{reason}}',
   late: '你的答复来晚了。',
   notYours: '你的答复没有计入：此调用已不由你决定。',
   gone: '此调用已不存在，或你已无权查看。',
