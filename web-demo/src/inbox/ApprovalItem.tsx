@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { FermataError, isWaitingFor, type Approval, type Vote } from 'fermata-chat';
+import { FermataError, type Approval, type Vote } from 'fermata-chat';
 import { ToolCard } from '../chat/calls/ToolCard';
 import { chatUrl } from '../chat/server/chatId';
 import { useTools } from '../chat/server/useTools';
@@ -13,6 +13,7 @@ import { useOutcomeWords, useRequestWords } from './words';
 export interface ApprovalItemProps {
   approval: Approval;
   me: string | undefined;
+  waitsForMe?: boolean;
   /** `true` if nobody may see it any more. */
   isGone?: boolean;
   /** Votes; absent for those that were decided before. */
@@ -22,10 +23,15 @@ export interface ApprovalItemProps {
 /** Why the last vote did not count, as far as the card does not say it. */
 type Refusal = 'late' | 'notYours';
 
-export function ApprovalItem({ approval, me, isGone = false, onVote }: ApprovalItemProps) {
+export function ApprovalItem({
+  approval,
+  me,
+  waitsForMe = false,
+  isGone = false,
+  onVote,
+}: ApprovalItemProps) {
   const { tools } = useTools();
   const [refusal, setRefusal] = useState<Refusal>();
-  const waitsForMe = isWaitingFor(me, approval) && !isGone;
   const end = endOf(approval, isGone);
   const isOver = end !== undefined;
   const part = useMemo(() => partOf(approval, isOver), [approval, isOver]);

@@ -69,7 +69,7 @@ export function InboxPage() {
           {count > 0 && t('count', { count })}
         </p>
         {shown === 'waiting' ? (
-          <Waiting {...{ inbox, me, tool }} />
+          <Waiting {...{ inbox, waiting, me, tool }} />
         ) : (
           <Decided key={tool} {...{ me, tool }} />
         )}

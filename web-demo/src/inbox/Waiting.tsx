@@ -2,7 +2,7 @@
 
 import { useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
-import { isWaitingFor, type Approval, type UseInbox } from 'fermata-chat/react';
+import type { Approval, UseInbox } from 'fermata-chat/react';
 import { inOneLine } from '../chat/text/visible';
 import { Button } from '../chat/ui/Button';
 import { useErrorWords } from '../chat/ui/errorWords';
@@ -12,18 +12,20 @@ import { useListKeys } from './useListKeys';
 
 interface Props {
   inbox: UseInbox;
+  /** Those of the inbox that wait for the person. */
+  waiting: readonly Approval[];
   me: string | undefined;
   /** The tool whose calls are shown; all, if there is none. */
   tool: string | undefined;
 }
 
-export function Waiting({ inbox, me, tool }: Props) {
+export function Waiting({ inbox, waiting, me, tool }: Props) {
   const { t } = useTranslation('inbox');
   const list = useRef<HTMLUListElement>(null);
   useListKeys(list);
-  const shown = inbox.approvals.filter((approval) => tool === undefined || approval.tool === tool);
-  const waits = (approval: Approval) => isWaitingFor(me, approval) && !inbox.gone.has(approval.id);
-  const open = shown.filter(waits);
+  const isOfTool = (approval: Approval) => tool === undefined || approval.tool === tool;
+  const shown = inbox.approvals.filter(isOfTool);
+  const open = waiting.filter(isOfTool);
   const { selection, toggle, selectAll, clear } = useSelection(open);
   const [asked, setAsked] = useState<{ approved: boolean; approvals: readonly Approval[] }>();
   return (
@@ -46,8 +48,10 @@ export function Waiting({ inbox, me, tool }: Props) {
       <ul ref={list} className="space-y-3">
         {shown.map((approval) => (
           <li key={approval.id} className="flex items-start gap-2.5">
-            {open.length > 1 && !waits(approval) && <span className="w-4 shrink-0 pointer-coarse:w-6" />}
-            {open.length > 1 && waits(approval) && (
+            {open.length > 1 && !open.includes(approval) && (
+              <span className="w-4 shrink-0 pointer-coarse:w-6" />
+            )}
+            {open.length > 1 && open.includes(approval) && (
               <input
                 type="checkbox"
                 aria-label={t('select', {
@@ -62,7 +66,12 @@ export function Waiting({ inbox, me, tool }: Props) {
               />
             )}
             <div className="min-w-0 flex-1">
-              <ApprovalItem {...{ approval, me }} isGone={inbox.gone.has(approval.id)} onVote={inbox.vote} />
+              <ApprovalItem
+                {...{ approval, me }}
+                waitsForMe={open.includes(approval)}
+                isGone={inbox.gone.has(approval.id)}
+                onVote={inbox.vote}
+              />
             </div>
           </li>
         ))}
@@ -77,9 +86,7 @@ export function Waiting({ inbox, me, tool }: Props) {
           {t('tidy')}
         </Button>
       )}
-      {open.length === 0 && inbox.status === 'live' && (
-        <Empty tool={tool} others={inbox.approvals.filter(waits).length} />
-      )}
+      {open.length === 0 && inbox.status === 'live' && <Empty tool={tool} others={waiting.length} />}
       {selection.length > 0 && (
         <Selected
           count={selection.length}
