@@ -1,8 +1,10 @@
 // One answer for several approvals: each is shown as it is sent, before anything is sent. What the server says of each is shown beside it.
+//
+// Each is sent, or sent again, while it waits for the person with the input that is listed.
 
-import { useId, useState } from 'react';
+import { useId, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
-import { FermataError, type Approval, type Vote } from 'fermata-chat';
+import { FermataError, type Approval, type UseInbox } from 'fermata-chat/react';
 import { inOneLine } from '../chat/text/visible';
 import { Button } from '../chat/ui/Button';
 import { Dialog } from '../chat/ui/Dialog';
@@ -13,10 +15,13 @@ import { LongText } from '../chat/values/ToolValue';
 import { useOutcomeWords, useRequestWords } from './words';
 
 export interface AnswerAllProps {
+  /** The approvals as they are listed and sent, whatever changes meanwhile. */
   approvals: readonly Approval[];
   approved: boolean;
+  inbox: UseInbox;
+  /** Those of the inbox that wait for the person. */
+  waiting: readonly Approval[];
   me: string | undefined;
-  onVote: (approval: Approval, vote: Vote) => Promise<void>;
   onClose: () => void;
 }
 
@@ -26,15 +31,17 @@ type Result = { phase: 'sending' | 'counted' } | { phase: 'refused'; error: unkn
 /** Nothing of a long input is left out. */
 const WHOLE = { isWhole: true, showAll: () => undefined };
 
-export function AnswerAll({ approvals, approved, me, onVote, onClose }: AnswerAllProps) {
+export function AnswerAll({ approvals, approved, inbox, waiting, me, onClose }: AnswerAllProps) {
   const { t } = useTranslation('inbox');
-  // What is listed is what is sent, whatever changes meanwhile.
-  const [listed] = useState(approvals);
   const [results, setResults] = useState<ReadonlyMap<string, Result>>(new Map());
   const [isBusy, setBusy] = useState(false);
   const [reason, setReason] = useState('');
   const field = useId();
-  const left = listed.filter(({ id }) => isOpen(results.get(id)));
+  const left = approvals.filter(
+    ({ id, inputHash }) =>
+      results.get(id)?.phase !== 'counted' &&
+      waiting.some((now) => now.id === id && now.inputHash === inputHash),
+  );
   const send = async () => {
     const words = reason.trim();
     setBusy(true);
@@ -44,7 +51,7 @@ export function AnswerAll({ approvals, approved, me, onVote, onClose }: AnswerAl
       };
       note({ phase: 'sending' });
       try {
-        await onVote(approval, { approved, ...(words !== '' && { reason: words }) });
+        await inbox.vote(approval, { approved, ...(words !== '' && { reason: words }) });
         note({ phase: 'counted' });
       } catch (error) {
         note({ phase: 'refused', error });
@@ -56,7 +63,7 @@ export function AnswerAll({ approvals, approved, me, onVote, onClose }: AnswerAl
   return (
     <Dialog
       size="page"
-      title={t(`all.${way}`, { count: listed.length })}
+      title={t(`all.${way}`, { count: approvals.length })}
       onClose={() => {
         if (!isBusy) onClose();
       }}
@@ -70,9 +77,15 @@ export function AnswerAll({ approvals, approved, me, onVote, onClose }: AnswerAl
       >
         <p className="text-sm text-muted">{t('all.text')}</p>
         <ul className="space-y-3">
-          {listed.map((approval) => (
+          {approvals.map((approval) => (
             <li key={approval.id} className="rounded-card border border-field p-3">
-              <Listed {...{ approval, approved, me }} result={results.get(approval.id)} />
+              <Listed {...{ approval, me }}>
+                <ResultWords
+                  {...{ approval, approved, inbox, me }}
+                  result={results.get(approval.id)}
+                  isLeft={left.includes(approval)}
+                />
+              </Listed>
             </li>
           ))}
         </ul>
@@ -107,21 +120,12 @@ export function AnswerAll({ approvals, approved, me, onVote, onClose }: AnswerAl
   );
 }
 
-/** The codes of a refusal that another attempt does not change. */
-const FINAL = ['already_answered', 'changed', 'not_yours_to_decide', 'not_found'];
-
-function isOpen(result: Result | undefined): boolean {
-  if (result?.phase !== 'refused') return result?.phase !== 'counted';
-  return !(result.error instanceof FermataError && FINAL.includes(result.error.code));
-}
-
 /** An approval as it is sent: the input as the JSON text that runs. */
 function Listed({
   approval,
-  approved,
   me,
-  result,
-}: Pick<AnswerAllProps, 'approved' | 'me'> & { approval: Approval; result: Result | undefined }) {
+  children,
+}: Pick<AnswerAllProps, 'me'> & { approval: Approval; children: ReactNode }) {
   const { t } = useTranslation('inbox');
   const requestWords = useRequestWords(me);
   const { tool, server, inputText } = approval;
@@ -141,21 +145,23 @@ function Listed({
           <LongText text={inputText} isCode />
         </WholeInput>
       </div>
-      <ResultWords {...{ approved, me, result }} />
+      {children}
     </div>
   );
 }
 
-function ResultWords({
-  approved,
-  me,
-  result,
-}: Pick<AnswerAllProps, 'approved' | 'me'> & { result: Result | undefined }) {
+type ResultWordsProps = Pick<AnswerAllProps, 'approved' | 'inbox' | 'me'> & {
+  approval: Approval;
+  result: Result | undefined;
+  /** `true` if the approval is still to be sent. */
+  isLeft: boolean;
+};
+
+function ResultWords({ approval, approved, inbox, me, result, isLeft }: ResultWordsProps) {
   const { t } = useTranslation('inbox');
   const errorWords = useErrorWords();
   const outcomeWords = useOutcomeWords(me);
-  if (result === undefined) return null;
-  switch (result.phase) {
+  switch (result?.phase) {
     case 'sending':
       return <p className="text-sm text-muted">{t('all.sending')}</p>;
     case 'counted':
@@ -167,14 +173,25 @@ function ResultWords({
     case 'refused': {
       const { error } = result;
       const now = error instanceof FermataError ? error.approval : undefined;
-      const isChanged = error instanceof FermataError && error.code === 'changed';
-      return (
-        <p role="alert" className="text-sm text-bad wrap-anywhere">
-          {isChanged ? t('all.changed') : ((now && outcomeWords(now)) ?? errorWords(error))}
-        </p>
-      );
+      return <NotCounted>{(now && outcomeWords(now)) ?? errorWords(error)}</NotCounted>;
+    }
+    case undefined: {
+      if (isLeft) return null;
+      const now = inbox.approvals.find(({ id }) => id === approval.id);
+      if (now === undefined || inbox.gone.has(approval.id)) return <NotCounted>{t('gone')}</NotCounted>;
+      const isChanged = now.inputHash !== approval.inputHash;
+      const why = t(isChanged ? 'errors.changed' : 'errors.not_yours_to_decide', { ns: 'cards' });
+      return <NotCounted>{outcomeWords(now) ?? why}</NotCounted>;
     }
     default:
       return result satisfies never;
   }
+}
+
+function NotCounted({ children }: { children: string }) {
+  return (
+    <p role="alert" className="text-sm text-bad wrap-anywhere">
+      {children}
+    </p>
+  );
 }

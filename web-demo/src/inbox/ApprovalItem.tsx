@@ -21,7 +21,7 @@ export interface ApprovalItemProps {
 }
 
 /** Why the last vote did not count, as far as the card does not say it. */
-type Refusal = 'late' | 'notYours';
+type Refusal = 'late' | 'notYours' | 'toolChanged';
 
 export function ApprovalItem({
   approval,
@@ -57,8 +57,16 @@ export function ApprovalItem({
 
 function refusalOf(error: unknown): Refusal | undefined {
   if (!(error instanceof FermataError)) return undefined;
-  if (error.code === 'already_answered') return 'late';
-  return error.code === 'not_yours_to_decide' ? 'notYours' : undefined;
+  switch (error.code) {
+    case 'already_answered':
+      return 'late';
+    case 'not_yours_to_decide':
+      return 'notYours';
+    case 'tool_changed':
+      return 'toolChanged';
+    default:
+      return undefined;
+  }
 }
 
 function Facts({
@@ -82,6 +90,11 @@ function Facts({
       {refusal === 'notYours' && (
         <p role="alert" className="text-bad">
           {t('notYours')}
+        </p>
+      )}
+      {refusal === 'toolChanged' && approval.state !== 'waiting' && (
+        <p role="alert" className="text-bad">
+          {t('errors.tool_changed', { ns: 'cards' })}
         </p>
       )}
       {isGone && (

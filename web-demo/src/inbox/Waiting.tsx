@@ -97,8 +97,7 @@ export function Waiting({ inbox, waiting, me, tool }: Props) {
       )}
       {asked !== undefined && (
         <AnswerAll
-          {...{ me, ...asked }}
-          onVote={inbox.vote}
+          {...{ inbox, waiting, me, ...asked }}
           onClose={() => {
             setAsked(undefined);
             clear();

@@ -65,7 +65,6 @@ const inbox = {
     approved: 'Approved',
     denied: 'Denied',
     sending: 'Sending…',
-    changed: 'Not counted: its input has changed. Look at it again.',
   },
   keys: {
     label: 'Keys',

@@ -68,7 +68,6 @@ const inbox: Translated<typeof english> = {
     approved: '已批准',
     denied: '已拒绝',
     sending: '正在发送…',
-    changed: '没有计入：输入已改动，请再看一遍。',
   },
   keys: {
     label: '按键',

@@ -1,6 +1,7 @@
-// The inbox in a page: the person it is for.
+// The inbox in a page: the person it is for, and several answers at once.
 
-import { act, render, waitFor } from '@testing-library/react';
+import { act, render, screen, waitFor, within } from '@testing-library/react';
+import userEvent from '@testing-library/user-event';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { Approval } from 'fermata-chat';
 import { approval, ApprovalServer, problem } from '../../../../packages/fermata-chat/tests/approvals';
@@ -27,7 +28,7 @@ async function open(approvals: Approval[], query = '', instead: ApprovalServer['
   history.replaceState(null, '', `/inbox${query}`);
   const { InboxPage } = await import('../InboxPage');
   render(<InboxPage />);
-  return { server, page };
+  return { server, page, user: userEvent.setup() };
 }
 
 const JSON_REPLY = { headers: { 'content-type': 'application/json' } };
@@ -37,6 +38,9 @@ const shows = (id: string, words: RegExp) =>
   waitFor(() => {
     expect(card(id)?.textContent).toMatch(words);
   });
+
+const posts = (server: ApprovalServer) =>
+  server.requests.filter((request) => request.startsWith('POST')).map((request) => request.split(' ')[1]);
 
 describe('the person', () => {
   it('is asked about again with the next connection if the first request fails', async () => {
@@ -61,4 +65,68 @@ describe('the person', () => {
     giveToken('the token of bob');
     expect(await whoAmI()).toMatchObject({ user: 'bob' });
   });
+});
+
+describe('several answers at once', () => {
+  /** Opens the list of all that waits, to approve it. */
+  async function ask(approvals: Approval[]) {
+    const opened = await open(approvals);
+    const { user } = opened;
+    await user.click(await screen.findByRole('checkbox', { name: 'Select all' }));
+    await user.click(screen.getByRole('button', { name: 'Approve all' }));
+    const dialog = within(screen.getByRole('dialog'));
+    const press = (name: string) => user.click(dialog.getByRole('button', { name }));
+    return { ...opened, dialog, press };
+  }
+
+  it('can be sent again while their calls wait for the person as they are listed', async () => {
+    const { server, dialog, press } = await ask([approval('a'), approval('b')]);
+    server.instead['POST /api/approvals/b'] = () => problem(422, 'denied_by_policy', 'A rule denies this.');
+    await press('Approve 2');
+    await dialog.findByText('A rule denies this.');
+    server.instead = {};
+    await press('Approve 1');
+    await dialog.findByRole('button', { name: 'Close' });
+    expect(posts(server)).toEqual(['/api/approvals/a', '/api/approvals/b', '/api/approvals/b']);
+  });
+
+  it('are not sent again once the tool has changed, and the list has the newest approval', async () => {
+    const { server, dialog, press } = await ask([approval('a'), approval('b')]);
+    const settled = { by: null, at: approval('b').requestedAt, channel: null };
+    server.instead['POST /api/approvals/b'] = () => {
+      server.putUnheard(approval('b', { state: 'cancelled', settled }));
+      return problem(409, 'tool_changed', 'The tool has changed.');
+    };
+    await press('Approve 2');
+    await dialog.findByText('The tool has changed since this was shown. Look at the call again.');
+    await dialog.findByRole('button', { name: 'Close' });
+    await shows('b', /Cancelled/);
+  });
+
+  it('leave out what others have settled or changed meanwhile, and say so', async () => {
+    const { server, dialog, press } = await ask([approval('a'), approval('b'), approval('c')]);
+    act(() => {
+      server.settle('b', 'bob', 'denied');
+      server.edit('c', 'bob', { order: 8 });
+    });
+    await dialog.findByText(/^Denied by bob/);
+    await dialog.findByText('The input has changed. Look at it again.');
+    await press('Approve 1');
+    await dialog.findByRole('button', { name: 'Close' });
+    expect(posts(server)).toEqual(['/api/approvals/a']);
+  });
+});
+
+it('says that the tool has changed if a vote is refused for it', async () => {
+  const { server, user } = await open([approval('a')]);
+  const settled = { by: null, at: approval('a').requestedAt, channel: null };
+  server.instead['POST'] = () => {
+    server.putUnheard(approval('a', { state: 'cancelled', settled }));
+    return problem(409, 'tool_changed', 'The tool has changed.');
+  };
+  await user.click(await screen.findByRole('button', { name: 'Approve' }));
+  await shows('a', /Cancelled/);
+  expect(card('a')?.textContent).toContain(
+    'The tool has changed since this was shown. Look at the call again.',
+  );
 });
