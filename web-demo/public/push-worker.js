@@ -53,5 +53,7 @@ async function open(url) {
   const target = new URL(url ?? '/inbox', self.location.origin);
   const pages = await self.clients.matchAll({ type: 'window' });
   const inbox = pages.find((page) => new URL(page.url).pathname === target.pathname);
-  await (inbox ? inbox.focus() : self.clients.openWindow(target.href));
+  if (!inbox) return self.clients.openWindow(target.href);
+  await inbox.focus();
+  if (inbox.url !== target.href) await inbox.navigate(target.href);
 }

@@ -266,6 +266,24 @@ test('a filter shows the calls of one tool, and says that others wait', async ({
   await expect(inbox.page.getByText('All done')).toBeHidden();
 });
 
+test('a link to an approval leads to its card', async ({ people, inbox }) => {
+  for (let number = 1; number <= 12; number++) people.approvals.put(refund(`a${number}`, number));
+  people.approvals.put(refund('b', 900));
+  people.approvals.settle('b', 'bob', 'denied');
+  await inbox.open('?approval=a9');
+  await expect(inbox.card('Refund 9 €')).toBeFocused();
+  await expect(inbox.card('Refund 9 €').getByRole('button', { name: 'Details of refund' })).toBeInViewport();
+  await inbox.open('?approval=b');
+  await expect(inbox.card('Refund 900 €')).toBeFocused();
+  await expect(inbox.card('Refund 900 €')).toContainText('Denied by bob at 12:03');
+  people.mayLog.push(FAILED_REQUEST);
+  await inbox.open('?approval=c');
+  await expect(inbox.page.getByRole('alert')).toHaveText(
+    'This link leads to a call that does not exist any more, or that you may not see.',
+  );
+  await expect(inbox.cards).toHaveCount(12);
+});
+
 test('what was decided comes page by page, newest first', async ({ people, inbox }) => {
   for (let number = 1; number <= 25; number++) {
     people.approvals.put(refund(`a${number}`, number));

@@ -35,8 +35,8 @@ export class InboxPage {
     readonly url: string,
   ) {}
 
-  async open() {
-    await this.page.goto(`${this.url}/inbox`);
+  async open(query = '') {
+    await this.page.goto(`${this.url}/inbox${query}`);
     await expect(this.page.getByRole('heading', { level: 1 })).toBeVisible();
   }
 

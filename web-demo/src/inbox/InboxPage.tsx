@@ -6,7 +6,7 @@ import { useTranslation } from 'react-i18next';
 import { isWaitingFor, useInbox, type UseInbox } from 'fermata-chat/react';
 import { Languages, SEGMENT, Themes } from '../chat/frame/Looks';
 import { TokenDialog } from '../chat/frame/TokenDialog';
-import { chatId } from '../chat/server/chatId';
+import { chatUrl, isChatId } from '../chat/server/chatId';
 import { useMe } from '../chat/server/me';
 import { server } from '../chat/server/server';
 import { inOneLine } from '../chat/text/visible';
@@ -27,6 +27,11 @@ export function InboxPage() {
     (approval) => isWaitingFor(me, approval) && !inbox.gone.has(approval.id),
   );
   const count = waiting.length;
+  const [linked] = useState(() => inUrl('approval'));
+  const { show } = inbox;
+  useEffect(() => {
+    if (linked !== null) show(linked);
+  }, [linked, show]);
   useEffect(() => {
     document.title = (count > 0 ? `(${count}) ` : '') + t('title');
   }, [count, t]);
@@ -69,7 +74,7 @@ export function InboxPage() {
           {count > 0 && t('count', { count })}
         </p>
         {shown === 'waiting' ? (
-          <Waiting {...{ inbox, waiting, me, tool }} />
+          <Waiting {...{ inbox, waiting, me, tool, linked }} />
         ) : (
           <Decided key={tool} {...{ me, tool }} />
         )}
@@ -80,8 +85,13 @@ export function InboxPage() {
   );
 }
 
+const inUrl = (name: 'approval' | 'chat') => new URLSearchParams(location.search).get(name);
+
 /** The chat that the person came from, if the URL names it. */
-const backUrl = () => (location.search === '' ? '/' : `/?chat=${encodeURIComponent(chatId.value)}`);
+function backUrl() {
+  const chat = inUrl('chat');
+  return isChatId(chat) ? chatUrl(chat, '/') : '/';
+}
 
 /** The choice of one tool, as soon as there are two. */
 function ToolFilter({

@@ -1,6 +1,6 @@
 // What waits for the person: the list, the choice of several, and whether it is known to be all.
 
-import { useRef, useState } from 'react';
+import { useEffect, useRef, useState, type RefObject } from 'react';
 import { useTranslation } from 'react-i18next';
 import type { Approval, UseInbox } from 'fermata-chat/react';
 import { inOneLine } from '../chat/text/visible';
@@ -17,12 +17,17 @@ interface Props {
   me: string | undefined;
   /** The tool whose calls are shown; all, if there is none. */
   tool: string | undefined;
+  /** The approval of the link that led here. */
+  linked: string | null;
 }
 
-export function Waiting({ inbox, waiting, me, tool }: Props) {
+const LINKED = 'outline-2 outline-offset-2 outline-accent';
+
+export function Waiting({ inbox, waiting, me, tool, linked }: Props) {
   const { t } = useTranslation('inbox');
   const list = useRef<HTMLUListElement>(null);
   useListKeys(list);
+  useFocusOnCard(list, linked);
   const isOfTool = (approval: Approval) => tool === undefined || approval.tool === tool;
   const shown = inbox.approvals.filter(isOfTool);
   const open = waiting.filter(isOfTool);
@@ -31,6 +36,11 @@ export function Waiting({ inbox, waiting, me, tool }: Props) {
   return (
     <section aria-label={t('list')} className="space-y-3">
       <Banner inbox={inbox} />
+      {linked !== null && inbox.gone.has(linked) && !inbox.approvals.some(({ id }) => id === linked) && (
+        <p role="alert" className="rounded-lg bg-sunken px-3 py-2 text-sm">
+          {t('linkGone')}
+        </p>
+      )}
       {open.length > 1 && (
         <label className="flex min-h-10 w-fit items-center gap-2.5 text-sm">
           <input
@@ -65,7 +75,7 @@ export function Waiting({ inbox, waiting, me, tool }: Props) {
                 }}
               />
             )}
-            <div className="min-w-0 flex-1">
+            <div className={`min-w-0 flex-1 rounded-card ${approval.id === linked ? LINKED : ''}`}>
               <ApprovalItem
                 {...{ approval, me }}
                 waitsForMe={open.includes(approval)}
@@ -106,6 +116,20 @@ export function Waiting({ inbox, waiting, me, tool }: Props) {
       )}
     </section>
   );
+}
+
+/** Puts the focus on the card of an approval when it appears. */
+function useFocusOnCard(list: RefObject<HTMLElement | null>, id: string | null) {
+  const isDone = useRef(id === null);
+  useEffect(() => {
+    if (isDone.current) return;
+    const cards = [...(list.current?.querySelectorAll<HTMLElement>('[data-call]') ?? [])];
+    const card = cards.find(({ dataset }) => dataset['call'] === id);
+    if (card === undefined) return;
+    isDone.current = true;
+    card.focus({ preventScroll: true });
+    card.scrollIntoView({ block: 'start' });
+  });
 }
 
 /** The choice among approvals that wait. What waits no longer is chosen no longer. */

@@ -43,6 +43,7 @@ const inbox = {
   late: 'Your answer came too late.',
   notYours: 'Your answer did not count: you may not decide about this call any more.',
   gone: 'This call does not exist any more, or you may not see it any more.',
+  linkGone: 'This link leads to a call that does not exist any more, or that you may not see.',
   select: 'Select {{tool}} of {{who}}',
   selectAll: 'Select all',
   selected_one: '{{count}} selected',

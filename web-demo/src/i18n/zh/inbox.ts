@@ -46,6 +46,7 @@ const inbox: Translated<typeof english> = {
   late: '你的答复来晚了。',
   notYours: '你的答复没有计入：此调用已不由你决定。',
   gone: '此调用已不存在，或你已无权查看。',
+  linkGone: '此链接指向的调用已不存在，或你无权查看。',
   select: '选择 {{who}} 的 {{tool}}',
   selectAll: '全选',
   selected_one: '已选 {{count}} 项',

@@ -1,4 +1,4 @@
-// The inbox in a page: the person it is for, and several answers at once.
+// The inbox in a page: the person it is for, the approval of a link, and several answers at once.
 
 import { act, render, screen, waitFor, within } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
@@ -18,6 +18,7 @@ afterEach(() => {
 });
 
 const GROUPS = { alice: ['finance'], bob: ['finance'], carol: [] };
+const ofCarol = (id: string) => approval(id, { decision: { ...approval(id).decision, by: ['user:carol'] } });
 
 /** The page of alice, with a query in its URL. */
 async function open(approvals: Approval[], query = '', instead: ApprovalServer['instead'] = {}) {
@@ -65,6 +66,47 @@ describe('the person', () => {
     giveToken('the token of bob');
     expect(await whoAmI()).toMatchObject({ user: 'bob' });
   });
+});
+
+describe('the approval of a link', () => {
+  it('has the focus if it waits for the person', async () => {
+    await open([approval('a'), approval('b')], '?approval=b');
+    await waitFor(() => {
+      expect(document.activeElement).toBe(card('b'));
+    });
+    expect(card('a')).not.toBeNull();
+  });
+
+  it('is shown with its outcome if it is settled', async () => {
+    const settled = { by: 'bob', at: approval('a').requestedAt, channel: 'slack' };
+    await open([approval('a', { state: 'denied', settled })], '?approval=a');
+    await shows('a', /Denied by bob/);
+    expect(document.activeElement).toBe(card('a'));
+    expect(screen.getByText('All done')).toBeTruthy();
+  });
+
+  it('is shown with those who decide if it waits for them', async () => {
+    await open([{ ...ofCarol('a'), requestedBy: 'alice' }], '?approval=a');
+    await shows('a', /Waits for carol/);
+  });
+
+  it('is explained if the person may not see it', async () => {
+    await open([ofCarol('a')], '?approval=a');
+    await screen.findByText(
+      'This link leads to a call that does not exist any more, or that you may not see.',
+    );
+    expect(card('a')).toBeNull();
+  });
+});
+
+it.each([
+  ['', '/'],
+  ['?approval=a', '/'],
+  ['?chat=c1', '/?chat=c1'],
+  ['?chat=c1&approval=a', '/?chat=c1'],
+])('with "%s" in its URL, the inbox leads back to %s', async (query, back) => {
+  await open([], query);
+  expect(screen.getByRole('link', { name: 'Back to the chats' }).getAttribute('href')).toBe(back);
 });
 
 describe('several answers at once', () => {
