@@ -42,7 +42,7 @@ export function Waiting({ inbox, waiting, me, tool, linked }: Props) {
         </p>
       )}
       {open.length > 1 && (
-        <label className="flex min-h-10 w-fit items-center gap-2.5 text-sm">
+        <label className="flex min-h-10 w-fit items-center gap-2.5 text-sm pointer-coarse:min-h-11">
           <input
             type="checkbox"
             className="size-4 accent-accent pointer-coarse:size-6"
@@ -62,18 +62,21 @@ export function Waiting({ inbox, waiting, me, tool, linked }: Props) {
               <span className="w-4 shrink-0 pointer-coarse:w-6" />
             )}
             {open.length > 1 && open.includes(approval) && (
-              <input
-                type="checkbox"
-                aria-label={t('select', {
-                  tool: inOneLine(approval.tool),
-                  who: inOneLine(approval.requestedBy),
-                })}
-                className="mt-5 size-4 shrink-0 accent-accent pointer-coarse:mt-4 pointer-coarse:size-6"
-                checked={selection.includes(approval)}
-                onChange={() => {
-                  toggle(approval.id);
-                }}
-              />
+              // A finger needs more room than the box has.
+              <label className="mt-5 shrink-0 pointer-coarse:-m-2.5 pointer-coarse:mt-1.5 pointer-coarse:p-2.5">
+                <input
+                  type="checkbox"
+                  aria-label={t('select', {
+                    tool: inOneLine(approval.tool),
+                    who: inOneLine(approval.requestedBy),
+                  })}
+                  className="block size-4 accent-accent pointer-coarse:size-6"
+                  checked={selection.includes(approval)}
+                  onChange={() => {
+                    toggle(approval.id);
+                  }}
+                />
+              </label>
             )}
             <div className={`min-w-0 flex-1 rounded-card ${approval.id === linked ? LINKED : ''}`}>
               <ApprovalItem
