@@ -2,7 +2,9 @@
 // nothing of the runtime.
 //
 // assistant-ui has no place for the person who decided. Its runtime for the AI SDK passes on no request with several questions
-// (`display: 'questions'`), so a form with several fields is left to the page.
+// (`display: 'questions'`), so a form with several fields is left to the page. And it cannot show a request that only other people decide
+// about: without options it still has a button to deny, and a call without its `approval` would be run by the page. The server refuses such
+// an answer.
 
 import { isToolUIPart, type UIMessage } from 'ai';
 import { askedCall, noOutputOf, type ElicitationAnswer, type Scope } from '../index.js';
