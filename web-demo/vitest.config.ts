@@ -10,6 +10,8 @@ export default mergeConfig(
       include: ['src/**/*.test.{ts,tsx}'],
       environment: 'happy-dom',
       maxWorkers: 2,
+      // On a machine with much else to do, the first import of a page alone takes seconds.
+      testTimeout: 60_000,
     },
   }),
 );

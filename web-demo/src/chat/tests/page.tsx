@@ -3,7 +3,7 @@
 
 import i18next from 'i18next';
 import { initReactI18next } from 'react-i18next';
-import { cleanup } from '@testing-library/react';
+import { cleanup, configure } from '@testing-library/react';
 import type { ToolUIPart } from 'ai';
 import { afterEach, beforeAll, vi } from 'vitest';
 import cards from '../../i18n/en/cards';
@@ -26,6 +26,8 @@ import type { AnyToolPart, OwnTools, ServerTool, ServerTools } from '../record/t
 
 /** Sets the page up for a file of tests. */
 export function setUpPage() {
+  // No test is about how long something takes.
+  configure({ asyncUtilTimeout: 20_000 });
   beforeAll(async () => {
     await i18next.use(initReactI18next).init({
       lng: 'en',
