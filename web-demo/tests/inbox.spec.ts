@@ -1,4 +1,4 @@
-// The inbox: what waits for the person, live; its answers; what was decided; and that it never seems empty without being so.
+// The inbox: its live list, answers, earlier decisions and links. It never shows that all is done while an approval may wait.
 
 import type { Approval } from 'fermata-chat';
 import { approval, expect, test } from './people';
@@ -16,13 +16,13 @@ const mail = (id: string, more: Partial<Approval> = {}) =>
     input: { to: `${id}@example.com` },
     ...more,
   });
-/** Who decides, with two of them. */
+/** A decision that two people have to make. */
 const two = { ...approval('x').decision, quorum: 2 };
 
 const posts = (requests: string[]) =>
   requests.filter((request) => request.startsWith('POST')).map((request) => request.split(' ')[1]);
 
-test('shows what waits, and what others do', async ({ people, inbox }) => {
+test('shows waiting calls and the decisions of other people', async ({ people, inbox }) => {
   people.approvals.put(refund('a', 120));
   await inbox.open();
   await expect(inbox.card('Refund 120 €')).toContainText('Requested by dave');
@@ -38,7 +38,7 @@ test('shows what waits, and what others do', async ({ people, inbox }) => {
   await expect(inbox.cards).toHaveCount(1);
 });
 
-test('an approval is a vote about what was shown', async ({ people, inbox }) => {
+test('an approval counts for the input that was shown', async ({ people, inbox }) => {
   const shown = refund('a', 120);
   people.approvals.put(shown);
   await inbox.open();
@@ -51,7 +51,7 @@ test('an approval is a vote about what was shown', async ({ people, inbox }) => 
   ]);
 });
 
-test('the first of two approvals leaves the call with the others', async ({ people, inbox }) => {
+test('after the first of two approvals, the call waits for other people', async ({ people, inbox }) => {
   people.approvals.put(refund('a', 120, { decision: { ...two, by: ['group:finance', 'user:carol'] } }));
   await inbox.open();
   const card = inbox.card('Refund 120 €');
@@ -76,7 +76,7 @@ test('the input can be edited before it is approved', async ({ people, inbox }) 
   expect(people.approvals.requests.at(-1)).toContain('"input":{"order":7,"amount":80}');
 });
 
-test('it is never empty while it cannot know', async ({ people, inbox }) => {
+test('it does not say that all is done without a list and a connection', async ({ people, inbox }) => {
   people.mayLog.push(FAILED_REQUEST);
   const list = gate();
   people.approvals.instead['GET /api/approvals?'] = async () => {
@@ -106,7 +106,7 @@ test('it is never empty while it cannot know', async ({ people, inbox }) => {
   await expect(done).toBeVisible();
 });
 
-test('after a lost connection, the list has what came meanwhile', async ({ people, inbox }) => {
+test('after a lost connection, the list has the calls that came meanwhile', async ({ people, inbox }) => {
   people.approvals.put(refund('a', 120));
   await inbox.open();
   await expect(inbox.cards).toHaveCount(1);
@@ -115,12 +115,12 @@ test('after a lost connection, the list has what came meanwhile', async ({ peopl
   await expect(inbox.card('Refund 300 €')).toBeVisible();
 });
 
-test.describe('an answer that does not count', () => {
+test.describe('a refused answer', () => {
   test.beforeEach(({ people }) => {
     people.mayLog.push(FAILED_REQUEST);
   });
 
-  test('because it is late shows the outcome', async ({ people, inbox }) => {
+  test('shows the outcome if it is late', async ({ people, inbox }) => {
     people.approvals.put(refund('a', 120));
     await inbox.open();
     await expect(inbox.cards).toHaveCount(1);
@@ -133,7 +133,7 @@ test.describe('an answer that does not count', () => {
     await expect(inbox.cards.first().getByRole('button', { name: 'Approve', exact: true })).toBeHidden();
   });
 
-  test('because the input has changed shows the new one, and asks again', async ({ people, inbox }) => {
+  test('shows the new input if the input has changed, and asks again', async ({ people, inbox }) => {
     people.approvals.put(refund('a', 120));
     await inbox.open();
     const card = inbox.cards.first();
@@ -148,7 +148,7 @@ test.describe('an answer that does not count', () => {
     await expect(card).toContainText('Approved by you');
   });
 
-  test('because others decide says who', async ({ people, inbox }) => {
+  test('shows the deciders if other people decide', async ({ people, inbox }) => {
     people.approvals.put(refund('a', 120));
     await inbox.open();
     const card = inbox.cards.first();
@@ -162,7 +162,7 @@ test.describe('an answer that does not count', () => {
     await expect(card.getByRole('button', { name: 'Deny', exact: true })).toBeHidden();
   });
 
-  test('because the call is gone says so', async ({ people, inbox }) => {
+  test('says that the call is gone if it does not exist', async ({ people, inbox }) => {
     people.approvals.put(refund('a', 120));
     await inbox.open();
     await expect(inbox.cards).toHaveCount(1);
@@ -204,7 +204,7 @@ test('keys move, open, approve and deny', async ({ people, inbox }) => {
   expect(posts(people.approvals.requests)).toEqual(['/api/approvals/b', '/api/approvals/a']);
 });
 
-test('several are listed exactly before they are denied, and each outcome is shown', async ({
+test('several calls are listed with their exact inputs before they are denied, each with its outcome', async ({
   people,
   inbox,
 }) => {
@@ -234,7 +234,7 @@ test('several are listed exactly before they are denied, and each outcome is sho
   expect(posts(people.approvals.requests)).toEqual(['/api/approvals/a', '/api/approvals/b']);
 });
 
-test('of several answers, those that did not arrive can be sent again', async ({ people, inbox }) => {
+test('answers that did not arrive can be sent again', async ({ people, inbox }) => {
   people.mayLog.push(FAILED_REQUEST);
   people.approvals.put(refund('a', 120));
   people.approvals.put(refund('b', 300));
@@ -252,7 +252,10 @@ test('of several answers, those that did not arrive can be sent again', async ({
   await expect(inbox.page.getByText('All done')).toBeVisible();
 });
 
-test('a filter shows the calls of one tool, and says that others wait', async ({ people, inbox }) => {
+test('a filter shows the calls of one tool, and the number of others that wait', async ({
+  people,
+  inbox,
+}) => {
   people.approvals.put(refund('a', 120));
   people.approvals.put(mail('c'));
   await inbox.open();
@@ -284,7 +287,7 @@ test('a link to an approval leads to its card', async ({ people, inbox }) => {
   await expect(inbox.cards).toHaveCount(12);
 });
 
-test('what was decided comes page by page, newest first', async ({ people, inbox }) => {
+test('earlier decisions come page by page, newest first', async ({ people, inbox }) => {
   for (let number = 1; number <= 25; number++) {
     people.approvals.put(refund(`a${number}`, number));
     people.approvals.settle(`a${number}`, number % 2 === 0 ? 'alice' : 'bob', 'approved');
@@ -300,7 +303,7 @@ test('what was decided comes page by page, newest first', async ({ people, inbox
   await expect(inbox.page.getByRole('button', { name: 'Show older ones' })).toBeHidden();
 });
 
-test('a chat is named to its owner only', async ({ people, inbox }) => {
+test('only the owner of a chat sees its title', async ({ people, inbox }) => {
   const decision = { ...approval('a').decision, by: ['requester', 'group:finance'], notRequester: false };
   const chat = { id: 'c1', title: 'Order 7' };
   people.approvals.put(refund('a', 120, { decision, chat, requestedBy: 'alice' }));

@@ -1,6 +1,5 @@
-// The inbox in front of a server that is none: the built pages, and approvals that play by the rules of
-// packages/fermata-chat/tests/approvals.ts. Whatever a test is about, no page has logged an error at its end, broken its content security
-// policy or thrown, unless the test said so.
+// The inbox in front of a fake server: the built pages, and the approvals of packages/fermata-chat/tests/approvals.ts. At the end of each
+// test, no page has logged an error, violated its content security policy or thrown, unless the test allows it.
 
 import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -22,7 +21,7 @@ const TYPES: Record<string, string> = {
   '.svg': 'image/svg+xml',
   '.woff2': 'font/woff2',
 };
-/** That of the server for its pages. */
+/** The content security policy that the server sends with its pages. */
 const POLICY =
   "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; media-src 'self' data: blob:; " +
   "font-src 'self' data:; connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -45,7 +44,7 @@ export class InboxPage {
     return this.page.getByRole('article');
   }
 
-  /** The card of a call, by a word of its input or its title. */
+  /** The card of a call that has these words. */
   card(words: string): Locator {
     return this.cards.filter({ hasText: words });
   }
@@ -59,7 +58,7 @@ export interface People {
   approvals: ApprovalServer;
   /** The user whose page it is. */
   user: string;
-  /** What pages may log in this test, besides nothing. */
+  /** The errors that pages may log in this test. */
   mayLog: RegExp[];
 }
 

@@ -1,4 +1,4 @@
-// An approval as the server has it outside of its chat: a call that waits for a decision, or what became of it. Knows no requests.
+// An approval as the server has it outside of its chat: a call that waits for a decision, or the outcome. Knows no requests.
 
 import { decisionOf, type ApprovalDecision } from './calls.js';
 import type { CallDetails } from './record.js';

@@ -1,4 +1,4 @@
-// Requests about approvals, of whatever chat and owner: lists, one of them, votes, and the stream of their changes.
+// Requests about approvals of all chats and owners: lists, single approvals, votes, and the stream of changes.
 
 import { approvalIn, type Approval } from './approval.js';
 import { eventsIn } from './events.js';
@@ -10,7 +10,7 @@ export interface ApprovalFilter {
   /** `waiting` by default. Approvals that wait come oldest first, all others newest first. */
   state?: 'waiting' | 'settled' | 'all';
   tool?: string;
-  /** `true` for those alone that the person can decide about now. */
+  /** `true` lists only approvals that the person can decide about now. */
   mine?: boolean;
 }
 
@@ -40,7 +40,7 @@ export type ApprovalEvent =
 /** The approvals that the person has requested or may decide about. */
 export interface Approvals {
   list(filter?: ApprovalFilter & { limit?: number; before?: string }): Promise<ApprovalPage>;
-  /** All of a list: each page is asked for when it is needed. */
+  /** Lists all approvals. Each page is requested when it is needed. */
   all(filter?: ApprovalFilter): AsyncGenerator<Approval, void>;
   get(id: string): Promise<Approval>;
   /**

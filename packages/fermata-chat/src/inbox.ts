@@ -1,11 +1,11 @@
-// The approvals that wait for the person, kept up to date. `applyToInbox` decides what is known, without I/O; `ApprovalInbox` reads the
-// list and follows its changes.
+// The approvals that wait for the person, kept up to date. `applyToInbox` makes every decision without I/O; `ApprovalInbox` reads the list
+// and follows its changes.
 //
-// Each connection is opened before the list is read, so no change falls between the two. The list is read again with each connection:
-// a server that was restarted cannot say what was missed. An inbox counts as complete only while both are there (`live`).
+// Each connection is opened before the list is read, so no change is lost between the two. The list is read again with each connection,
+// because a restarted server has lost its events. An inbox is `live`, and so complete, only while it has both.
 //
-// What is settled, or waits for others, keeps its place until `tidy`: nothing moves under a person's finger, and a late click finds the
-// outcome. An approval that the page asks for (`show`) is there as well, whoever decides about it.
+// A settled approval, or one that waits for others, keeps its place until `tidy`. Nothing moves under a person's finger, and a late click
+// finds the outcome. `show` adds an approval even if it does not wait for the person.
 
 import { isWaitingFor, type Approval } from './approval.js';
 import type { Approvals, Vote } from './approvals.js';
@@ -20,9 +20,9 @@ export interface Inbox {
   status: InboxStatus;
   /** Why the list could not be read. */
   error?: Error;
-  /** In the order in which they came: those that wait for the person, and those that did. */
+  /** The approvals that wait for the person, or did until now, in their order of arrival. */
   approvals: readonly Approval[];
-  /** The ids of those that do not exist any more, or that the person may not see any more. */
+  /** The ids of approvals that do not exist, or that the person may not see. */
   gone: ReadonlySet<string>;
 }
 
@@ -80,7 +80,7 @@ export function applyToInbox(state: InboxState, event: InboxEvent): InboxState {
     case 'changed': {
       const { approval } = event;
       const isKnown = state.approvals.some(({ id }) => id === approval.id);
-      // Approvals that only others may decide about are none of this inbox, unless the page wants them.
+      // An inbox has no approvals that only others may decide about, unless the page wants them.
       if (!isKnown && !isWaitingFor(undefined, approval) && !state.wanted.has(approval.id)) return state;
       return {
         ...state,

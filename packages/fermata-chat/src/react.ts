@@ -167,7 +167,7 @@ export function useRunStatus(chat: Pick<FermataChat, 'runStatus'>): RunStatus | 
 /** The approvals that wait for the person, and the functions that answer and show them. */
 export type UseInbox = Inbox & Pick<ApprovalInbox, 'vote' | 'show' | 'tidy' | 'reload'>;
 
-/** The inbox of the person, kept up to date: `useInbox(server.approvals)`. Of an empty one, `status` tells whether it is known to be so. */
+/** The inbox of the person, kept up to date: `useInbox(server.approvals)`. An inbox without approvals is empty only if its `status` is `live`. */
 export function useInbox(approvals: Approvals): UseInbox {
   const inbox = useMemo(() => new ApprovalInbox(approvals), [approvals]);
   useEffect(() => inbox.open(), [inbox]);

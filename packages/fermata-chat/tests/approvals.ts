@@ -1,4 +1,4 @@
-// The approvals of a server that is none: the rules for lists, votes and events that pages have to do with.
+// A fake server for approvals. It has the rules for lists, votes and events that matter to pages.
 
 import { createHash } from 'node:crypto';
 import type { Approval } from '../src/index.js';
@@ -58,7 +58,7 @@ export const problem = (status: number, code: string, detail: string, more: obje
 /** Answers `/api/approvals` and `/api/me` for one user at a time. */
 export class ApprovalServer {
   readonly requests: string[] = [];
-  /** What a request is answered instead, by its beginning. */
+  /** Other replies, by the beginning of the request. */
   instead: Record<string, () => Response | undefined | Promise<Response | undefined>> = {};
   readonly #groups: Record<string, readonly string[]>;
   readonly #approvals = new Map<string, Approval>();
@@ -82,7 +82,7 @@ export class ApprovalServer {
     for (const reader of this.#readers) reader.send(this.#log.length - 1);
   }
 
-  /** Changes an approval without an event: it falls into the time that nobody remembers. */
+  /** Changes an approval without an event, as if the server had restarted since. */
   putUnheard(approval: Approval) {
     this.#approvals.set(approval.id, approval);
   }

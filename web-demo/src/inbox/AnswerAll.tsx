@@ -1,6 +1,6 @@
-// One answer for several approvals: each is shown as it is sent, before anything is sent. What the server says of each is shown beside it.
+// One answer for several approvals. The dialog lists the exact input of each before it sends anything, and shows the result for each.
 //
-// Each is sent, or sent again, while it waits for the person with the input that is listed.
+// An approval is sent, or sent again, while it waits for the person with the input that is listed.
 
 import { useId, useState, type ReactNode } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -15,20 +15,20 @@ import { LongText } from '../chat/values/ToolValue';
 import { useOutcomeWords, useRequestWords } from './words';
 
 export interface AnswerAllProps {
-  /** The approvals as they are listed and sent, whatever changes meanwhile. */
+  /** The approvals as they were when the dialog was opened. */
   approvals: readonly Approval[];
   approved: boolean;
   inbox: UseInbox;
-  /** Those of the inbox that wait for the person. */
+  /** The approvals of the inbox that wait for the person. */
   waiting: readonly Approval[];
   me: string | undefined;
   onClose: () => void;
 }
 
-/** What became of one answer. */
+/** The result of one answer. */
 type Result = { phase: 'sending' | 'counted' } | { phase: 'refused'; error: unknown };
 
-/** Nothing of a long input is left out. */
+/** Long inputs are shown as a whole. */
 const WHOLE = { isWhole: true, showAll: () => undefined };
 
 export function AnswerAll({ approvals, approved, inbox, waiting, me, onClose }: AnswerAllProps) {

@@ -14,13 +14,13 @@ export interface ApprovalItemProps {
   approval: Approval;
   me: string | undefined;
   waitsForMe?: boolean;
-  /** `true` if nobody may see it any more. */
+  /** `true` if it does not exist any more, or the person may not see it any more. */
   isGone?: boolean;
-  /** Votes; absent for those that were decided before. */
+  /** Votes; absent in the list of earlier decisions. */
   onVote?: (approval: Approval, vote: Vote) => Promise<void>;
 }
 
-/** Why the last vote did not count, as far as the card does not say it. */
+/** The reason why the last vote did not count, if the card itself does not show it. */
 type Refusal = 'late' | 'notYours' | 'toolChanged';
 
 export function ApprovalItem({

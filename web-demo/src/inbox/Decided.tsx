@@ -1,4 +1,4 @@
-// What was decided before, newest first.
+// Earlier decisions, newest first.
 
 import { useCallback, useEffect, useRef, useState } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -9,12 +9,12 @@ import { useErrorWords } from '../chat/ui/errorWords';
 import { ApprovalItem } from './ApprovalItem';
 import { useListKeys } from './useListKeys';
 
-/** How many are asked for at a time. */
+/** The length of a page. */
 const AT_ONCE = 20;
 
 type State = { phase: 'loading' | 'ready' } | { phase: 'failed'; error: unknown };
 
-/** `tool`: the tool whose calls are shown; all, if there is none. Another one needs another key. */
+/** Shows the calls of one tool, or of all. Each `tool` needs a `key` of its own. */
 export function Decided({ me, tool }: { me: string | undefined; tool: string | undefined }) {
   const { t } = useTranslation('inbox');
   const errorWords = useErrorWords();

@@ -1,4 +1,4 @@
-// The page of the inbox: its head, its two lists, and the number that waits in its title.
+// The page of the inbox: its head, its two lists, and a title with the number of waiting calls.
 
 import { ArrowLeft, Settings as Gear, X } from 'lucide-react';
 import { useEffect, useState } from 'react';
@@ -93,7 +93,7 @@ function backUrl() {
   return isChatId(chat) ? chatUrl(chat, '/') : '/';
 }
 
-/** The choice of one tool, as soon as there are two. */
+/** A filter by tool, if the inbox has calls of several. */
 function ToolFilter({
   inbox,
   tool,
@@ -130,7 +130,7 @@ function ToolFilter({
 
 const KEYS = { move: ['J', 'K'], approve: ['A'], deny: ['D'], open: ['Enter'] } as const;
 
-/** The keys, for those who have some. */
+/** The keys, for people with a keyboard. */
 function Keys() {
   const { t } = useTranslation('inbox');
   return (

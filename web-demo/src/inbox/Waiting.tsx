@@ -1,4 +1,4 @@
-// What waits for the person: the list, the choice of several, and whether it is known to be all.
+// The calls that wait for the person: the list, the selection of several, and a notice if the list may be incomplete.
 
 import { useEffect, useRef, useState, type RefObject } from 'react';
 import { useTranslation } from 'react-i18next';
@@ -12,7 +12,7 @@ import { useListKeys } from './useListKeys';
 
 interface Props {
   inbox: UseInbox;
-  /** Those of the inbox that wait for the person. */
+  /** The approvals of the inbox that wait for the person. */
   waiting: readonly Approval[];
   me: string | undefined;
   /** The tool whose calls are shown; all, if there is none. */
@@ -135,7 +135,7 @@ function useFocusOnCard(list: RefObject<HTMLElement | null>, id: string | null) 
   });
 }
 
-/** The choice among approvals that wait. What waits no longer is chosen no longer. */
+/** The selection of approvals that wait. It loses an approval that stops waiting. */
 function useSelection(open: readonly Approval[]) {
   const [ids, setIds] = useState<ReadonlySet<string>>(new Set());
   return {
@@ -154,7 +154,7 @@ function useSelection(open: readonly Approval[]) {
   };
 }
 
-/** That the list may not be all there is, and why. */
+/** A notice that the list may be incomplete, with the reason. */
 function Banner({ inbox: { status, error, reload } }: Pick<Props, 'inbox'>) {
   const { t } = useTranslation('inbox');
   const errorWords = useErrorWords();
@@ -185,7 +185,7 @@ function Banner({ inbox: { status, error, reload } }: Pick<Props, 'inbox'>) {
   }
 }
 
-/** Nothing waits; or nothing of this tool, while others do. */
+/** A notice that no call waits, or no call of this tool. */
 function Empty({ tool, others }: { tool: string | undefined; others: number }) {
   const { t } = useTranslation('inbox');
   if (others > 0 && tool !== undefined)
@@ -202,7 +202,7 @@ function Empty({ tool, others }: { tool: string | undefined; others: number }) {
   );
 }
 
-/** What can be done with the chosen ones, at the foot of the window. */
+/** The actions for the selected approvals, at the foot of the window. */
 function Selected({ count, onAnswer }: { count: number; onAnswer: (approved: boolean) => void }) {
   const { t } = useTranslation('inbox');
   const words = t('selected', { count });

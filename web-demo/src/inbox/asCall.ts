@@ -51,7 +51,7 @@ export function endOf({ state }: Approval, isGone: boolean): CallState | undefin
   }
 }
 
-/** Returns what the card of a call needs of a chat. Its answer is a vote. */
+/** Returns a chat for the card of the call. An answer to it is a vote. */
 export function chatOf(
   approval: Approval,
   waitsForMe: boolean,
@@ -62,7 +62,7 @@ export function chatOf(
     waitsFor: waitsForMe ? 'person' : 'other_people',
     decision: approval.decision,
   };
-  // A card that only asks calls none of these but `noteEditing`, and no other page of an approval shows that it is edited.
+  // The card of an approval calls only `noteEditing`, and no other page shows that an approval is edited.
   const unused = () => Promise.resolve();
   return {
     callStatus: () => status,

@@ -1,4 +1,4 @@
-// The inbox: what waits for the person, of all chats and owners, and what was decided.
+// The inbox: the calls of all chats and owners that wait for the person, and earlier decisions.
 
 import { StrictMode } from 'react';
 import { createRoot } from 'react-dom/client';

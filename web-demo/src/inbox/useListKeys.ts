@@ -1,4 +1,4 @@
-// The keys of a list of cards: J and K move from card to card, Enter opens and closes the details of one. A and D are keys of the card.
+// The keys of a list of cards: J and K move from card to card, and Enter toggles the details of a card. A and D are keys of the card.
 
 import { useEffect, type RefObject } from 'react';
 import { isBehindDialog, isWriting } from '../chat/ui/keys';

@@ -5,7 +5,7 @@ import type { Approval } from 'fermata-chat';
 import { inOneLine } from '../chat/text/visible';
 import { formatDay, formatTime, isToday } from '../chat/ui/When';
 
-/** Says when something was: `at 12:03`, `on 2 Mar at 12:03`. */
+/** Returns a time in words: `at 12:03`, `on 2 Mar at 12:03`. */
 function useWhenWords(): (time: string) => string {
   const { t, i18n } = useTranslation('inbox');
   const { language } = i18n;
@@ -15,7 +15,7 @@ function useWhenWords(): (time: string) => string {
   };
 }
 
-/** Says who has requested an approval, and when it expires if it waits: `Requested by dave at 12:03 · expires at 14:03`. */
+/** Returns the requester and the time of expiry in words: `Requested by dave at 12:03 · expires at 14:03`. */
 export function useRequestWords(me: string | undefined): (approval: Approval) => string {
   const { t } = useTranslation('inbox');
   const whenWords = useWhenWords();
@@ -30,7 +30,7 @@ export function useRequestWords(me: string | undefined): (approval: Approval) =>
   };
 }
 
-/** Says what became of an approval: `Denied by bob at 12:03`; `undefined` if it waits. */
+/** Returns the outcome in words: `Denied by bob at 12:03`; `undefined` while the approval waits. */
 export function useOutcomeWords(me: string | undefined): (approval: Approval) => string | undefined {
   const { t } = useTranslation('inbox');
   const whenWords = useWhenWords();

@@ -1,4 +1,4 @@
-// Requests about approvals, against a server that is none.
+// Requests about approvals, against a fake server.
 
 import { expect, test } from 'vitest';
 import { ApprovalInbox, FermataError, fermata, type Approval } from '../../src/index.js';
@@ -11,7 +11,7 @@ const GROUPS = { alice: ['finance'], bob: ['finance'], dave: [] };
 const requests = (server: ApprovalServer, method: string) =>
   server.requests.filter((request) => request.startsWith(method));
 
-/** An inbox of alice, open. */
+/** Opens the inbox of alice. */
 function open(...approvals: Approval[]) {
   const server = new ApprovalServer(GROUPS, approvals);
   const inbox = new ApprovalInbox(fermata({ fetch: server.as('alice') }).approvals);
@@ -50,7 +50,7 @@ test('a list is read page by page', async () => {
   ]);
 });
 
-test('a vote names the input that it is about, and sends an edited one as it was written', async () => {
+test('a vote has the hash of the input that was shown, and sends an edited input unchanged', async () => {
   const server = new ApprovalServer(GROUPS, [approval('a/b')]);
   const { approvals } = fermata({ fetch: server.as('alice') });
   const [known] = (await approvals.list()).approvals;
@@ -71,7 +71,7 @@ test('a server of an earlier version has no user', async () => {
   expect(await client.me()).toBeUndefined();
 });
 
-test('an inbox follows what others do', async () => {
+test('an inbox shows new approvals and the decisions of other people', async () => {
   const { server, close, shows } = open(approval('a'));
   await shows('live, a waiting');
   server.put(approval('b'));
@@ -82,12 +82,12 @@ test('an inbox follows what others do', async () => {
   await until(() => server.readers === 0, 'the stream to be closed');
 });
 
-test('a connection that breaks goes on after its last event, and the list is read again', async () => {
+test('a connection that breaks resumes after its last event, and the list is read again', async () => {
   const { server, close, shows } = open(approval('a'), approval('b'));
   await shows('live, a waiting, b waiting');
   server.put(approval('c'));
   await shows('live, a waiting, b waiting, c waiting');
-  // A restarted server does not know what it has sent.
+  // A restarted server has lost its events.
   const known = approval('a');
   server.putUnheard({
     ...known,
@@ -101,7 +101,7 @@ test('a connection that breaks goes on after its last event, and the list is rea
   close();
 });
 
-test('an inbox whose stream is refused has failed, and begins again on request', async () => {
+test('an inbox fails if its stream is refused, and can be reloaded', async () => {
   const { server, inbox, close, shows } = open(approval('a'));
   await shows('live, a waiting');
   server.instead['GET /api/approvals/events'] = () => problem(403, 'forbidden', 'No.');
@@ -114,7 +114,7 @@ test('an inbox whose stream is refused has failed, and begins again on request',
   close();
 });
 
-test('an inbox whose list is refused has failed, and not nothing to do', async () => {
+test('an inbox fails if its list is refused, and does not count as empty', async () => {
   const server = new ApprovalServer(GROUPS);
   server.instead['GET /api/approvals?'] = () => problem(500, 'internal', 'No.');
   const inbox = new ApprovalInbox(fermata({ fetch: server.as('alice') }).approvals);
@@ -198,7 +198,7 @@ test('an outcome is read again after a network error', async () => {
   close();
 });
 
-test('a late vote brings the outcome, and one about an old input the new one', async () => {
+test('a late vote shows the outcome, and a vote about an old input shows the new input', async () => {
   const { server, inbox, close, shows } = open(approval('a'), approval('b'));
   await shows('live, a waiting, b waiting');
   const [a, b] = inbox.contents.get().approvals;
@@ -215,7 +215,7 @@ test('a late vote brings the outcome, and one about an old input the new one', a
   close();
 });
 
-test('a vote of somebody who may not decide any more shows who may, and one about nothing that it is gone', async () => {
+test('a refused vote shows who decides now, or that the approval is gone', async () => {
   const { server, inbox, close, shows } = open(approval('a'), approval('b'));
   await shows('live, a waiting, b waiting');
   const [a, b] = inbox.contents.get().approvals;
@@ -262,7 +262,7 @@ test('a 404 of a proxy does not mark an approval as gone', async () => {
   close();
 });
 
-test('the reply to a vote does not undo what the stream has brought meanwhile', async () => {
+test('the reply to a vote does not override a newer event', async () => {
   const { server, inbox, close, shows } = open(
     approval('a', { decision: { ...approval('a').decision, quorum: 2 } }),
   );
@@ -280,7 +280,7 @@ test('the reply to a vote does not undo what the stream has brought meanwhile', 
   close();
 });
 
-test('an approval that is read again does not undo what the stream has brought meanwhile', async () => {
+test('an approval that is read again does not override a newer event', async () => {
   const { server, inbox, close, shows } = open(approval('a'));
   await shows('live, a waiting');
   const [a] = inbox.contents.get().approvals;

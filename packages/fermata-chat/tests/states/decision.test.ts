@@ -1,4 +1,4 @@
-// Who decides about a call, as the status of the call and the list of what waits say it.
+// The people who decide about a call, in its status and in the list of pending calls.
 
 import { expect, test } from 'vitest';
 import { callStatusIn } from '../../src/calls.js';
@@ -23,7 +23,7 @@ const pending: Pending = {
   since: '2026-03-02T11:03:00Z',
 };
 
-test('the status of a call says who decides', () => {
+test('the status of a call has the people who decide', () => {
   const data = { toolCallId: 'a', state: 'awaiting_approval', waitsFor: 'other_people', decision };
   expect(callStatusIn(data)).toEqual({
     toolCallId: 'a',
@@ -38,7 +38,7 @@ test('an approval waits for other people if the person may not decide', () => {
   });
 });
 
-test('a server of an earlier version says nothing of it, and the person decides', () => {
+test('the person decides if the server is of an earlier version', () => {
   expect(callStatusIn({ toolCallId: 'a', state: 'scheduled' }).status).toEqual({ state: 'scheduled' });
   expect(statusOf(pending)).not.toHaveProperty('decision');
   expect(statusOf(pending)).toMatchObject({ waitsFor: 'person' });
@@ -50,7 +50,7 @@ test.each([
     { by: ['requester', 7], quorum: '2' },
     { by: ['requester'], quorum: 1, mayDecide: true },
   ],
-])('what is missing in %j has its default', (given, read) => {
+])('the missing fields of %j have their defaults', (given, read) => {
   expect(
     callStatusIn({ toolCallId: 'a', state: 'awaiting_approval', decision: given }).status.decision,
   ).toMatchObject(read);

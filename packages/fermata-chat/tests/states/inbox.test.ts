@@ -1,4 +1,4 @@
-// The inbox as a transcript: what is known of it after each event, without a server.
+// The inbox as a transcript: its contents after each event, without a server.
 
 import { expect, test } from 'vitest';
 import { applyToInbox, EMPTY_INBOX, type InboxEvent, type InboxState } from '../../src/inbox.js';
@@ -10,7 +10,7 @@ const b = approval('b');
 const denied = { ...a, state: 'denied', settled: { by: 'bob', at: a.requestedAt, channel: 'api' } } as const;
 const ofOthers = approval('a', { decision: { ...a.decision, mayDecide: false } });
 
-/** A line for each event. Those that wait for alice come first; the others are in brackets, and those that are gone are struck out. */
+/** Returns a line for each event. Approvals that do not wait for alice are in brackets, and those that are gone have dashes. */
 function transcript(events: InboxEvent[]): string[] {
   let state: InboxState = EMPTY_INBOX;
   return events.map((event) => {
@@ -26,7 +26,7 @@ function transcript(events: InboxEvent[]): string[] {
 const listed = (...approvals: (typeof a)[]): InboxEvent => ({ type: 'listed', approvals });
 const changed = (one: typeof a): InboxEvent => ({ type: 'changed', approval: one });
 
-test('an inbox is empty only while the list was read and its changes arrive', () => {
+test('an inbox is live only while it has the list and a connection', () => {
   expect(
     transcript([
       { type: 'connected' },
@@ -50,7 +50,7 @@ test('an inbox is empty only while the list was read and its changes arrive', ()
   ]);
 });
 
-test('an inbox that is opened again has what it had, and is outdated', () => {
+test('an inbox that is opened again keeps its approvals and is outdated', () => {
   const opened: InboxEvent = { type: 'opened' };
   const failed: InboxEvent = { type: 'failed', error: new Error('no') };
   expect(
@@ -76,7 +76,7 @@ test('a change that comes while the list is read is newer than the list', () => 
   ]);
 });
 
-test('what is settled, or waits for others, keeps its place until the inbox is tidied', () => {
+test('a settled approval, or one that waits for others, keeps its place until the inbox is tidied', () => {
   expect(
     transcript([
       { type: 'connected' },
@@ -98,7 +98,7 @@ test('what is settled, or waits for others, keeps its place until the inbox is t
   ]);
 });
 
-test('an approval that nobody may see any more is marked, and comes back with a change', () => {
+test('an approval that is gone is marked, and a change brings it back', () => {
   expect(
     transcript([
       { type: 'connected' },
@@ -118,7 +118,7 @@ test('an approval that nobody may see any more is marked, and comes back with a 
   ]);
 });
 
-test('a list that cannot be read leaves what was known, and is never an empty inbox', () => {
+test('an inbox whose list cannot be read keeps its approvals and fails', () => {
   const error = new Error('no');
   expect(
     transcript([{ type: 'failed', error }, { type: 'connected' }, listed(a), { type: 'failed', error }]),

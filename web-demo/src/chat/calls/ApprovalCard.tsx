@@ -43,8 +43,8 @@ export interface ApprovalQuestionProps {
 
 export type May = 'decide' | 'deny' | 'look';
 
-/** An answer about an old input is refused, and the difference to the new one is shown. */
-const isToldByChange = (error: unknown) => error instanceof FermataError && error.code === 'changed';
+/** Returns `true` for the refusal of an answer about an old input. The card shows the difference instead. */
+const isAboutOldInput = (error: unknown) => error instanceof FermataError && error.code === 'changed';
 
 /** The interval between notes that the person edits an input, in milliseconds. The server trusts a note for three times as long. */
 const NOTE_EVERY = 30_000;
@@ -75,7 +75,7 @@ export function ApprovalQuestion({
   const { exactInput, scopes } = asked;
   const why = whyWords(asked.why, name, t);
   const change = useChange(told?.inputText, may === 'decide');
-  // Nobody goes on with a form about what has changed, or is no longer theirs.
+  // A form closes if its input changes or the person may not decide any more.
   const mode = change === undefined && may !== 'look' ? chosenMode : 'ask';
   const asksNow = mode === 'ask' && change === undefined && may !== 'look';
   useNoteOfEditing(chat, approvalId, mode === 'edit');
@@ -132,7 +132,7 @@ export function ApprovalQuestion({
           {t('approval.editedElsewhere')}
         </p>
       )}
-      {mode !== 'edit' && !isToldByChange(error) && <AnswerError error={error} />}
+      {mode !== 'edit' && !isAboutOldInput(error) && <AnswerError error={error} />}
       {change !== undefined && (
         <ChangedInput
           {...change}

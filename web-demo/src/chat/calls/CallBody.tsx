@@ -43,7 +43,7 @@ export interface CallBodyProps {
   /** The name of the person, where it is known. */
   me: string | undefined;
   open: () => void;
-  /** What the page says of the call. */
+  /** The page's own facts about the call. */
   children: ReactNode;
 }
 

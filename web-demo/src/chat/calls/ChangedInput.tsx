@@ -14,7 +14,7 @@ export interface Change {
   onSeen: () => void;
 }
 
-/** Follows the input of a call that a person may decide about; `undefined` as long as it is what the person has seen. */
+/** Follows the input of a call that a person may decide about; `undefined` while it is the input that the person has seen. */
 export function useChange(inputText: string | undefined, mayDecide: boolean): Change | undefined {
   const [seen, setSeen] = useState(inputText);
   // A person who cannot decide has nothing to confirm.
@@ -29,7 +29,7 @@ export function useChange(inputText: string | undefined, mayDecide: boolean): Ch
   };
 }
 
-/** The difference, and the button that goes on. No answer is at hand before it is pressed, so none is given by mistake. */
+/** Shows the difference, and a button to continue. The answers appear only after the button, so nobody gives one by mistake. */
 export function ChangedInput({ before, after, onSeen }: Change) {
   const { t } = useTranslation('cards');
   return (
@@ -41,5 +41,5 @@ export function ChangedInput({ before, after, onSeen }: Change) {
   );
 }
 
-/** Numbers that JavaScript would write otherwise stay as they are. */
+/** Formats the JSON, unless JavaScript would change a number. */
 const inLines = (text: string) => (isReadExactly(text) ? toJson(JSON.parse(text)) : text);

@@ -1,11 +1,11 @@
-// Who decides about a call that waits, and who has approved it.
+// The people who decide about a waiting call, and those who have approved it.
 
 import { useTranslation } from 'react-i18next';
 import type { ApprovalDecision } from 'fermata-chat';
 import { inOneLine } from '../text/visible';
 
 export interface DecidersProps {
-  /** Who decides; `undefined` if only that others do is known. */
+  /** `undefined` if the page knows only that other people decide. */
   decision: ApprovalDecision | undefined;
   /** `true` if the person cannot do anything about the call. */
   isOthers: boolean;
@@ -13,7 +13,7 @@ export interface DecidersProps {
   me?: string | undefined;
 }
 
-/** Nothing, if the person alone decides. */
+/** Shows nothing if the person alone decides. */
 export function Deciders({ decision, isOthers, me }: DecidersProps) {
   const { t } = useTranslation('cards');
   const waits =

@@ -50,11 +50,11 @@ export interface ToolCardProps {
   isGrowing?: boolean;
   /** `true` if a later message has the plan of this one. */
   isPlanContinued?: boolean;
-  /** The state, if the page knows it better than the part: that of an approval without its chat. */
+  /** The state of an approval that is shown without its chat. It overrides the state of the part. */
   state?: CallState | undefined;
   /** The name of the person, where it is known. */
   me?: string | undefined;
-  /** What the page says of the call, above all else. */
+  /** The page's own facts about the call, above everything else. */
   children?: ReactNode;
 }
 
@@ -182,7 +182,7 @@ function isTricky(part: AnyToolPart): boolean {
   );
 }
 
-/** A button or a field that goes away, because it was used or the call has changed, must not take the focus with it. */
+/** Keeps the focus in the card when the button or field that has it goes away. */
 function useKeptFocus() {
   const card = useRef<HTMLElement>(null);
   useEffect(() => {

@@ -1,4 +1,4 @@
-// The way to the inbox, with the number of approvals that wait there. Where nobody else can ask the person, it is there only while some do.
+// The link to the inbox, with the number of approvals that wait there. If the server knows no users, the link is shown only while calls wait.
 
 import { Inbox } from 'lucide-react';
 import { useTranslation } from 'react-i18next';

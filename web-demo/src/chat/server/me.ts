@@ -1,4 +1,4 @@
-// Who the person is: the user of the page's requests, as the server knows them.
+// The person: the user of the page's requests.
 
 import { useEffect, useState } from 'react';
 import type { Me } from 'fermata-chat';
@@ -9,14 +9,14 @@ import { asking, authorization } from './token';
 /** The newest request, and the token that it was made with. */
 let newest: { token: string | undefined; me: Promise<Me | undefined> } | undefined;
 
-/** Returns the person; `undefined` if the server is of a version without approvals of several people. Each token is asked about once. */
+/** Returns the person; `undefined` if the server is of a version without approvals of several people. Each token needs one request. */
 export function whoAmI(): Promise<Me | undefined> {
   const token = authorization()['authorization'];
   if (newest === undefined || newest.token !== token) {
     const request = { token, me: server.me() };
     newest = request;
     request.me.catch(() => {
-      // After a failure, the next component that needs the person asks again.
+      // The next caller makes another request.
       if (newest === request) newest = undefined;
     });
   }

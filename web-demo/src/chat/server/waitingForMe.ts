@@ -1,4 +1,4 @@
-// How many approvals wait for the person, of all chats and owners: the number on the link to the inbox.
+// The number of approvals of all chats and owners that wait for the person. The link to the inbox shows it.
 
 import { isWaitingFor } from 'fermata-chat';
 import { Cell } from '../../state/cell';
@@ -13,7 +13,7 @@ export interface WaitingForMe {
   hasUsers: boolean;
 }
 
-/** `undefined` until it is known, and for ever if the server is of a version without an inbox. */
+/** `undefined` until the first count. It stays so if the server is of a version without an inbox. */
 export const waitingForMe = new Cell<WaitingForMe | undefined>(undefined);
 
 /** The highest number that is counted. */
@@ -30,6 +30,6 @@ export async function countWaiting(): Promise<void> {
       hasUsers: me.user !== 'anyone',
     });
   } catch {
-    // The number stays as it was; the next time may go better.
+    // The number stays until the next count.
   }
 }

@@ -1,4 +1,4 @@
-// The inbox in a page: the person it is for, the approval of a link, and several answers at once.
+// The inbox in a page: its person, the approval of a link, and several answers at once.
 
 import { act, render, screen, waitFor, within } from '@testing-library/react';
 import userEvent from '@testing-library/user-event';
@@ -44,7 +44,7 @@ const posts = (server: ApprovalServer) =>
   server.requests.filter((request) => request.startsWith('POST')).map((request) => request.split(' ')[1]);
 
 describe('the person', () => {
-  it('is asked about again with the next connection if the first request fails', async () => {
+  it('is requested again with the next connection if the first request fails', async () => {
     const decision = { ...approval('a').decision, notRequester: false };
     const { server } = await open([approval('a', { requestedBy: 'alice', decision })], '', {
       'GET /api/me': () => problem(500, 'internal', 'No.'),
@@ -57,7 +57,7 @@ describe('the person', () => {
     await shows('a', /Requested by you/);
   });
 
-  it('is asked about again with another token', async () => {
+  it('is requested again with another token', async () => {
     const { page } = await open([]);
     const { whoAmI } = await import('../../chat/server/me');
     const { giveToken } = await import('../../chat/server/token');
@@ -85,12 +85,12 @@ describe('the approval of a link', () => {
     expect(screen.getByText('All done')).toBeTruthy();
   });
 
-  it('is shown with those who decide if it waits for them', async () => {
+  it('is shown with its deciders if it waits for other people', async () => {
     await open([{ ...ofCarol('a'), requestedBy: 'alice' }], '?approval=a');
     await shows('a', /Waits for carol/);
   });
 
-  it('is explained if the person may not see it', async () => {
+  it('is replaced by a sentence if the person may not see it', async () => {
     await open([ofCarol('a')], '?approval=a');
     await screen.findByText(
       'This link leads to a call that does not exist any more, or that you may not see.',
@@ -121,7 +121,7 @@ describe('several answers at once', () => {
     return { ...opened, dialog, press };
   }
 
-  it('can be sent again while their calls wait for the person as they are listed', async () => {
+  it('can be sent again while their calls wait with the listed inputs', async () => {
     const { server, dialog, press } = await ask([approval('a'), approval('b')]);
     server.instead['POST /api/approvals/b'] = () => problem(422, 'denied_by_policy', 'A rule denies this.');
     await press('Approve 2');
@@ -145,7 +145,7 @@ describe('several answers at once', () => {
     await shows('b', /Cancelled/);
   });
 
-  it('leave out what others have settled or changed meanwhile, and say so', async () => {
+  it('leave out calls that others have settled or changed meanwhile, and show why', async () => {
     const { server, dialog, press } = await ask([approval('a'), approval('b'), approval('c')]);
     act(() => {
       server.settle('b', 'bob', 'denied');

@@ -1,4 +1,4 @@
-// What the card of a call shows if not the person alone decides about it.
+// The card of a call that other people decide about.
 
 import i18next from 'i18next';
 import { render, screen, waitFor } from '@testing-library/react';
@@ -40,7 +40,7 @@ const buttons = () =>
   screen.queryAllByRole('button', { name: /^(Approve|Edit|Deny)$/ }).map((one) => one.textContent);
 
 describe('a call that other people decide about', () => {
-  it('says who they are and who has approved, and cannot be answered', () => {
+  it('shows the deciders and the votes, and has no buttons', () => {
     render(cardOf({}));
     expect(screen.getByRole('status').textContent).toBe('Waiting for other people');
     expect(decides()).toBe('Waits for finance or carol · 1 of 2: alice approved');
@@ -58,19 +58,19 @@ describe('a call that other people decide about', () => {
       { quorum: 3, approvedBy: ['alice', 'bob'] },
       'Waits for finance or carol · 2 of 3: alice and bob approved',
     ],
-  ])('with %j says so', (decision, words) => {
+  ])('with %j, the card says: %s', (decision, words) => {
     render(cardOf(decision));
     expect(decides()).toBe(words);
   });
 
-  it('says it in Chinese', async () => {
+  it('shows the deciders and the votes in Chinese', async () => {
     i18next.addResourceBundle('zh', 'cards', zh);
     await i18next.changeLanguage('zh');
     render(cardOf({}));
     expect(decides()).toBe('等待finance或carol决定 · 需 2 人批准，已有 1 人：alice');
   });
 
-  it('can be answered once the person may', () => {
+  it('gets its buttons when the person may decide', () => {
     const { rerender } = render(cardOf({}));
     rerender(cardOf({ mayDecide: true }));
     expect(decides()).toBe('1 of 2: alice approved');
@@ -80,7 +80,7 @@ describe('a call that other people decide about', () => {
 
 describe('a call that the person decides about alone', () => {
   it.each([undefined, { by: ['requester'], quorum: 1, approvedBy: [], mayDecide: true }])(
-    'says nothing of it if the server says %j',
+    'shows no deciders if the decision is %j',
     (decision) => {
       render(cardOf(decision));
       expect(decides()).toBeUndefined();
@@ -89,13 +89,13 @@ describe('a call that the person decides about alone', () => {
   );
 });
 
-it('a call that the person has approved can only be denied', () => {
+it('a person who has approved a call can only deny it', () => {
   render(cardOf({ mayDecide: true, approvedBy: ['alice'] }, undefined, 'alice'));
   expect(decides()).toBe('1 of 2: you approved');
   expect(buttons()).toEqual(['Deny']);
 });
 
-it('an input that changes is shown before it can be decided about', async () => {
+it('a changed input is shown before the person can decide about it', async () => {
   const mine = { mayDecide: true };
   const { rerender } = render(cardOf(mine));
   rerender(cardOf(mine, '{"amount":900}'));

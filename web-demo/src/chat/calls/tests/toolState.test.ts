@@ -21,7 +21,7 @@ const words = (part: AnyToolPart, status?: CallStatus, noOutput?: NoOutput) =>
 const stateOf = (part: AnyToolPart, status?: CallStatus) =>
   callState(part, { status }, { tools: TOOLS, pageRuns });
 
-/** Nothing is said of any call. */
+/** No call has a status. */
 const unknown = () => undefined;
 
 const asked = call('other', 'write_note', 'approval-requested');
@@ -131,11 +131,11 @@ describe('a call that other people decide about', () => {
     approval: { id: 'x', descriptor: { tool: 'refund', mayDecide } },
   });
 
-  it('waits for them, and not for the person', () => {
+  it('waits for other people', () => {
     expect(stateOf(call('a', 'refund', 'approval-requested'), waits)).toEqual({ name: 'waits-for-people' });
   });
 
-  it('is known by its request before its status is', () => {
+  it('is recognized by its request until it has a status', () => {
     const others = call('a', 'refund', 'approval-requested', descriptor(false));
     expect(stateOf(others)).toEqual({ name: 'waits-for-people' });
     expect(stateOf(call('a', 'refund', 'approval-requested', descriptor(true)))).toEqual({
@@ -143,19 +143,19 @@ describe('a call that other people decide about', () => {
     });
   });
 
-  it('waits for the person once the newest status says so', () => {
+  it('waits for the person as soon as they may decide', () => {
     const others = call('a', 'refund', 'approval-requested', descriptor(false));
     const mine = { ...waits, waitsFor: 'person', decision: { ...decision, mayDecide: true } } as const;
     expect(stateOf(others, mine)).toEqual({ name: 'waits-for-you' });
   });
 
-  it('waits for more people when the person has approved it', () => {
+  it('waits for more people after the person has approved it', () => {
     const responded = call('a', 'refund', 'approval-responded', approved);
     expect(stateOf(responded, waits)).toEqual({ name: 'waits-for-people' });
     expect(stateOf(responded, { state: 'scheduled' })).toEqual({ name: 'running' });
   });
 
-  it('is left of the gate, but none of its questions', () => {
+  it('counts as undecided at the gate, without a question to the person', () => {
     const step = [call('a', 'refund', 'approval-requested'), call('b', 'refund', 'approval-requested')];
     const status = (id: string) => (id === 'a' ? waits : undefined);
     expect(countGate(step, undefined, status)).toMatchObject({

@@ -1,4 +1,4 @@
-// The link to the inbox: when it is there, and its number.
+// The link to the inbox and its number.
 
 import { act, render, screen, waitFor } from '@testing-library/react';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
@@ -13,7 +13,7 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-/** The link on a page of a user, after the page has asked once. */
+/** Returns the link on a user's page after the first count. */
 async function linkOf(server: ApprovalServer, user: string) {
   vi.stubGlobal('fetch', server.as(user));
   const { InboxLink } = await import('../InboxLink');
@@ -31,7 +31,7 @@ async function linkOf(server: ApprovalServer, user: string) {
 const mine = (id: string) =>
   approval(id, { decision: { ...approval(id).decision, by: ['user:alice', 'user:anyone'] } });
 
-it('has the number of calls that wait, and leads back to the chat', async () => {
+it('shows the number of waiting calls, and names the chat to return to', async () => {
   const server = new ApprovalServer({}, [mine('a'), mine('b')]);
   const { ask, says, link } = await linkOf(server, 'alice');
   await says('Inbox: 2 calls wait for you');
@@ -42,18 +42,18 @@ it('has the number of calls that wait, and leads back to the chat', async () => 
   await says('Inbox: 1 call waits for you');
 });
 
-it('does not count what the person has approved', async () => {
+it('does not count calls that the person has approved', async () => {
   const voted = { ...approval('a').decision, by: ['user:alice'], quorum: 2, approvedBy: ['alice'] };
   const { says } = await linkOf(new ApprovalServer({}, [approval('a', { decision: voted })]), 'alice');
   await says('Inbox');
 });
 
-it('is there without a number if the server knows users', async () => {
+it('is shown without a number if the server knows users', async () => {
   const { says } = await linkOf(new ApprovalServer({}), 'alice');
   await says('Inbox');
 });
 
-it('is there only while something waits if the server knows none', async () => {
+it('is shown only while calls wait if the server knows no users', async () => {
   const server = new ApprovalServer({});
   const { ask, says, link } = await linkOf(server, 'anyone');
   expect(link()).toBeNull();
@@ -62,7 +62,7 @@ it('is there only while something waits if the server knows none', async () => {
   await says('Inbox: 1 call waits for you');
 });
 
-it('is never there for a server of an earlier version, which is asked once', async () => {
+it('is never shown for a server of an earlier version, which gets one request', async () => {
   const server = new ApprovalServer({});
   server.instead['GET /api/me'] = () => problem(404, 'not_found', 'There is nothing here.');
   const { ask, link } = await linkOf(server, 'alice');
@@ -71,7 +71,7 @@ it('is never there for a server of an earlier version, which is asked once', asy
   expect(server.requests).toEqual(['GET /api/me']);
 });
 
-it('keeps its number while the server is away, and asks again', async () => {
+it('keeps its number while the server is away, and counts again later', async () => {
   const server = new ApprovalServer({}, [mine('a')]);
   server.instead['GET /api/me'] = () => problem(500, 'internal', 'No.');
   const { ask, says, link } = await linkOf(server, 'alice');
