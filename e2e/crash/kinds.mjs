@@ -1,10 +1,12 @@
 // @ts-check
 // What rounds can take place on: each kind makes a place for one round and tidies up after it.
 
+import { NO_DATABASE } from '../harness/database.mjs';
 import { NO_NGINX } from '../harness/nginx.mjs';
 import { NO_SERVER, PostgresServer } from '../harness/postgres-server.mjs';
 import { NO_PRELOAD } from '../harness/preload.mjs';
 import { NO_SERVICES, Postgres, Redis } from '../harness/services.mjs';
+import { channelsRound } from './channels.mjs';
 import { deployRound } from './deploys.mjs';
 import { round } from './round.mjs';
 
@@ -89,6 +91,20 @@ export const KINDS = {
       } finally {
         await redis.stop();
         await postgres.discard();
+      }
+    },
+  },
+  'channels-sqlite': { missing: NO_DATABASE, plays: (seed) => channelsRound(seed) },
+  'channels-cluster': {
+    missing: NO_SERVICES,
+    plays: async (seed) => {
+      const [database, redis] = [await Postgres.create(), await Redis.start()];
+      try {
+        const settings = { ...CLUSTER, REDIS_URL: redis.url };
+        return await channelsRound(seed, { settings, instances: 2, database });
+      } finally {
+        await redis.stop();
+        await database.drop();
       }
     },
   },

@@ -8,44 +8,65 @@ import { promisify } from 'node:util';
 
 /** @typedef {Record<string, string | number | null>} Row */
 
-/**
- * @returns {Promise<((file: string, query: string) => Promise<Row[]>) | undefined>} a way to read such files,
- * if there is one
- */
+/** @typedef {{ reads: (file: string, query: string) => Promise<Row[]>, changes: (file: string, statement: string) => Promise<void> }} Way */
+
+/** @returns {Promise<Way | undefined>} a way to such files, if there is one */
 async function found() {
   const own = 'node:sqlite';
   try {
     const { DatabaseSync } = await import(own);
-    return async (file, query) => {
-      const database = new DatabaseSync(file, { readOnly: true });
+    const opened = (
+      /** @type {string} */ file,
+      /** @type {boolean} */ readOnly,
+      /** @type {(database: any) => any} */ use,
+    ) => {
+      const database = new DatabaseSync(file, { readOnly });
       try {
-        return database.prepare(query).all();
+        return use(database);
       } finally {
         database.close();
       }
+    };
+    return {
+      reads: async (file, query) => opened(file, true, (database) => database.prepare(query).all()),
+      changes: async (file, statement) => opened(file, false, (database) => database.exec(statement)),
     };
   } catch {
     const run = promisify(execFile);
     const program = (/** @type {string[]} */ ...args) => run('sqlite3', args);
     return program('--version').then(
-      () => async (file, query) =>
-        JSON.parse((await program('-readonly', '-json', file, query)).stdout || '[]'),
+      () => ({
+        reads: async (file, query) =>
+          JSON.parse((await program('-readonly', '-json', file, query)).stdout || '[]'),
+        changes: async (file, statement) => void (await program(file, statement)),
+      }),
       () => undefined,
     );
   }
 }
 
-const reads = await found();
+const way = await found();
 
 /** Why no database can be read here; `undefined` where one can. */
 export const NO_DATABASE =
-  reads === undefined ? 'neither node:sqlite (Node 22) nor the sqlite3 program is there' : undefined;
+  way === undefined ? 'neither node:sqlite (Node 22) nor the sqlite3 program is there' : undefined;
 
 /**
  * @param {{ folder: string }} place
  * @param {string} query
  */
 export async function rows({ folder }, query) {
-  if (reads === undefined) throw new Error(NO_DATABASE);
-  return reads(path.join(folder, 'chats.db'), query);
+  if (way === undefined) throw new Error(NO_DATABASE);
+  return way.reads(path.join(folder, 'chats.db'), query);
+}
+
+/**
+ * Changes the database of a server that does not run.
+ *
+ * @param {{ folder: string }} place
+ * @param {string} statement
+ */
+export async function change({ folder }, statement) {
+  if (way === undefined) throw new Error(NO_DATABASE);
+  return way.changes(path.join(folder, 'chats.db'), statement);
 }

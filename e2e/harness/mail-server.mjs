@@ -12,12 +12,15 @@ import { SMTPServer } from 'smtp-server';
 /**
  * @typedef {object} Mail
  * @property {string} to the recipient of the envelope
+ * @property {string} from the sender of the envelope
  * @property {string} subject
  * @property {string} id
  * @property {string | undefined} inReplyTo
  * @property {string} text
  * @property {string} html
  */
+
+/** @typedef {'taken' | 'refused' | 'taken unanswered'} MailAnswer */
 
 /** The one account. Its password needs to be encoded in a URL. */
 const ACCOUNT = { user: 'fermata', password: 'p@ss/word:1' };
@@ -42,8 +45,8 @@ export class MailServer {
   mails = [];
   /** Sessions that were refused because of a wrong user or password. */
   refused = 0;
-  /** What becomes of a mail that has arrived: it is taken, refused for now, or not answered. */
-  /** @type {(mail: Mail) => 'taken' | 'refused' | 'hangs' | Promise<'taken' | 'refused' | 'hangs'>} */
+  /** How a mail that has arrived is answered: it may be taken although the answer is missing. */
+  /** @type {(mail: Mail) => MailAnswer | Promise<MailAnswer>} */
   answers = () => 'taken';
   /** The file with the certificate that a client has to trust. */
   /** @type {string | undefined} */
@@ -114,6 +117,7 @@ export class MailServer {
     const parsed = await simpleParser(stream);
     const mail = {
       to: envelope.rcptTo.map(({ address }) => address).join(','),
+      from: envelope.mailFrom === false ? '' : envelope.mailFrom.address,
       subject: parsed.subject ?? '',
       id: parsed.messageId ?? '',
       inReplyTo: parsed.inReplyTo,
@@ -121,7 +125,7 @@ export class MailServer {
       html: parsed.html || '',
     };
     const answer = await this.answers(mail);
-    if (answer === 'taken') this.mails.push(mail);
+    if (answer !== 'refused') this.mails.push(mail);
     return answer;
   }
 }

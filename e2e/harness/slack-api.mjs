@@ -16,7 +16,8 @@ import { HttpService } from './http-service.mjs';
  * @property {string} [thread] the message that it answers
  */
 /** @typedef {{ user: string, text: string }} Whisper what one person alone sees */
-/** @typedef {{ method: string, body: Record<string, any> }} ApiCall */
+/** @typedef {{ method: string, prefix: string, body: Record<string, any> }} ApiCall */
+/** @typedef {'done' | 'fails' | 'done unanswered'} ApiAnswer */
 
 const TOKEN = 'xoxb-never-show-this';
 const SIGNING_SECRET = 'slack-signing-secret';
@@ -46,8 +47,8 @@ export class SlackApi {
   /** What Slack would have refused. */
   /** @type {string[]} */
   faults = [];
-  /** What happens with a call that is correct: it is done, fails, or is done and not answered. */
-  /** @type {(call: ApiCall) => 'done' | 'fails' | 'hangs' | 'done unanswered' | Promise<'done' | 'fails' | 'hangs' | 'done unanswered'>} */
+  /** How a correct call is answered: it may be done although the answer is missing. */
+  /** @type {(call: ApiCall) => ApiAnswer | Promise<ApiAnswer>} */
   answers = () => 'done';
 
   static async start() {
@@ -56,12 +57,17 @@ export class SlackApi {
     return slack;
   }
 
-  /** The settings of a channel, in its table. @param {Record<string, string>} users the user of each account */
-  settings(users) {
+  /**
+   * The settings of a channel, in its table.
+   *
+   * @param {Record<string, string>} users the user of each account
+   * @param {string} [prefix] of the path of all requests
+   */
+  settings(users, prefix = '') {
     const accounts = Object.entries(users).map(([account, user]) => `${account} = "${user}"`);
     return `kind = "slack"
 private = true
-base_url = "${this.#service?.url}"
+base_url = "${this.#service?.url}${prefix}"
 token = "${TOKEN}"
 channel = "${CHANNEL}"
 signing_secret = "${SIGNING_SECRET}"
@@ -119,15 +125,14 @@ users = { ${accounts.join(', ')} }`;
       this.whispers.push({ user: account, text: String(sent.text) });
       return { status: 200, body: 'ok' };
     }
-    const [, name] = /^\/api\/([\w.]+)$/.exec(path) ?? [];
-    const call = { method: name ?? path, body: sent };
+    const [, prefix = '', name] = /^(\/\w+)?\/api\/([\w.]+)$/.exec(path) ?? [];
+    const call = { method: name ?? path, prefix, body: sent };
     const error = method === 'POST' && name !== undefined ? this.#errorOf(call, headers) : 'unknown_method';
     if (error !== undefined) {
       this.faults.push(`${call.method}: ${error}`);
       return replies({ ok: false, error });
     }
     const answer = await this.answers(call);
-    if (answer === 'hangs') return 'hangs';
     if (answer === 'fails') return replies({ ok: false, error: 'internal_error' });
     this.calls.push(call);
     const ts = this.#does(call);
