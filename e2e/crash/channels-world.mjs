@@ -1,6 +1,6 @@
 // @ts-check
-// What a round of channels takes place in: instances, the services and people at the other side of their channels, and what was received.
-// A service may answer late, fail or hang, and the instance that sends to it may be killed between its request and its note of the result.
+// The world of a round of channels: instances, and the services at the other side of their channels with everything they have received. A
+// service may answer late, fail or hang. The instance that sends to it may be killed between its request and its note of the result.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import { change, rows } from '../harness/database.mjs';
@@ -30,7 +30,7 @@ import { until } from '../harness/until.mjs';
 
 /** The people who may decide, with their accounts at Slack. */
 export const PEOPLE = { alice: 'U111', bob: 'U222' };
-/** The requester, who may not decide, and somebody who is nobody here. */
+/** Accounts at Slack that may not decide: the requester's, and one that no user has. */
 export const OTHERS = { dave: 'U444', nobody: 'U999' };
 const PUBLIC_URL = 'https://chat.example.com';
 /** The mark of a user message, with the titles of the notes that it asks for. */
@@ -57,7 +57,8 @@ export class ChannelsWorld {
   /** @type {Map<Server, Promise<void>>} */
   #down = new Map();
   #deliveries = 0;
-  /** What went wrong on the way. */
+  #doors;
+  /** Faults of the world itself. */
   /** @type {string[]} */
   faults = [];
 
@@ -71,6 +72,7 @@ export class ChannelsWorld {
     this.peers = peers;
     this.setup = setup;
     this.#left = 1 + random.below(3);
+    this.#doors = random.fork('doors');
     const { api, ops, risk, slack, mail } = peers;
     api.improvise = writes;
     ops.answers = async ({ path }) => {
@@ -94,7 +96,7 @@ export class ChannelsWorld {
     };
   }
 
-  /** What the decider answers. */
+  /** Answers the question of an instance in place of the decider. */
   /** @type {(approval: Approval) => import('../harness/http-service.mjs').Answer} */
   decides = () => ({ status: 202 });
 
@@ -145,19 +147,19 @@ export class ChannelsWorld {
   }
 
   /**
-   * A request to any instance, repeated until it is answered by something else than "not now".
+   * Sends a request to any instance.
    *
    * @param {string} path
    * @param {{ as?: string, body?: unknown, method?: string }} [request]
-   * @returns {Promise<Reply>}
+   * @returns {Promise<Reply | undefined>} nothing if it was not answered
    */
-  async request(path, { as, body, method } = {}) {
+  async sends(path, { as, body, method } = {}) {
     const headers = {
       'content-type': 'application/json',
       ...(as && { authorization: `Bearer ${token(as)}` }),
     };
     const init = { method: method ?? (body === undefined ? 'GET' : 'POST'), headers };
-    return this.tries(async (url) => {
+    return this.#sends(async (url) => {
       const response = await fetch(url + path, {
         ...init,
         ...(body !== undefined && { body: JSON.stringify(body) }),
@@ -167,23 +169,30 @@ export class ChannelsWorld {
   }
 
   /**
-   * Sends something to any instance until it is answered.
+   * Sends a request until it is answered with another status than 503.
+   *
+   * @param {string} path
+   * @param {{ as?: string, body?: unknown, method?: string }} [request]
+   * @returns {Promise<Reply>}
+   */
+  async request(path, request) {
+    return answered(() => this.sends(path, request));
+  }
+
+  /**
+   * Does the same with a request that the caller sends.
    *
    * @param {(url: string) => Promise<Reply>} send
    * @returns {Promise<Reply>}
    */
   async tries(send) {
-    const random = this.random.fork('door');
-    return until(
-      async () => {
-        const there = this.servers.filter(({ alive }) => alive);
-        if (there.length === 0) return undefined;
-        const reply = await send(random.pick(there).url).catch(() => undefined);
-        return reply?.status === 503 ? undefined : reply;
-      },
-      'an answer of any instance',
-      60_000,
-    );
+    return answered(() => this.#sends(send));
+  }
+
+  /** @param {(url: string) => Promise<Reply>} send @returns {Promise<Reply | undefined>} */
+  async #sends(send) {
+    const there = this.servers.filter(({ alive }) => alive);
+    return there.length === 0 ? undefined : send(this.#doors.pick(there).url).catch(() => undefined);
   }
 
   /** All approvals, as their requester sees them. @returns {Promise<Approval[]>} */
@@ -194,7 +203,7 @@ export class ChannelsWorld {
   }
 
   /**
-   * Kills every instance for the last time, and waits until nothing is to be sent any more.
+   * Kills every instance for the last time, and waits until the outbox is empty.
    */
   async drains() {
     this.isCalm = true;
@@ -222,7 +231,7 @@ export class ChannelsWorld {
   }
 
   /**
-   * What a service does with something that an instance has sent. A kill comes before its answer, or just after it.
+   * Chooses how a service answers an instance. It may also kill the instance, before the answer or just after it.
    *
    * @param {ChannelName} channel
    * @param {number} place of the instance
@@ -243,14 +252,14 @@ export class ChannelsWorld {
       return 'works';
     }
     const manner = random.next();
-    // A round waits for the first pause after a failure, of five seconds, and not for later ones. An attempt that is cut is a failure, as well.
+    // A round can wait for the first pause after a failure, which takes five seconds. Later ones are longer, and a kill counts as a failure.
     const mayFail = channel === 'ops' || (this.kills === 0 && !this.#failed.has(channel));
     if (manner < 0.1 && mayFail) {
       this.#failed.add(channel);
       this.note(channel, `fails for instance ${place}`);
       return 'fails';
     }
-    // Only what nobody waits for may hang.
+    // No person waits for this channel.
     if (manner < 0.2 && channel === 'ops') {
       this.note(channel, `hangs for instance ${place}`);
       return 'hangs';
@@ -260,7 +269,7 @@ export class ChannelsWorld {
   }
 
   /**
-   * Kills the instance that has sent something, and starts it again when its claims are over.
+   * Kills an instance, and starts it again once its claims are over.
    *
    * @param {ChannelName} channel
    * @param {Server} server
@@ -297,7 +306,7 @@ export class ChannelsWorld {
 }
 
 /**
- * The settings of one instance. Its channels lead to the same services under a path or a name of its own.
+ * Returns the settings of an instance. The path of its requests, or the sender of its mails, names it.
  *
  * @param {ChannelsWorld['peers']} peers
  * @param {number} place
@@ -344,6 +353,17 @@ from = "Fermata <fermata${place}@example.com>"
 links = true
 `;
 
+/** @param {() => Promise<Reply | undefined>} send @returns {Promise<Reply>} */
+const answered = (send) =>
+  until(
+    async () => {
+      const reply = await send();
+      return reply?.status === 503 ? undefined : reply;
+    },
+    'an answer of any instance',
+    60_000,
+  );
+
 /** @param {string} link of a mail @returns {string} its path at an instance */
 export const pathOf = (link) => link.slice(PUBLIC_URL.length);
 
@@ -352,7 +372,7 @@ export const asksFor = (chat, notes) =>
   `[${chat} ${notes.map(({ title, body }) => `${title}=${body}`).join(',')}]`;
 
 /**
- * A model that writes the notes it is asked for, and says so.
+ * A model that writes the notes which the user asks for.
  *
  * @param {ModelRequest} request
  * @returns {import('../harness/fake-openai.mjs').Reply}

@@ -1,7 +1,7 @@
 // @ts-check
-// One round of channels: chats ask for notes, and people and a decider decide about them through all channels, while services fail, hang or
-// answer late and the instances that send to them are killed. Others try to decide as well. In the end everything is killed, the services
-// work, and what was delivered is compared with what happened.
+// One round of channels: chats ask for notes, and people and a decider decide about them through all channels. Meanwhile services fail, hang
+// or answer late, the instances that send to them are killed, and others try to decide. In the end all instances are killed once more, the
+// services work, and the round compares the deliveries with the outcomes.
 
 import { isDeepStrictEqual } from 'node:util';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -120,7 +120,8 @@ async function asks(world, chat, notes) {
       const known = await world.request(`/api/chat/${chat}`, { as: 'dave' });
       if (known.status === 200 && JSON.parse(known.text).messages.length > 0) return true;
       const body = { id: chat, message, fermata: { hold: '0s' } };
-      await world.request('/api/chat', { as: 'dave', body }).catch(() => undefined);
+      // A second post of a message that was taken would begin another run.
+      await world.sends('/api/chat', { as: 'dave', body });
       return false;
     },
     `the message of ${chat} to be taken`,
@@ -168,7 +169,7 @@ async function decides(world, { id, inputHash }, plan) {
       const { approve, deny } = linksOf(received);
       const { status } = await world.request(pathOf(approves ? approve : deny), { method: 'POST' });
       if (status !== 410) return;
-      // The instance was killed between its note that the link is used and the vote; see the todo in tests/channels.test.mjs.
+      // The instance was killed after it had used the link, and before the vote. A todo in tests/channels.test.mjs shows this fault.
       world.note('people', `the link of ${by} for ${plan.title} is used up`);
     }
     await world.request(`/api/approvals/${id}`, { as: by, body: { approved: approves, inputHash } });
@@ -303,7 +304,8 @@ async function faultsOf(world, plans) {
 }
 
 /**
- * Each person has at most one mail of each event, and the outcome is a reply to the request. A mail whose sending was not noted has no reply.
+ * A person has at most one mail of each event, and the outcome is a reply to the request. The reply may be missing if an instance was killed
+ * before it noted the request.
  *
  * @param {ChannelsWorld} world
  * @param {Plan} plan
@@ -325,7 +327,7 @@ function faultsOfMails({ peers: { mail } }, { title, body }) {
 }
 
 /**
- * No message about an approval that is settled has buttons, except one whose sending was not noted.
+ * A message about a settled approval has no buttons, unless an instance was killed before it noted the message.
  *
  * @param {ChannelsWorld} world
  * @param {Plan} plan

@@ -25,7 +25,7 @@ import { SMTPServer } from 'smtp-server';
 /** The one account. Its password needs to be encoded in a URL. */
 const ACCOUNT = { user: 'fermata', password: 'p@ss/word:1' };
 
-/** A certificate for `localhost` that nobody has signed. */
+/** Makes a certificate for `localhost` that signs itself. */
 function certificate() {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'fermata-mail-'));
   process.on('exit', () => rmSync(folder, { recursive: true, force: true }));
@@ -45,7 +45,7 @@ export class MailServer {
   mails = [];
   /** Sessions that were refused because of a wrong user or password. */
   refused = 0;
-  /** How a mail that has arrived is answered: it may be taken although the answer is missing. */
+  /** Chooses the answer to a mail, which may be taken although the answer is missing. */
   /** @type {(mail: Mail) => MailAnswer | Promise<MailAnswer>} */
   answers = () => 'taken';
   /** The file with the certificate that a client has to trust. */
@@ -57,7 +57,7 @@ export class MailServer {
   constructor({ tls = false } = {}) {
     /** @type {Options} */
     const common = {
-      // Without TLS the account is for a network that is trusted, as the guide says.
+      // The guide allows an account without TLS in a private network.
       allowInsecureAuth: true,
       disabledCommands: tls ? [] : ['STARTTLS'],
       onAuth: ({ username, password }, _, callback) => {
@@ -131,7 +131,7 @@ export class MailServer {
 }
 
 /**
- * The links of a mail that decide, by the word before each.
+ * Returns the links of a mail that decide.
  *
  * @param {Mail} mail
  */

@@ -22,7 +22,7 @@ export class Browser {
   /** The messages that it has received. */
   /** @type {Record<string, any>[]} */
   messages = [];
-  /** What the service answers for it: 410 once it has unsubscribed. */
+  /** The answer of the service to a message for it: 410 once it has unsubscribed. */
   status = 201;
 
   /** @param {string} endpoint */

@@ -24,7 +24,7 @@ export class SignedService {
   /** Requests that no receiver would accept. */
   /** @type {string[]} */
   faults = [];
-  /** What it answers. */
+  /** Answers a delivery that was verified. */
   /** @type {(delivery: Delivery) => Answer | Promise<Answer>} */
   answers = () => ({ status: 204 });
   #service = /** @type {HttpService | undefined} */ (undefined);

@@ -44,10 +44,10 @@ export class SlackApi {
   /** The calls of the API that were taken. */
   /** @type {ApiCall[]} */
   calls = [];
-  /** What Slack would have refused. */
+  /** Calls that Slack would have refused, with its reasons. */
   /** @type {string[]} */
   faults = [];
-  /** How a correct call is answered: it may be done although the answer is missing. */
+  /** Chooses the answer to a correct call, which may be done although the answer is missing. */
   /** @type {(call: ApiCall) => ApiAnswer | Promise<ApiAnswer>} */
   answers = () => 'done';
 
@@ -58,7 +58,7 @@ export class SlackApi {
   }
 
   /**
-   * The settings of a channel, in its table.
+   * Returns the settings of a channel, as lines of its table.
    *
    * @param {Record<string, string>} users the user of each account
    * @param {string} [prefix] of the path of all requests
@@ -82,7 +82,7 @@ users = { ${accounts.join(', ')} }`;
   }
 
   /**
-   * Somebody clicks.
+   * Sends a click to the server.
    *
    * @param {string} url of the channel at the server
    * @param {{ user: string, button: Element, message: Message }} click
@@ -156,7 +156,7 @@ users = { ${accounts.join(', ')} }`;
   }
 
   /**
-   * The error that Slack would answer with.
+   * Returns the error that Slack would answer with.
    *
    * @param {ApiCall} call
    * @param {Record<string, string>} headers

@@ -1,6 +1,6 @@
 // @ts-check
-// Approvals through channels, with the real other side of each: a mail server and a mail program, the library of Standard Webhooks, the
-// decryption of Web Push. Slack is played, within its own limits.
+// Approvals through channels. The other sides come from npm: a mail server and a mail program, the library of Standard Webhooks, and the
+// decryption of Web Push. A stand-in for Slack has the limits of Slack.
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -33,7 +33,7 @@ const note = { name: 'write_note', input: { title: 'shopping', body: 'milk' } };
 const as = (name) => ({ authorization: `Bearer token-of-${name}-0123456789` });
 
 /**
- * Alice, Bob and Carol are in the group `finance`, Dave asks.
+ * Alice, Bob and Carol are in the group `finance`. Dave is the requester.
  *
  * @param {string} rule lines of the rule
  * @param {string} channels their tables
@@ -244,7 +244,7 @@ channel(
   },
   {
     ...(NO_SERVICES && { skip: NO_SERVICES }),
-    todo: 'the link is noted as used in a transaction of its own, before the vote',
+    todo: 'using a link is a transaction of its own, before the vote',
   },
 );
 
