@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import pg from 'pg';
 import { newestOf } from '../harness/clients.mjs';
-import { rows } from '../harness/database.mjs';
+import { change, rows } from '../harness/database.mjs';
 import { calls, says } from '../harness/fake-openai.mjs';
 import { MailServer, linksOf } from '../harness/mail-server.mjs';
 import { PushService } from '../harness/push-service.mjs';
@@ -279,6 +279,33 @@ channel(
     assert.equal((await opens(world, linksOf(mailed).approve, 'POST')).status, 200);
     await ran(stream);
   },
+);
+
+channel(
+  'a mail whose sending was not noted is followed by its outcome',
+  () => MailServer.start(),
+  byMail,
+  async (world, mail) => {
+    mail.answers = () => 'taken unanswered';
+    const { id } = await asks(world);
+    const before = await mailTo(mail, 'carol');
+    await world.server.kill();
+    mail.answers = () => 'taken';
+    await world.server.start();
+    assert.equal((await votes(world, 'alice', id, { approved: true })).status, 200);
+    await world.server.kill();
+    // The claim of the first process ends after half a minute.
+    await change(world, 'update outbox set next_at = 0');
+    await world.server.start();
+    await until(
+      async () => (await rows(world, 'select * from outbox')).length === 0,
+      'the outbox to be empty',
+    );
+    const [, outcome] = mail.to('carol@example.com');
+    assert.equal(outcome?.inReplyTo, before.id);
+    assert.match(outcome?.subject ?? '', /^Approved by alice: /);
+  },
+  { todo: 'a mail is noted after it was sent' },
 );
 
 // === webhook ===
