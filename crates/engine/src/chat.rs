@@ -13,6 +13,7 @@
 
 mod deletion;
 mod delivery;
+mod listing;
 pub(crate) mod mailbox;
 mod plans;
 mod reading;

@@ -26,7 +26,7 @@ use crate::{
             AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
             Unavailable,
         },
-        request::{self, Following, Submission},
+        request::{self, Following, ListingChange, Submission},
         view::{ChatPages, ChatView, Detail, InputPreview, Pending, SummaryView},
     },
     assistants::Assistants,
@@ -38,7 +38,7 @@ use crate::{
         ids::Ids,
         peer_transport::PeerTransport,
         resolver::Resolver,
-        store::{ChatPage, InstanceId, Store},
+        store::{ChatPage, ChatQuery, InstanceId, Listing, Store},
     },
     router::Router,
     run::interrupted,
@@ -361,6 +361,19 @@ impl Engine {
         self.router.call(chat, request::DeleteMessage { owner, message, and_later }).await
     }
 
+    /// Changes the title of a chat, or whether lists leave it out or begin with it. Returns what lists show of it then.
+    ///
+    /// # Errors
+    /// Returns an error if the chat does not belong to this user.
+    pub async fn change_listing(
+        &self,
+        owner: &Owner,
+        chat: &ChatId,
+        change: ListingChange,
+    ) -> Result<Listing, ReadError> {
+        self.router.call(chat, request::ChangeListing { owner: owner.clone(), change }).await
+    }
+
     /// Drops the open plan of a chat: later runs do not go on with it.
     ///
     /// # Errors
@@ -404,17 +417,12 @@ impl Engine {
         &self.services.memories
     }
 
-    /// Lists a user's chats, newest first.
+    /// Lists a user's chats: the pinned ones first, then newest first.
     ///
     /// # Errors
     /// Returns an error if the chats cannot be read, or `before` is not a cursor of this list.
-    pub async fn chats(
-        &self,
-        owner: &Owner,
-        limit: usize,
-        before: Option<&str>,
-    ) -> Result<ChatPage, ReadError> {
-        Ok(self.services.store.chats(owner, limit, before).await?)
+    pub async fn chats(&self, query: ChatQuery<'_>) -> Result<ChatPage, ReadError> {
+        Ok(self.services.store.chats(query).await?)
     }
 
     /// Deletes a chat; its open run ends. What was remembered of the user stays, unless the memories that come from the chat are to go as

@@ -13,7 +13,7 @@ use crate::{
     },
     memories::count_changes,
     ports::store::{
-        Change, ChatHead, ChatRecord, StoreError, Version,
+        Change, ChatHead, ChatRecord, Listing, Store, StoreError, Version,
         memories::{MemoryAuthor, MemoryChange},
     },
     services::{Patience, PolicySnapshot, Services},
@@ -149,6 +149,15 @@ impl Record {
     /// Returns when facts about the user are to be looked for in the new messages, if nothing more is said; `None` if they are not.
     pub fn noting_due(&self, policies: &PolicySnapshot) -> Option<Timestamp> {
         self.context.note_at.filter(|_| self.memory_plan(policies).is_some())
+    }
+
+    /// Returns what lists show of the chat.
+    pub async fn listing(&self, store: &dyn Store) -> Result<Listing, StoreError> {
+        let mut listing = self.head.listing.clone();
+        if listing.title.is_none() {
+            listing.title = store.first_words(&self.chat).await?;
+        }
+        Ok(listing)
     }
 
     /// Makes changes to the chat, unless another instance has changed it meanwhile.

@@ -35,7 +35,7 @@ use crate::{
     },
     cluster::{CallError, Cluster, OutgoingReply, ReaderMessage},
     context::summary::ChatJob,
-    ports::store::{ChatOwner, InstanceId, StoreError},
+    ports::store::{ChatOwner, InstanceId, Listing, StoreError},
     run::interrupted,
     services::Services,
 };
@@ -374,6 +374,7 @@ sent_as_it_is!(
     Vec<Grant>,
     InputPreview,
     ChatView,
+    Listing,
     SummaryView,
     Option<SummaryView>,
     Option<(String, ChatJob)>

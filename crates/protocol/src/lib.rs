@@ -30,11 +30,11 @@ pub use profile::{PROVIDER_METADATA, Profile, denial_text};
 pub use replay::{outcome, replay};
 pub use request::{
     Always, AlwaysRequest, Answer, AnswerKind, AnswerRequest, AnswerTarget, BodyError, CallSettings,
-    ChatBody, ChatRequest, ClientOptions, CompactRequest, ElicitAction, GrantedFor, HistorySkipper, Measure,
-    MemoryEditRequest, MemoryRequest, NODE_BYTES, Posted, PostedMessage, PostedTool, PostedVote,
-    PushDeviceRequest, PushEndpointRequest, RequestError, RetryBody, RetryRequest, Show, ShownApproval,
-    SummaryRequest, ToolChoice, ToolResult, ToolResultBody, ToolResultRequest, Trigger, VoteRequest, measure,
-    utf16_unit,
+    ChatBody, ChatPatch, ChatRequest, ClientOptions, CompactRequest, ElicitAction, GrantedFor,
+    HistorySkipper, Measure, MemoryEditRequest, MemoryRequest, NODE_BYTES, Posted, PostedMessage, PostedTool,
+    PostedVote, PushDeviceRequest, PushEndpointRequest, RequestError, RetryBody, RetryRequest, Show,
+    ShownApproval, SummaryRequest, ToolChoice, ToolResult, ToolResultBody, ToolResultRequest, Trigger,
+    VoteRequest, measure, utf16_unit,
 };
 pub use stage::{ContextUsage, RunStatus, RunWaitsFor, Stage};
 pub use summary::{Summary, SummaryReason};

@@ -10,6 +10,7 @@ mod answers;
 mod chat;
 mod history;
 mod json;
+mod listing;
 mod memories;
 mod openai;
 mod push;
@@ -20,6 +21,7 @@ mod summaries;
 mod tools;
 mod votes;
 
+pub use listing::ChatPatch;
 pub use memories::{MemoryEditRequest, MemoryRequest};
 pub use push::{PushDeviceRequest, PushEndpointRequest};
 pub use retry::{RetryBody, RetryRequest};

@@ -19,6 +19,7 @@ pub mod first_start;
 pub mod health;
 mod hex;
 mod ids;
+mod markdown;
 pub mod mcp_check;
 mod metrics;
 pub mod migrate;

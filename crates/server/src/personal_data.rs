@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use fermata_engine::{
     SummaryView,
     store::{
-        AuditEntry, ChatRecord, ChatSummary, Files, StoreError,
+        AuditEntry, ChatQuery, ChatRecord, ChatSummary, Files, StoreError,
         memories::{Memory as StoredMemory, MemoryAuthor, MemoryFilter, MemoryOrigin, MemorySource},
     },
 };
@@ -213,7 +213,7 @@ where
 {
     let mut chats = 0;
     loop {
-        let page = database.store.chats(owner, ROWS, None).await?;
+        let page = database.store.chats(ChatQuery::new(owner, ROWS)).await?;
         if page.chats.is_empty() {
             break;
         }
@@ -275,7 +275,8 @@ impl Writer {
         let mut before = None;
         let mut is_first = true;
         loop {
-            let page = self.database.store.chats(&owner, ROWS, before.as_deref()).await?;
+            let query = ChatQuery { before: before.as_deref(), ..ChatQuery::new(&owner, ROWS) };
+            let page = self.database.store.chats(query).await?;
             for chat in page.chats {
                 is_first &= !self.write_chat(&chat, is_first).await?;
             }
@@ -316,7 +317,8 @@ impl Writer {
         let Some(ChatRecord { head: chat, .. }) = store.chat(&listed.id).await? else { return Ok(false) };
         let summary = store.summary(&listed.id, usize::MAX).await?;
         let mut head = json!({
-            "id": listed.id, "title": listed.title, "createdAt": listed.created_at, "updatedAt": listed.updated_at,
+            "id": listed.id, "title": listed.listing.title, "archived": listed.listing.archived, "pinned": listed.listing.pinned,
+            "createdAt": listed.created_at, "updatedAt": listed.updated_at,
         });
         if let Some(assistant) = &chat.assistant {
             head["assistant"] = json!(assistant);

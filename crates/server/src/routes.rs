@@ -7,6 +7,7 @@ mod channels;
 mod chat;
 mod chats;
 mod demo;
+mod export;
 mod grants;
 mod mail_links;
 mod memories;
@@ -135,7 +136,8 @@ fn table(app: &App, demo: &Demo) -> OpenApiRouter<App> {
         .routes(routes!(chat::stop)) //                  POST   /api/chat/{id}/stop
         .routes(routes!(calls::cancel)) //               POST   /api/chat/{id}/calls/{call}/cancel
         .routes(routes!(calls::retry)) //                POST   /api/chat/{id}/calls/{call}/retry
-        .routes(routes!(chats::get, chats::delete)) //   GET    /api/chat/{id}, DELETE
+        .routes(routes!(chats::get, chats::patch, chats::delete)) // GET /api/chat/{id}, PATCH, DELETE
+        .routes(routes!(export::get)) //                 GET    /api/chat/{id}/export
         .routes(routes!(messages::delete)) //            DELETE /api/chat/{id}/messages/{message}
         .routes(routes!(pending::list)) //               GET    /api/chat/{id}/pending
         .routes(routes!(grants::list)) //                GET    /api/chat/{id}/grants

@@ -7,7 +7,7 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use async_trait::async_trait;
 use fermata_engine::store::{
-    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files,
+    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatQuery, ChatRecord, ChatStore, ClockMark, Files,
     InstanceId, Joined, LockStore, Membership, MessageOutline, OwnerUsage, Renewed, STORED_FILE, StoreError,
     SummaryRecord, Version, WantedUsage, page::Cursor,
 };
@@ -140,6 +140,10 @@ impl ChatStore for SqlStore {
             .await
     }
 
+    async fn first_words(&self, chat: &ChatId) -> Result<Option<String>, StoreError> {
+        self.backend.look_up(|mut db| async move { chats::first_words(&mut db.get(), chat).await }).await
+    }
+
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
         self.messages_at(chat, 0..usize::MAX, Files::Inline).await
     }
@@ -261,11 +265,12 @@ impl ChatStore for SqlStore {
         Ok(())
     }
 
-    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
+    async fn chats(&self, query: ChatQuery<'_>) -> Result<ChatPage, StoreError> {
+        let ChatQuery { owner, archived, limit, before } = query;
         let before = before.map(Cursor::parse).transpose()?;
         self.backend
-            .read((owner.clone(), before), |mut db, about| async move {
-                chats::page(&mut db.get(), &about.0, limit, about.1.as_ref()).await
+            .read((owner.clone(), before), move |mut db, about| async move {
+                chats::page(&mut db.get(), &about.0, archived, limit, about.1.as_ref()).await
             })
             .await
     }

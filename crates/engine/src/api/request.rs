@@ -22,7 +22,7 @@ use crate::{
         view::{ChatView, Detail, InputPreview, SummaryView},
     },
     context::summary::{ChatJob, Written},
-    ports::store::ChatOwner,
+    ports::store::{ChatOwner, Listing},
     run_log::{Reader, position::Position},
 };
 
@@ -92,6 +92,7 @@ pub(crate) enum Request {
     CorrectSummary(CorrectSummary),
     DropPlan(DropPlan),
     DeleteMessage(DeleteMessage),
+    ChangeListing(ChangeListing),
 }
 
 /// A post to a chat.
@@ -255,6 +256,24 @@ pub(crate) struct DeleteMessage {
     pub and_later: bool,
 }
 
+/// Changes what lists show of the chat. The reply is what they show then.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ChangeListing {
+    pub owner: Owner,
+    pub change: ListingChange,
+}
+
+/// A change of what lists show of a chat. What is `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListingChange {
+    /// The title; `Some(None)` for the beginning of the first user message.
+    pub title: Option<Option<String>>,
+    /// Whether lists leave the chat out.
+    pub archived: Option<bool>,
+    /// Whether lists begin with the chat.
+    pub pinned: Option<bool>,
+}
+
 /// Plans the work for a model beside the runs: a summary, or facts about the user. The reply is `None` if there is none, or another instance
 /// does it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -381,6 +400,7 @@ chat_request!(EndGrant -> (), ReadError, if denied Err(ReadError::NotFound); {
 chat_request!(PlanSummary -> Option<(String, ChatJob)>, SummaryError, if denied Err(SummaryError::NotFound));
 chat_request!(CorrectSummary -> SummaryView, SummaryError, if denied Err(SummaryError::NotFound));
 chat_request!(DeleteMessage -> (), DeleteMessageError, if denied Err(DeleteMessageError::NotFound));
+chat_request!(ChangeListing -> Listing, ReadError, if denied Err(ReadError::NotFound));
 chat_request!(DropPlan -> (), PlanError, if denied Err(PlanError::NotFound));
 
 impl From<CancelCall> for Request {

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     api::errors::ReadError,
     context::summary::Covered,
-    ports::store::{Files, MessageOutline, Store, StoreError, SummaryRecord},
+    ports::store::{Files, Listing, MessageOutline, Store, StoreError, SummaryRecord},
 };
 
 /// The size of the longest chat that is read at once, in bytes of JSON.
@@ -35,6 +35,9 @@ pub struct ChatView {
     pub pending: Vec<Pending>,
     /// `true` if a run is open and can be followed.
     pub open: bool,
+    /// What lists show of the chat.
+    #[serde(default)]
+    pub listing: Listing,
     /// The assistant that the chat has chosen last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assistant: Option<String>,

@@ -159,6 +159,7 @@ impl View {
             pending.extend(run.pending_questions());
         }
         let (assistant, model) = (record.head.assistant.clone(), record.head.model.clone());
+        let listing = record.listing(&**store).await?;
         let mut context = None;
         if show.contains(&Show::Context)
             && let Some(tokens) = record.context.last_tokens()
@@ -180,7 +181,18 @@ impl View {
                 }
             });
         }
-        Ok(ChatView { id: chat.clone(), messages, pending, open, assistant, model, status, context, outline })
+        Ok(ChatView {
+            id: chat.clone(),
+            messages,
+            pending,
+            open,
+            listing,
+            assistant,
+            model,
+            status,
+            context,
+            outline,
+        })
     }
 }
 

@@ -35,7 +35,7 @@ pub use lock_store::LockStore;
 pub use membership::{ClockMark, InstanceId, Joined, LEASE, Membership, Renewed};
 pub use memories::Memories;
 pub use outbox::{Attempt, ClaimedNotice, Notice, NoticeEvent, Outbox, SavedNotice};
-pub use page::{ChatPage, ChatSummary};
+pub use page::{ChatPage, ChatQuery, ChatSummary, Listing};
 pub use record::{
     ChatHead, ChatOwner, ChatRecord, Files, MessageOutline, OwnerUsage, RunRecord, STORED_FILE,
     SummaryRecord, Version, WantedUsage, json_bytes,

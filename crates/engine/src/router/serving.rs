@@ -51,6 +51,7 @@ impl Router {
             Request::SaveSummary(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::CorrectSummary(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::DeleteMessage(request) => self.serve_here(&chat, request, &mut reply).await,
+            Request::ChangeListing(request) => self.serve_here(&chat, request, &mut reply).await,
             Request::DropPlan(request) => self.serve_here(&chat, request, &mut reply).await,
         };
         reply.send(result).await;

@@ -17,6 +17,7 @@ mod failures;
 mod heartbeat;
 mod holds;
 mod instances;
+mod listing;
 mod mailbox;
 mod memories;
 mod model_requests;

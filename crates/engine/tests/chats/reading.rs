@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fermata_engine::store::ChatStore;
+use fermata_engine::store::{ChatQuery, ChatStore};
 use jiff::Timestamp;
 use serde_json::json;
 use tokio::time::sleep;
@@ -14,7 +14,7 @@ use crate::world::{World, calls, output, text};
 /// Returns the version and the time of the last change of the chat.
 async fn saved(world: &World) -> (u64, Timestamp) {
     let version = world.store.store.version(&world.chat).await.unwrap().unwrap();
-    let listed = world.engine.chats(&world.owner, 10, None).await.unwrap().chats;
+    let listed = world.engine.chats(ChatQuery::new(&world.owner, 10)).await.unwrap().chats;
     (version.0, listed[0].updated_at)
 }
 

@@ -15,9 +15,9 @@ use fermata_engine::{
     Clock,
     store::{
         AnswerRoute, ApprovalList, ApprovalRecord, Approvals, Attempt, AuditEntry, Change, ChatOwner,
-        ChatPage, ChatRecord, ChatStore, ClaimedNotice, ClockMark, Files, InMemoryStore, InstanceId, Joined,
-        LockStore, Membership, MessageOutline, Outbox, OwnerUsage, Renewed, SavedNotice, SavedTerms,
-        StoreError, SummaryRecord, Version, WantedUsage, page::ApprovalCursor,
+        ChatPage, ChatQuery, ChatRecord, ChatStore, ClaimedNotice, ClockMark, Files, InMemoryStore,
+        InstanceId, Joined, LockStore, Membership, MessageOutline, Outbox, OwnerUsage, Renewed, SavedNotice,
+        SavedTerms, StoreError, SummaryRecord, Version, WantedUsage, page::ApprovalCursor,
     },
 };
 use fermata_protocol::{AnswerTarget, ApprovalId, ChatId, MessageId, Plan, Role, RunId, UiMessage};
@@ -292,9 +292,13 @@ impl ChatStore for FaultyStore {
         }
         self.after_write().await
     }
-    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
+    async fn chats(&self, query: ChatQuery<'_>) -> Result<ChatPage, StoreError> {
         self.before_read().await?;
-        self.store.chats(owner, limit, before).await
+        self.store.chats(query).await
+    }
+    async fn first_words(&self, chat: &ChatId) -> Result<Option<String>, StoreError> {
+        self.before_read().await?;
+        self.store.first_words(chat).await
     }
     async fn delete(
         &self,

@@ -7,8 +7,11 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use fermata_engine::{ChatPages, ChatView, ReadError};
-use fermata_protocol::{ChatId, ContextUsage, RunStatus, UiMessage};
+use fermata_engine::{
+    ChatPages, ChatView, ListingChange, ReadError,
+    store::{ChatQuery, Listing},
+};
+use fermata_protocol::{ChatId, ChatPatch, ContextUsage, RunStatus, UiMessage};
 use futures::Stream;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,7 +22,7 @@ use crate::{
     App,
     auth::Identity,
     error::{ApiError, Code},
-    extract::{ApiQuery, ChatPath},
+    extract::{ApiJson, ApiQuery, ChatPath},
 };
 
 /// A chat.
@@ -40,6 +43,8 @@ pub struct ChatStatus {
     pending: Vec<Pending>,
     /// True if a run is open, which `GET …/stream` follows.
     open: bool,
+    #[serde(flatten)]
+    listing: Listed,
     /// The assistant that the chat has chosen, by `fermata.assistant` of a post.
     #[serde(skip_serializing_if = "Option::is_none")]
     assistant: Option<String>,
@@ -53,15 +58,26 @@ pub struct ChatStatus {
     context: Option<ContextUsage>,
 }
 
+/// What lists show of a chat.
+#[derive(Serialize, ToSchema)]
+pub struct Listed {
+    /// The title that the chat was given, or the beginning of the first user message.
+    #[schema(required)]
+    title: Option<String>,
+    /// True if lists leave the chat out, unless they are asked for archived chats.
+    archived: bool,
+    /// True if lists begin with the chat.
+    pinned: bool,
+}
+
 /// A chat in a list.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedChat {
     #[schema(value_type = String)]
     id: ChatId,
-    /// The beginning of the first user message.
-    #[schema(required)]
-    title: Option<String>,
+    #[serde(flatten)]
+    listing: Listed,
     #[schema(value_type = String, format = DateTime)]
     created_at: Timestamp,
     #[schema(value_type = String, format = DateTime)]
@@ -78,7 +94,7 @@ pub struct ListedChat {
 /// A page of chats.
 #[derive(Serialize, ToSchema)]
 pub struct ChatList {
-    /// The chats, newest first.
+    /// The chats: the pinned ones first, then newest first.
     chats: Vec<ListedChat>,
     /// The value of `before` for the next page; absent on the last page.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,6 +105,10 @@ pub struct ChatList {
 #[derive(Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Page {
+    /// `true` lists the archived chats, which are left out otherwise.
+    #[serde(default)]
+    #[param(default = false)]
+    archived: bool,
     /// The number of chats on the page, 1 to 100.
     #[serde(default = "Page::default_limit")]
     #[param(default = 20, minimum = 1, maximum = 100)]
@@ -148,7 +168,7 @@ pub async fn get(
 }
 
 /// Returns a [`Chat`] as JSON in pages. Only one page at a time is in memory.
-fn long_chat(pages: ChatPages) -> impl Stream<Item = Result<Bytes, BoxError>> {
+pub(super) fn long_chat(pages: ChatPages) -> impl Stream<Item = Result<Bytes, BoxError>> {
     futures::stream::try_unfold((Some(pages), true), async |(pages, is_first)| {
         let Some(mut pages) = pages else { return Ok(None) };
         let page = pages.next().await.inspect_err(|error| {
@@ -175,7 +195,7 @@ fn long_chat(pages: ChatPages) -> impl Stream<Item = Result<Bytes, BoxError>> {
     })
 }
 
-/// Lists the owner's chats, newest first.
+/// Lists the owner's chats: the pinned ones first, then newest first.
 #[utoipa::path(get, path = "/api/chats", operation_id = "listChats", tag = "record", params(Page),
     responses((status = 200, description = "A page of chats", body = ChatList), refusals::Any)
 )]
@@ -187,10 +207,16 @@ pub async fn list(
     if !(1..=100).contains(&page.limit) {
         return Err(ApiError::new(Code::InvalidRequest, "limit must be 1 to 100."));
     }
-    let found = app.engine().chats(&owner, page.limit, page.before.as_deref()).await?;
+    let query = ChatQuery {
+        owner: &owner,
+        archived: Some(page.archived),
+        limit: page.limit,
+        before: page.before.as_deref(),
+    };
+    let found = app.engine().chats(query).await?;
     let chats = found.chats.into_iter().map(|chat| ListedChat {
         id: chat.id,
-        title: chat.title,
+        listing: chat.listing.into(),
         created_at: chat.created_at,
         updated_at: chat.updated_at,
         open: chat.open,
@@ -198,6 +224,22 @@ pub async fn list(
         status: chat.status,
     });
     Ok(Json(ChatList { chats: chats.collect(), next: found.next }))
+}
+
+/// Renames the chat, archives or pins it. Its place among the other chats stays.
+#[utoipa::path(patch, path = "/api/chat/{id}", operation_id = "patchChat", tag = "record", request_body = ChatPatch,
+    params(("id" = String, Path, description = "The chat's id")),
+    responses((status = 200, description = "What lists show of the chat now", body = Listed), refusals::Chat, refusals::Body)
+)]
+pub async fn patch(
+    State(app): State<App>,
+    Identity(owner): Identity,
+    ChatPath(chat): ChatPath,
+    ApiJson { body, .. }: ApiJson<ChatPatch>,
+) -> Result<Json<Listed>, ApiError> {
+    let ChatPatch { title, archived, pinned } = body;
+    let change = ListingChange { title, archived, pinned };
+    Ok(Json(app.engine().change_listing(&owner, &chat?, change).await?.into()))
 }
 
 /// Deletes the chat and stops its open run.
@@ -220,8 +262,16 @@ pub async fn delete(
 impl From<ChatView> for ChatStatus {
     fn from(chat: ChatView) -> Self {
         let pending = chat.pending.into_iter().map(Into::into).collect();
-        let ChatView { open, assistant, model, status, context, .. } = chat;
-        Self { pending, open, assistant, model, status, context }
+        let ChatView { open, listing, assistant, model, status, context, .. } = chat;
+        Self { pending, open, listing: listing.into(), assistant, model, status, context }
+    }
+}
+
+// === impl Listed ===
+
+impl From<Listing> for Listed {
+    fn from(Listing { title, archived, pinned }: Listing) -> Self {
+        Self { title, archived, pinned }
     }
 }
 

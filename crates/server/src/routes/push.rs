@@ -55,7 +55,8 @@ pub async fn add(
     if app.database().channel_records.put_device(&device, Timestamp::now(), MOST).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
-        let detail = format!("You have registered {MOST} browsers, and more are not possible; remove one first.");
+        let detail =
+            format!("You have registered {MOST} browsers, and more are not possible; remove one first.");
         Err(ApiError::new(Code::InvalidRequest, detail))
     }
 }

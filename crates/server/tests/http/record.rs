@@ -142,7 +142,7 @@ async fn a_long_chat_is_sent_in_pieces_with_all_of_its_fields() {
     assert_eq!(answer.headers["content-type"], "application/json");
     let chat = answer.json();
     let fields: Vec<_> = chat.as_object().expect("an object").keys().collect();
-    assert_eq!(fields, ["id", "messages", "pending", "open"]);
+    assert_eq!(fields, ["id", "messages", "pending", "open", "title", "archived", "pinned"]);
     assert_eq!((&chat["id"], &chat["open"]), (&json!("c"), &json!(true)));
     let mut messages = chat["messages"].clone();
     for message in messages.as_array_mut().expect("a list") {
@@ -194,4 +194,63 @@ async fn a_page_may_ask_for_a_chat_that_is_not_there_without_an_error() {
     app.get("/api/chat/one?optional=maybe").await.problem(422, "invalid_request");
     app.open(says("one", "hi")).await.end().await;
     assert_eq!(app.get("/api/chat/one?optional=true").await.text, app.get("/api/chat/one").await.text);
+}
+
+#[tokio::test]
+async fn a_chat_is_renamed_archived_and_pinned() {
+    let app = TestApp::new(["1", "2", "3"].map(scripted::says)).await;
+    for chat in ["a", "b", "c"] {
+        app.open(says(chat, &format!("about {chat}"))).await.end().await;
+    }
+    let patch = async |chat: &str, body: Value| {
+        app.ask(Method::PATCH, &format!("/api/chat/{chat}"), &[], body.to_string()).await
+    };
+    let renamed = patch("a", json!({"title": " Häuser  und Gärten ", "pinned": true})).await.json();
+    assert_eq!(renamed, json!({"title": "Häuser und Gärten", "archived": false, "pinned": true}));
+    let archived = patch("b", json!({"archived": true})).await.json();
+    assert_eq!(archived, json!({"title": "about b", "archived": true, "pinned": false}));
+    let listed = async |path: &str| {
+        let list = app.get(path).await.json();
+        let chats = list["chats"].as_array().expect("a list").iter();
+        chats.map(|chat| chat["id"].as_str().expect("an id").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("/api/chats").await, ["a", "c"]);
+    assert_eq!(listed("/api/chats?archived=true").await, ["b"]);
+    let chat = app.get("/api/chat/a").await.json();
+    assert_eq!((&chat["title"], &chat["pinned"]), (&json!("Häuser und Gärten"), &json!(true)));
+    assert_eq!(patch("a", json!({"title": null})).await.json()["title"], "about a");
+
+    for (body, words) in [
+        (json!({}), "changes nothing"),
+        (json!({"title": 7}), "`title`"),
+        (json!({"archived": "yes"}), "`archived`"),
+        (json!({"title": "x".repeat(201)}), "has 201"),
+        (json!({"titel": "x"}), "titel"),
+    ] {
+        let detail = patch("a", body).await.problem(422, "invalid_request");
+        assert!(detail.contains(words), "{detail}");
+    }
+    patch("none", json!({"title": "x"})).await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn an_export_is_a_file_for_people() {
+    let app = TestApp::new([scripted::says("It is *noon*.")]).await;
+    app.open(says("c", "Wie spät ist es in 東京?")).await.end().await;
+    app.ask(Method::PATCH, "/api/chat/c", &[], json!({"title": "Zeit #1"}).to_string()).await;
+    let export = app.get("/api/chat/c/export?format=markdown").await;
+    assert_eq!(export.headers["content-type"], "text/markdown; charset=utf-8");
+    assert_eq!(export.headers["content-disposition"], "attachment; filename=\"c.md\"");
+    let text = export.text;
+    assert!(text.starts_with("# Zeit \\#1\n\n## User\n\n*"), "{text}");
+    assert!(
+        text.contains("Wie spät ist es in 東京?\n\n## Assistant\n") && text.ends_with("It is *noon*.\n\n"),
+        "{text}"
+    );
+    let export = app.get("/api/chat/c/export").await;
+    assert_eq!(export.headers["content-disposition"], "attachment; filename=\"c.json\"");
+    assert_eq!(export.json(), app.get("/api/chat/c").await.json());
+    let detail = app.get("/api/chat/c/export?format=docx").await.problem(422, "invalid_request");
+    assert!(detail.contains("docx") && detail.contains("markdown"), "{detail}");
+    app.get("/api/chat/none/export").await.problem(404, "not_found");
 }

@@ -11,6 +11,7 @@
 -- profile: the version of the AI SDK that the last post named, as 7 or 7.0.173.
 -- bytes: the size of the chat's messages as JSON. Triggers keep it.
 -- assistant, model: those that a post named last; null if none has.
+-- title, archived, pinned: what the owner has set for lists. title is null until somebody gives the chat one.
 -- show: the data chunks that the last post asked for, as a JSON list.
 -- stage, requires_confirm, last_tool, last_result: the status of the last run, for people who look.
 --   stage: idle, plan, tool_call, tool_result, decide or respond.
@@ -25,6 +26,9 @@ create table chats (
     bytes bigint not null default 0,
     assistant text,
     model text,
+    title text,
+    archived boolean not null default false,
+    pinned boolean not null default false,
     show text,
     stage text,
     requires_confirm boolean,
@@ -37,7 +41,7 @@ create table chats (
 -- twice in all, and would not be worth the room.
 with (fillfactor = 80);
 
-create index chats_by_owner on chats (owner, updated_at desc, id desc);
+create index chats_by_owner on chats (owner, archived, pinned desc, updated_at desc, id desc);
 create index chats_by_age on chats (updated_at, id);
 
 -- Large values of a message are kept once: its files in `files`, the inputs and outputs of its calls in `calls`.

@@ -127,6 +127,7 @@ async fn apply(
         | Change::PutContext { .. }
         | Change::PutShow { .. }
         | Change::PutStatus { .. } => Ok(()),
+        Change::PutListing(listing) => chats::put_listing(transaction, chat, listing).await,
         Change::PutPlan { run, plan } => plans::put(transaction, chat, run, plan, at).await,
         Change::DropPlan => plans::drop_open(transaction, chat, at).await,
         Change::PutSummary(summary) => summaries::put(transaction, chat, summary).await,

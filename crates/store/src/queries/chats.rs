@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use fermata_engine::store::{
-    Change, ChatHead, ChatOwner, ChatPage, ChatRecord, ChatSummary, InstanceId, StoreError, Version,
+    Change, ChatHead, ChatOwner, ChatPage, ChatRecord, ChatSummary, InstanceId, Listing, StoreError, Version,
     page::Cursor,
 };
 use fermata_protocol::{ChatId, Profile, RunId, RunStatus, Show, Stage};
@@ -24,6 +24,8 @@ row! {
         created_at: i64,
         updated_at: i64,
         title: Option<Text>,
+        archived: bool,
+        pinned: bool,
         open: bool,
         pending: i64,
         show: Option<String>,
@@ -44,6 +46,9 @@ row! {
         bytes: i64,
         assistant: Option<Text>,
         model: Option<Text>,
+        title: Option<Text>,
+        archived: bool,
+        pinned: bool,
         context: Option<String>,
         stage: Option<String>,
         requires_confirm: Option<bool>,
@@ -176,7 +181,7 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         .query(
             "select version, owner, profile, show,
                 coalesce((select max(position) + 1 from messages where messages.chat_id = chats.id), 0) as messages,
-                bytes, assistant, model, context,
+                bytes, assistant, model, title, archived, pinned, context,
                 stage, requires_confirm, last_tool, last_result,
                 exists (select 1 from runs where runs.chat_id = chats.id and runs.outcome is null) as has_open_run,
                 exists (select 1 from confirmations where confirmations.chat_id = chats.id) as has_decisions
@@ -195,6 +200,11 @@ pub async fn find(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Opti
         bytes: usize::try_from(found.bytes).unwrap_or_default(),
         assistant: found.assistant.map(|Text(name)| name),
         model: found.model.map(|Text(name)| name),
+        listing: Listing {
+            title: found.title.map(|Text(title)| title),
+            archived: found.archived,
+            pinned: found.pinned,
+        },
     };
     let record = ChatRecord {
         head,
@@ -249,64 +259,107 @@ pub async fn owner_of(connection: &mut Connection<'_>, chat: &ChatId) -> Result<
     }))
 }
 
+/// A page of the chats of an owner that meet a condition on `$6`.
+macro_rules! page {
+    ($condition:literal) => {
+        concat!(
+            "select id, created_at, updated_at,
+            coalesce(chats.title, (select messages.title from messages
+             where chat_id = chats.id and role = 'user' order by position limit 1)) as title,
+            archived, pinned,
+            exists (select 1 from runs
+             where runs.chat_id = chats.id and runs.outcome is null and not runs.detached) as open,
+            coalesce((
+                select
+                    case
+                        when exists (select 1 from instances where instances.id = runs.instance)
+                            then runs.questions
+                        else (
+                            select count(*) from calls
+                            where calls.chat_id = runs.chat_id and calls.run_id = runs.id
+                                and calls.state = 'executing' and calls.run_by <> 'browser'
+                                and calls.expires_at is not null
+                        )
+                    end + (
+                        select count(*) from calls
+                        where calls.chat_id = runs.chat_id and calls.run_id = runs.id
+                            and (
+                                calls.state = 'awaiting_approval'
+                                or (calls.state = 'executing' and calls.run_by = 'browser')
+                            )
+                    )
+                from runs where runs.chat_id = chats.id and runs.outcome is null
+            ), 0) as pending,
+            show, stage, requires_confirm, last_tool, last_result
+         from chats
+         where owner = $1 and (pinned, updated_at, id) < ($2, $3, $4) and ",
+            $condition,
+            " order by pinned desc, updated_at desc, id desc limit $5"
+        )
+    };
+}
+
+const PAGE: &str = page!("archived = $6");
+const PAGE_OF_ALL: &str = page!("($6 or not $6)");
+
 pub async fn page(
     connection: &mut Connection<'_>,
     owner: &Owner,
+    archived: Option<bool>,
     limit: usize,
     before: Option<&Cursor>,
 ) -> Result<ChatPage, Fault> {
-    // The first page begins at the end of time.
-    let (updated_at, id) = match before {
-        Some(cursor) => (cursor.updated_at, cursor.chat.as_str()),
-        None => (i64::MAX, ""),
+    // The first page begins with pinned chats, at the end of time.
+    let (pinned, updated_at, id) = match before {
+        Some(cursor) => (cursor.pinned, cursor.updated_at, cursor.chat.as_str()),
+        None => (true, i64::MAX, ""),
     };
     let mut rows: Vec<Summary> = connection
-        .query(
-            "select id, created_at, updated_at,
-                (select messages.title from messages
-                 where chat_id = chats.id and role = 'user' order by position limit 1) as title,
-                exists (select 1 from runs
-                 where runs.chat_id = chats.id and runs.outcome is null and not runs.detached) as open,
-                coalesce((
-                    select
-                        case
-                            when exists (select 1 from instances where instances.id = runs.instance)
-                                then runs.questions
-                            else (
-                                select count(*) from calls
-                                where calls.chat_id = runs.chat_id and calls.run_id = runs.id
-                                    and calls.state = 'executing' and calls.run_by <> 'browser'
-                                    and calls.expires_at is not null
-                            )
-                        end + (
-                            select count(*) from calls
-                            where calls.chat_id = runs.chat_id and calls.run_id = runs.id
-                                and (
-                                    calls.state = 'awaiting_approval'
-                                    or (calls.state = 'executing' and calls.run_by = 'browser')
-                                )
-                        )
-                    from runs where runs.chat_id = chats.id and runs.outcome is null
-                ), 0) as pending,
-                show, stage, requires_confirm, last_tool, last_result
-             from chats
-             where owner = $1 and (updated_at, id) < ($2, $3)
-             order by updated_at desc, id desc
-             limit $4",
-        )
+        .query(if archived.is_some() { PAGE } else { PAGE_OF_ALL })
         .bind(text(owner.as_str()))
+        .bind(pinned)
         .bind(updated_at)
         .bind(id)
         .bind(count(limit.saturating_add(1)))
+        .bind(archived.unwrap_or_default())
         .fetch_all()
         .await?;
-    let more = rows.len() > limit;
+    let is_last = rows.len() <= limit;
     rows.truncate(limit);
-    let next = rows.last().filter(|_| more).map(|row| {
-        let chat = ChatId::new(row.id.as_str());
-        Cursor { updated_at: row.updated_at, chat }.encode()
-    });
+    let next = match rows.last() {
+        Some(row) if !is_last => {
+            let chat = ChatId::new(row.id.as_str());
+            Some(Cursor { pinned: row.pinned, updated_at: row.updated_at, chat }.encode())
+        }
+        Some(_) | None => None,
+    };
     Ok(ChatPage { chats: rows.into_iter().map(summary).collect::<Result<_, Fault>>()?, next })
+}
+
+/// The beginning of the chat's first user message.
+pub async fn first_words(connection: &mut Connection<'_>, chat: &ChatId) -> Result<Option<String>, Fault> {
+    let found: Option<(Option<Text>,)> = connection
+        .query("select title from messages where chat_id = $1 and role = 'user' order by position limit 1")
+        .bind(chat.as_str())
+        .fetch_optional()
+        .await?;
+    Ok(found.and_then(|(title,)| title).map(|Text(title)| title))
+}
+
+/// Notes what the owner has set for lists.
+pub async fn put_listing(
+    connection: &mut Connection<'_>,
+    chat: &ChatId,
+    listing: &Listing,
+) -> Result<(), Fault> {
+    connection
+        .query("update chats set title = $2, archived = $3, pinned = $4 where id = $1")
+        .bind(chat.as_str())
+        .bind(listing.title.as_deref().map(text))
+        .bind(listing.archived)
+        .bind(listing.pinned)
+        .execute()
+        .await
 }
 
 fn read_show(saved: Option<String>) -> Result<BTreeSet<Show>, StoreError> {
@@ -337,7 +390,11 @@ fn summary(row: Summary) -> Result<ChatSummary, Fault> {
     Ok(ChatSummary {
         status: if is_asked_for { Some(status) } else { None },
         id: ChatId::new(row.id),
-        title: row.title.map(|Text(title)| title),
+        listing: Listing {
+            title: row.title.map(|Text(title)| title),
+            archived: row.archived,
+            pinned: row.pinned,
+        },
         created_at: read_time(row.created_at)?,
         updated_at: read_time(row.updated_at)?,
         open: row.open,

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use fermata_engine::store::{Change, ChatOwner, ClockMark, InstanceId, StoreError, Version};
+use fermata_engine::store::{Change, ChatOwner, ChatQuery, ClockMark, InstanceId, StoreError, Version};
 use fermata_protocol::{ChatId, RunId};
 use fermata_tools::{Owner, ResourceKey};
 use jiff::Timestamp;
@@ -250,11 +250,11 @@ async fn going_on_with_a_run_is_no_news(store: AnyStore) {
     commit_at(&*store, &chat("a"), at(1), vec![create(alice())]).await.unwrap();
     let going_on = vec![wait("r", None, None), append("r", 1, &["1"]), set_run_owner("r", Some("two"))];
     commit_at(&*store, &chat("b"), at(2), going_on).await.unwrap();
-    assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["a", "b"]);
+    assert_eq!(ids(&store.chats(ChatQuery::new(&alice(), 10)).await.unwrap()), ["a", "b"]);
     commit_at(&*store, &chat("b"), at(3), vec![close("r")]).await.unwrap();
-    assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["a", "b"]);
+    assert_eq!(ids(&store.chats(ChatQuery::new(&alice(), 10)).await.unwrap()), ["a", "b"]);
     commit_at(&*store, &chat("b"), at(4), vec![Change::Touched]).await.unwrap();
-    assert_eq!(ids(&store.chats(&alice(), 10, None).await.unwrap()), ["b", "a"]);
+    assert_eq!(ids(&store.chats(ChatQuery::new(&alice(), 10)).await.unwrap()), ["b", "a"]);
 }
 
 async fn locks_end_with_their_holder(store: AnyStore) {
@@ -302,7 +302,7 @@ async fn what_is_old_and_over_is_forgotten(store: AnyStore) {
         store.commit_next(&chat(id), Version::NONE, at(second), all).await.unwrap();
     }
     let left = async || {
-        let page = store.chats(&alice(), 9, None).await.unwrap();
+        let page = store.chats(ChatQuery::new(&alice(), 9)).await.unwrap();
         page.chats.into_iter().map(|chat| chat.id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(store.forget(Timestamp::MIN, 9).await.unwrap(), 0);
@@ -324,7 +324,7 @@ async fn forgetting_is_done_in_parts(store: AnyStore) {
     }
     assert_eq!(store.forget(at(110), 105).await.unwrap(), 105);
     assert_eq!(store.forget(at(110), usize::MAX).await.unwrap(), 5);
-    assert_eq!(store.chats(&alice(), 99, None).await.unwrap().chats.len(), 10);
+    assert_eq!(store.chats(ChatQuery::new(&alice(), 99)).await.unwrap().chats.len(), 10);
 }
 
 async fn the_log_of_a_run_that_is_over_stays_until_it_is_forgotten(store: AnyStore) {

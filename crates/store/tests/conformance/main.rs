@@ -72,7 +72,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use fermata_engine::{
     Store,
     store::{
-        AuditEntry, Change, ChatPage, Files, StoreError,
+        AuditEntry, Change, ChatPage, ChatQuery, Files, Listing, StoreError,
         memories::{MemoryAuthor, MemoryChange, MemoryId},
     },
 };
@@ -122,6 +122,7 @@ in_every_store! {
     pages_neither_repeat_nor_skip_chats_of_the_same_time
     a_cursor_that_no_page_gave_is_refused
     a_chat_is_called_after_its_first_user_message
+    pinned_chats_come_first_and_archived_ones_are_listed_apart
     a_listed_chat_is_open_while_its_run_can_be_followed
     a_listed_chat_counts_what_waits_for_somebody
     a_chat_is_due_when_its_open_run_is
@@ -169,7 +170,10 @@ async fn a_new_store_is_ready_and_empty(store: AnyStore) {
     assert_eq!(store.chat(&id).await.unwrap(), None);
     assert_eq!(store.owner_of(&id).await.unwrap(), None);
     assert_eq!(store.call(&id, &AnswerTarget::Call(ToolCallId::new("c"))).await.unwrap(), None);
-    assert_eq!(store.chats(&alice(), 10, None).await.unwrap(), ChatPage { chats: vec![], next: None });
+    assert_eq!(
+        store.chats(ChatQuery::new(&alice(), 10)).await.unwrap(),
+        ChatPage { chats: vec![], next: None }
+    );
     assert_eq!(store.due(Timestamp::MAX, 10).await.unwrap(), vec![]);
     delete(&*store, &id).await;
 }
@@ -660,7 +664,7 @@ async fn decisions_are_forgotten_by_their_own_age_alone(store: AnyStore) {
 async fn a_failing_change_leaves_nothing(store: AnyStore) {
     let id = with_run(&store).await;
     commit(&store, &id, vec![put(user("1", "one")), append("r", 1, &["1"])]).await;
-    let before = store.chats(&alice(), 10, None).await.unwrap();
+    let before = store.chats(ChatQuery::new(&alice(), 10)).await.unwrap();
     let fine = vec![
         Change::Posted { profile: Profile::V5 },
         Change::TruncateMessages { keep: 0 },
@@ -674,7 +678,7 @@ async fn a_failing_change_leaves_nothing(store: AnyStore) {
         save("no such run", json!(1), None),
     ];
     refused(&store, &id, fine).await;
-    assert_eq!(store.chats(&alice(), 10, None).await.unwrap(), before);
+    assert_eq!(store.chats(ChatQuery::new(&alice(), 10)).await.unwrap(), before);
     assert_eq!(store.call(&id, &AnswerTarget::Call(ToolCallId::new("c"))).await.unwrap(), None);
     assert_eq!(store.due(Timestamp::MAX, 10).await.unwrap(), vec![]);
     let new = chat("new");
@@ -717,18 +721,25 @@ async fn chats_are_listed_newest_first_by_owner(store: AnyStore) {
     commit_at(&*store, &chat("a"), at(5), vec![put(user("1", "hi")), Change::Touched]).await.unwrap();
     let saved = vec![put(user("2", "hello"))];
     commit_at(&*store, &chat("a"), at(6), saved).await.unwrap();
-    let page = store.chats(&alice(), 10, None).await.unwrap();
+    let page = store.chats(ChatQuery::new(&alice(), 10)).await.unwrap();
     assert_eq!(ids(&page), ["a", "d", "b"]);
     assert_eq!(page.next, None);
     assert_eq!((page.chats[0].created_at, page.chats[0].updated_at), (at(1), at(5)));
-    let first = store.chats(&alice(), 2, None).await.unwrap();
+    let first = store.chats(ChatQuery::new(&alice(), 2)).await.unwrap();
     assert_eq!(ids(&first), ["a", "d"]);
-    let second = store.chats(&alice(), 2, first.next.as_deref()).await.unwrap();
+    let second = store
+        .chats(ChatQuery { before: first.next.as_deref(), ..ChatQuery::new(&alice(), 2) })
+        .await
+        .unwrap();
     assert_eq!(ids(&second), ["b"]);
     assert_eq!(second.next, None);
-    assert_eq!(store.chats(&alice(), 3, None).await.unwrap().next, None, "the last page may be full");
-    assert_eq!(ids(&store.chats(&alice(), usize::MAX, None).await.unwrap()).len(), 3);
-    assert_eq!(ids(&store.chats(&alice(), 0, None).await.unwrap()).len(), 0);
+    assert_eq!(
+        store.chats(ChatQuery::new(&alice(), 3)).await.unwrap().next,
+        None,
+        "the last page may be full"
+    );
+    assert_eq!(ids(&store.chats(ChatQuery::new(&alice(), usize::MAX)).await.unwrap()).len(), 3);
+    assert_eq!(ids(&store.chats(ChatQuery::new(&alice(), 0)).await.unwrap()).len(), 0);
 }
 
 async fn pages_neither_repeat_nor_skip_chats_of_the_same_time(store: AnyStore) {
@@ -741,7 +752,10 @@ async fn pages_neither_repeat_nor_skip_chats_of_the_same_time(store: AnyStore) {
     let mut seen = Vec::new();
     let mut before = None;
     loop {
-        let page = store.chats(&alice(), 4, before.as_deref()).await.unwrap();
+        let page = store
+            .chats(ChatQuery { before: before.as_deref(), ..ChatQuery::new(&alice(), 4) })
+            .await
+            .unwrap();
         seen.extend(page.chats.iter().map(|chat| chat.id.to_string()));
         before = page.next;
         if before.is_none() {
@@ -753,15 +767,52 @@ async fn pages_neither_repeat_nor_skip_chats_of_the_same_time(store: AnyStore) {
 
 async fn a_cursor_that_no_page_gave_is_refused(store: AnyStore) {
     with_run(&store).await;
-    for wrong in ["", "x", "' or 1=1 --", "1~", "~a"] {
-        let result = store.chats(&alice(), 1, Some(wrong)).await;
+    for wrong in ["", "x", "' or 1=1 --", "1~", "~a", "1~a"] {
+        let result = store.chats(ChatQuery { before: Some(wrong), ..ChatQuery::new(&alice(), 1) }).await;
         assert!(matches!(result, Err(StoreError::BadCursor)), "{wrong:?} gave {result:?}");
     }
 }
 
+async fn pinned_chats_come_first_and_archived_ones_are_listed_apart(store: AnyStore) {
+    for (second, id) in (1..).zip(["a", "b", "c", "d", "e"]) {
+        commit_at(&*store, &chat(id), at(second), vec![create(alice()), put(user(id, "hi"))]).await.unwrap();
+    }
+    let put_listing = async |id: &str, listing: &Listing| {
+        commit_at(&*store, &chat(id), at(9), vec![Change::PutListing(listing.clone())]).await.unwrap();
+    };
+    let named = Listing { title: Some("Zeit\0 東京".into()), archived: false, pinned: true };
+    put_listing("b", &named).await;
+    put_listing("d", &Listing { pinned: true, ..Listing::default() }).await;
+    put_listing("c", &Listing { archived: true, ..Listing::default() }).await;
+    assert_eq!(store.chat(&chat("b")).await.unwrap().unwrap().head.listing, named);
+    let listed = async |archived| {
+        let (mut ids, mut before) = (Vec::new(), None);
+        loop {
+            // Pages of one chat, so that each border is tried.
+            let owner = alice();
+            let query = ChatQuery { archived, before: before.as_deref(), ..ChatQuery::new(&owner, 1) };
+            let page = store.chats(query).await.unwrap();
+            ids.extend(page.chats.iter().map(|chat| chat.id.to_string()));
+            before = page.next;
+            if before.is_none() {
+                return ids.concat();
+            }
+        }
+    };
+    assert_eq!(listed(Some(false)).await, "dbea");
+    assert_eq!(listed(Some(true)).await, "c");
+    assert_eq!(listed(None).await, "dbeca");
+    let page = store.chats(ChatQuery::new(&alice(), 9)).await.unwrap();
+    assert_eq!((&page.chats[1].listing, page.chats[1].updated_at), (&named, at(2)), "it stays where it was");
+    put_listing("b", &Listing::default()).await;
+    let page = store.chats(ChatQuery::new(&alice(), 9)).await.unwrap();
+    assert_eq!(page.chats[3].listing, Listing { title: Some("hi".into()), ..Listing::default() });
+}
+
 async fn a_chat_is_called_after_its_first_user_message(store: AnyStore) {
     let id = chat("a");
-    let title = async || store.chats(&alice(), 1, None).await.unwrap().chats[0].title.clone();
+    let title =
+        async || store.chats(ChatQuery::new(&alice(), 1)).await.unwrap().chats[0].listing.title.clone();
     commit(&store, &id, vec![create(alice()), put(message("s", Role::System, "Be kind."))]).await;
     assert_eq!(title().await, None);
     commit(&store, &id, vec![put(user("1", " Where is it? ")), put(user("2", "And now?"))]).await;
@@ -777,7 +828,7 @@ async fn a_chat_is_called_after_its_first_user_message(store: AnyStore) {
 async fn a_listed_chat_is_open_while_its_run_can_be_followed(store: AnyStore) {
     let id = chat("a");
     let listed = async || {
-        let page = store.chats(&alice(), 9, None).await.unwrap();
+        let page = store.chats(ChatQuery::new(&alice(), 9)).await.unwrap();
         page.chats.iter().map(|chat| (chat.id.to_string(), chat.open)).collect::<Vec<_>>()
     };
     let is_open = async || listed().await.contains(&("a".into(), true));
@@ -812,7 +863,7 @@ async fn a_listed_chat_is_open_while_its_run_can_be_followed(store: AnyStore) {
 async fn a_listed_chat_counts_what_waits_for_somebody(store: AnyStore) {
     let id = with_run(&store).await;
     let listed = async || {
-        let page = store.chats(&alice(), 9, None).await.unwrap();
+        let page = store.chats(ChatQuery::new(&alice(), 9)).await.unwrap();
         page.chats.iter().map(|chat| (chat.id.to_string(), chat.pending)).collect::<Vec<_>>()
     };
     let made = |id: &str, by: RunBy, states: Vec<CallState>| {
@@ -955,5 +1006,5 @@ async fn many_chats_change_at_once(store: AnyStore) {
     for writer in writers {
         writer.await.unwrap();
     }
-    assert_eq!(store.chats(&alice(), 100, None).await.unwrap().chats.len(), 24);
+    assert_eq!(store.chats(ChatQuery::new(&alice(), 100)).await.unwrap().chats.len(), 24);
 }

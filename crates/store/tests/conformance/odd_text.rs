@@ -1,6 +1,6 @@
 //! Texts of people and models that are not the usual ones come back as they were written, and stay apart.
 
-use fermata_engine::store::{Change, Version};
+use fermata_engine::store::{Change, ChatQuery, Version};
 use fermata_protocol::{AnswerTarget, ApprovalId, MessageId, Profile, RunId, ToolCallId};
 use fermata_tools::{
     ApprovalDecision, Call, CallState, Decision, DecisionSource, Owner, PolicyDecision, ResourceKey,
@@ -125,10 +125,10 @@ async fn chats_of_owners_with_odd_names_stay_apart(store: AnyStore) {
     for (n, name) in ODD.iter().enumerate() {
         let id = chat(&format!("chat-{n}"));
         assert_eq!(owner(&store, &id).await, Some(Owner::new(*name)));
-        let page = store.chats(&Owner::new(*name), 9, None).await.unwrap();
+        let page = store.chats(ChatQuery::new(&Owner::new(*name), 9)).await.unwrap();
         assert_eq!(page.chats.iter().map(|chat| &chat.id).collect::<Vec<_>>(), [&id], "{name:?}");
         let title = fermata_engine::store::page::title(&user("1", name));
-        assert_eq!(page.chats[0].title, title, "{name:?}");
+        assert_eq!(page.chats[0].listing.title, title, "{name:?}");
     }
 }
 

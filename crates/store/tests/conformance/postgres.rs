@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use fermata_engine::{
     Store,
-    store::{Change, InstanceId, StoreError, Version},
+    store::{Change, ChatQuery, InstanceId, StoreError, Version},
 };
 use fermata_store::{Database, OpenError, OpenOptions, WriteNoteError};
 use fermata_tools::ResourceKey;
@@ -657,7 +657,7 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
             store.chat(&chat("a")).await.err(),
             store.messages(&chat("a")).await.err(),
             store.summary(&chat("a"), 1).await.err(),
-            store.chats(&alice(), 1, None).await.err(),
+            store.chats(ChatQuery::new(&alice(), 1)).await.err(),
         ];
         let mut errors = errors.into_iter().flatten().peekable();
         assert!(errors.peek().is_some(), "{statement}: nothing minds");

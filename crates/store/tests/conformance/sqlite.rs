@@ -6,7 +6,7 @@ use crate::{
     fixtures::{open as open_run, *},
     large_values::{picture, with_files},
 };
-use fermata_engine::store::{ChatStore, InstanceId, Membership, StoreError, Version};
+use fermata_engine::store::{ChatQuery, ChatStore, InstanceId, Membership, StoreError, Version};
 use fermata_protocol::{AnswerTarget, Role, ToolCallId};
 use fermata_store::{OpenError, OpenOptions, SqlStore, open};
 use rusqlite::{Connection, types::FromSql};
@@ -145,7 +145,7 @@ async fn two_stores_share_one_file() {
     };
     tokio::join!(write(&one, "one"), write(&other, "other"));
     for store in [&one, &other] {
-        assert_eq!(store.chats(&alice(), 100, None).await.unwrap().chats.len(), 40);
+        assert_eq!(store.chats(ChatQuery::new(&alice(), 100)).await.unwrap().chats.len(), 40);
     }
 }
 
@@ -386,7 +386,7 @@ async fn what_cannot_be_read_is_corrupt_and_not_a_panic() {
             store.chat(&chat("a")).await.err(),
             store.messages(&chat("a")).await.err(),
             store.summary(&chat("a"), 1).await.err(),
-            store.chats(&alice(), 1, None).await.err(),
+            store.chats(ChatQuery::new(&alice(), 1)).await.err(),
         ];
         let mut errors = errors.into_iter().flatten().peekable();
         assert!(errors.peek().is_some(), "{statement}: nothing minds");

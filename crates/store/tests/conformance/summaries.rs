@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fermata_engine::store::Change;
+use fermata_engine::store::{Change, ChatQuery};
 use fermata_protocol::{ChatId, RunStatus, Show, Stage};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ async fn the_status_of_a_run_is_kept_and_listed_for_a_client_that_asks(store: An
     let id = chat("a");
     commit(&store, &id, vec![create(alice())]).await;
     let kept = async || store.chat(&id).await.unwrap().unwrap().head.status;
-    let listed = async || store.chats(&alice(), 10, None).await.unwrap().chats.remove(0).status;
+    let listed = async || store.chats(ChatQuery::new(&alice(), 10)).await.unwrap().chats.remove(0).status;
     assert_eq!((kept().await, listed().await), (RunStatus::default(), None));
     commit(&store, &id, vec![Change::PutShow { show: BTreeSet::from([Show::Run]) }]).await;
     assert_eq!(listed().await, Some(RunStatus::default()));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use fermata_engine::store::{StoreError, Version};
+use fermata_engine::store::{ChatQuery, StoreError, Version};
 
 use crate::{AnyStore, fixtures::*, owner};
 
@@ -40,14 +40,14 @@ async fn who_is_behind_or_ahead_changes_nothing(store: AnyStore) {
     let id = chat("a");
     let made = store.commit_next(&id, Version::NONE, at(0), vec![create(alice()), open("r")]).await.unwrap();
     store.commit_next(&id, made, at(1), vec![put(user("1", "one"))]).await.unwrap();
-    let before = (store.chat(&id).await.unwrap(), store.chats(&alice(), 9, None).await.unwrap());
+    let before = (store.chat(&id).await.unwrap(), store.chats(ChatQuery::new(&alice(), 9)).await.unwrap());
     for other in [Version::NONE, made, new_version(), Version(i64::MAX as u64), Version(u64::MAX)] {
         for changes in [vec![put(user("2", "two"))], vec![close("r")], vec![append("r", 0, &["misfit"])]] {
             let result = store.commit_next(&id, other, at(5), changes).await;
             assert_eq!(result, Err(StoreError::Fenced), "{other:?}");
         }
     }
-    let after = (store.chat(&id).await.unwrap(), store.chats(&alice(), 9, None).await.unwrap());
+    let after = (store.chat(&id).await.unwrap(), store.chats(ChatQuery::new(&alice(), 9)).await.unwrap());
     assert_eq!(after, before);
     assert_eq!(store.messages(&id).await.unwrap().len(), 1);
 }

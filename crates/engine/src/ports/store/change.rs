@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    AuditEntry, InstanceId, Notice, SummaryRecord,
+    AuditEntry, InstanceId, Listing, Notice, SummaryRecord,
     memories::{MemoryAuthor, MemoryChange},
 };
 
@@ -36,6 +36,8 @@ pub enum Change {
         /// The name of the model; `None` leaves it as it was.
         model: Option<String>,
     },
+    /// The owner has set what lists show of the chat.
+    PutListing(Listing),
     /// The part of the chat that its model is sent has changed.
     PutContext {
         /// The engine's own value; the store does not look inside.
@@ -247,7 +249,9 @@ impl Change {
             | Self::OpenRun { .. }
             | Self::EndGrant { .. }
             | Self::EndGrantToOwner { .. } => true,
-            Self::Choose { .. }
+            // The place of a chat in lists follows from its contents.
+            Self::PutListing(_)
+            | Self::Choose { .. }
             | Self::PutContext { .. }
             | Self::PutShow { .. }
             | Self::PutStatus { .. }

@@ -11,8 +11,8 @@ use fermata_tools::{Call, Grant, Owner};
 use jiff::Timestamp;
 
 use super::{
-    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, Files, InstanceId, MessageOutline,
-    OwnerUsage, StoreError, SummaryRecord, Version, WantedUsage,
+    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatQuery, ChatRecord, Files, InstanceId,
+    MessageOutline, OwnerUsage, StoreError, SummaryRecord, Version, WantedUsage,
 };
 
 /// The store of chats and everything that belongs to them.
@@ -29,6 +29,9 @@ pub trait ChatStore: Send + Sync {
 
     /// Returns the chat's messages, in order.
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError>;
+
+    /// Returns the beginning of the chat's first user message, which is its title until it is given another one.
+    async fn first_words(&self, chat: &ChatId) -> Result<Option<String>, StoreError>;
 
     /// Returns the chat's messages without their contents, in order.
     async fn outline(&self, chat: &ChatId) -> Result<Vec<MessageOutline>, StoreError>;
@@ -83,8 +86,8 @@ pub trait ChatStore: Send + Sync {
         changes: Arc<[Change]>,
     ) -> Result<(), StoreError>;
 
-    /// Returns a page of the owner's chats, newest first by last change; `before` is the `next` of the page before.
-    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError>;
+    /// Returns a page of an owner's chats.
+    async fn chats(&self, query: ChatQuery<'_>) -> Result<ChatPage, StoreError>;
 
     /// Deletes a chat and everything that belongs to it, unless its version is another one by now, and adds these rows to the audit. If there
     /// is no such chat, nothing happens.

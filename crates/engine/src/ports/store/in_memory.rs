@@ -15,9 +15,9 @@ use jiff::Timestamp;
 use tokio::sync::Notify;
 
 use super::{
-    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatRecord, ChatStore, ClockMark, Files,
-    InstanceId, Joined, LockStore, Membership, MessageOutline, Notice, OwnerUsage, Renewed, StoreError,
-    SummaryRecord, Version, WantedUsage, json_bytes,
+    AnswerRoute, AuditEntry, Change, ChatOwner, ChatPage, ChatQuery, ChatRecord, ChatStore, ClockMark, Files,
+    InstanceId, Joined, Listing, LockStore, Membership, MessageOutline, Notice, OwnerUsage, Renewed,
+    StoreError, SummaryRecord, Version, WantedUsage, json_bytes,
     page::{self, Cursor},
 };
 use chat::{StoredChat, StoredRun};
@@ -134,6 +134,10 @@ impl ChatStore for InMemoryStore {
             created_at: chat.created_at,
             open_run: chat.open_run().map(|run| run.id.clone()),
         }))
+    }
+
+    async fn first_words(&self, chat: &ChatId) -> Result<Option<String>, StoreError> {
+        Ok(self.lock().chats.get(chat).and_then(StoredChat::first_words))
     }
 
     async fn messages(&self, chat: &ChatId) -> Result<Vec<UiMessage>, StoreError> {
@@ -261,25 +265,26 @@ impl ChatStore for InMemoryStore {
         Ok(())
     }
 
-    async fn chats(&self, owner: &Owner, limit: usize, before: Option<&str>) -> Result<ChatPage, StoreError> {
-        let before = before.map(Cursor::parse).transpose()?.map(|cursor| (cursor.updated_at, cursor.chat));
+    async fn chats(&self, query: ChatQuery<'_>) -> Result<ChatPage, StoreError> {
+        let before = query.before.map(Cursor::parse).transpose()?;
         let Contents { chats, alive, .. } = &*self.lock();
-        let mut listed: Vec<_> = chats
-            .iter()
-            .filter(|(_, chat)| chat.head.owner == *owner)
-            .map(|(id, chat)| (chat.updated_at.as_microsecond(), id.clone()))
-            .filter(|chat| before.as_ref().is_none_or(|before| chat < before))
-            .collect();
-        listed.sort_by(|a, b| b.cmp(a));
-        let more = listed.len() > limit;
-        listed.truncate(limit);
-        let next = listed
-            .last()
-            .filter(|_| more)
-            .map(|(updated_at, chat)| Cursor { updated_at: *updated_at, chat: chat.clone() });
-        let summaries =
-            listed.iter().filter_map(|(_, id)| chats.get(id).map(|chat| chat.summary(id, alive))).collect();
-        Ok(ChatPage { chats: summaries, next: next.map(|cursor| cursor.encode()) })
+        let mut listed: Vec<(Cursor, &StoredChat)> = Vec::new();
+        for (id, chat) in chats {
+            let Listing { archived, pinned, .. } = chat.head.listing;
+            let cursor = Cursor { pinned, updated_at: chat.updated_at.as_microsecond(), chat: id.clone() };
+            if chat.head.owner == *query.owner
+                && query.archived.is_none_or(|asked| asked == archived)
+                && before.as_ref().is_none_or(|before| cursor < *before)
+            {
+                listed.push((cursor, chat));
+            }
+        }
+        listed.sort_by(|(a, _), (b, _)| b.cmp(a));
+        let is_last = listed.len() <= query.limit;
+        listed.truncate(query.limit);
+        let next = if is_last { None } else { listed.last().map(|(cursor, _)| cursor.encode()) };
+        let chats = listed.iter().map(|(cursor, chat)| chat.summary(&cursor.chat, alive)).collect();
+        Ok(ChatPage { chats, next })
     }
 
     async fn delete(

@@ -1,18 +1,44 @@
-//! Lists of chats: the cursor where a page begins, and the title of a chat. All stores share them, so that their lists are equal.
+//! Lists of chats: what they show of a chat, the cursor where a page begins, and the title of a chat. All stores share them, so that their lists are equal.
 //!
 //! This module knows no database. Times in lists are whole microseconds, so that every store has one order of chats.
 
 use std::time::Duration;
 
 use fermata_protocol::{ApprovalId, ChatId, Role, RunStatus, UiMessage};
+use fermata_tools::Owner;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+
+/// What the owner of a chat has set about it for lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Listing {
+    /// The title that a person or a model has given it; `None` if nobody has.
+    pub title: Option<String>,
+    /// `true` if lists leave it out, unless they are asked for archived chats.
+    pub archived: bool,
+    /// `true` if lists begin with it.
+    pub pinned: bool,
+}
+
+/// The chats that a list has.
+#[derive(Clone, Copy, Debug)]
+pub struct ChatQuery<'a> {
+    /// The owner of the chats.
+    pub owner: &'a Owner,
+    /// `true` for archived chats, `false` for the others, `None` for all.
+    pub archived: Option<bool>,
+    /// The number of chats.
+    pub limit: usize,
+    /// The `next` of the page before.
+    pub before: Option<&'a str>,
+}
 
 /// One page of a list of chats.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatPage {
-    /// The chats, newest first.
+    /// The chats: the pinned ones first, then newest first.
     pub chats: Vec<ChatSummary>,
     /// The cursor of the next page; `None` on the last page.
     pub next: Option<String>,
@@ -23,8 +49,8 @@ pub struct ChatPage {
 pub struct ChatSummary {
     /// The chat's id.
     pub id: ChatId,
-    /// The beginning of the first user message.
-    pub title: Option<String>,
+    /// What its owner has set, with the beginning of the first user message in place of a title that nobody has given it.
+    pub listing: Listing,
     /// The time when the chat began.
     pub created_at: Timestamp,
     /// The time when the chat last changed.
@@ -41,13 +67,24 @@ pub struct ChatSummary {
 /// The number of characters of a message that make a title.
 const TITLE_CHARACTERS: usize = 80;
 
-/// The last chat of a page. Pages are ordered by `updated_at`, then by id, both downwards.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The last chat of a page. Pages are ordered by `pinned`, then by `updated_at`, then by id, all downwards.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
+    /// `true` if the chat is pinned.
+    pub pinned: bool,
     /// The time when the chat last changed, in microseconds.
     pub updated_at: i64,
     /// The chat's id.
     pub chat: ChatId,
+}
+
+// === impl ChatQuery ===
+
+impl<'a> ChatQuery<'a> {
+    /// Asks for the first of all chats of an owner.
+    pub fn new(owner: &'a Owner, limit: usize) -> Self {
+        Self { owner, archived: None, limit, before: None }
+    }
 }
 
 /// Returns the title that a message gives to its chat; `None` if it is not the user's or has no text.
@@ -79,15 +116,21 @@ impl Cursor {
     /// # Errors
     /// Returns [`StoreError::BadCursor`] if it is any other text.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
-        let (updated_at, chat) = text.split_once('~').ok_or(StoreError::BadCursor)?;
+        let (pinned, rest) = text.split_once('~').ok_or(StoreError::BadCursor)?;
+        let (updated_at, chat) = rest.split_once('~').ok_or(StoreError::BadCursor)?;
+        let pinned = match pinned {
+            "p" => true,
+            "" => false,
+            _ => return Err(StoreError::BadCursor),
+        };
         let updated_at = updated_at.parse().map_err(|_| StoreError::BadCursor)?;
         let chat = ChatId::parse(chat).map_err(|_| StoreError::BadCursor)?;
-        Ok(Self { updated_at, chat })
+        Ok(Self { pinned, updated_at, chat })
     }
 
     /// Returns the cursor as text, which needs no escaping in a URL.
     pub fn encode(&self) -> String {
-        format!("{}~{}", self.updated_at, self.chat)
+        format!("{}~{}~{}", if self.pinned { "p" } else { "" }, self.updated_at, self.chat)
     }
 }
 
@@ -155,10 +198,23 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_as_it_was_written_and_nothing_else_is() {
-        let cursor = Cursor { updated_at: -7, chat: ChatId::new("a.b:c_d-e") };
-        assert_eq!(Cursor::parse(&cursor.encode()).unwrap(), cursor);
-        for wrong in ["", "~", "7", "7~", "x~a", "7~a b", "99999999999999999999~a", "7~a~b", "7~tool-result"]
-        {
+        for pinned in [false, true] {
+            let cursor = Cursor { pinned, updated_at: -7, chat: ChatId::new("a.b:c_d-e") };
+            assert_eq!(Cursor::parse(&cursor.encode()).unwrap(), cursor);
+        }
+        for wrong in [
+            "",
+            "~",
+            "7~a",
+            "~7",
+            "~7~",
+            "q~7~a",
+            "~x~a",
+            "~7~a b",
+            "~99999999999999999999~a",
+            "~7~a~b",
+            "~7~tool-result",
+        ] {
             assert!(matches!(Cursor::parse(wrong), Err(StoreError::BadCursor)), "{wrong:?} was taken");
         }
     }

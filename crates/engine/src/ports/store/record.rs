@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::InstanceId;
+use super::{InstanceId, Listing};
 
 /// The name of the last commit to a chat, which is the chat's fencing token: an instance that does not know it can no longer write
 /// to the chat.
@@ -39,6 +39,8 @@ pub struct ChatHead {
     pub assistant: Option<String>,
     /// The model that the chat has chosen last.
     pub model: Option<String>,
+    /// What its owner has set for lists.
+    pub listing: Listing,
 }
 
 /// A chat as it was saved, without its messages.
@@ -199,6 +201,7 @@ impl ChatHead {
             bytes: 0,
             assistant: None,
             model: None,
+            listing: Listing::default(),
         }
     }
 

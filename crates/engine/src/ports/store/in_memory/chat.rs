@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::ports::store::{
     ApprovalRecord, ApprovalRow, ApprovalState, Change, ChatHead, ChatRecord, ChatSummary, InstanceId,
-    RunRecord, StoreError, SummaryRecord, json_bytes, page,
+    Listing, RunRecord, StoreError, SummaryRecord, json_bytes, page,
 };
 
 #[derive(Clone, Debug)]
@@ -124,16 +124,22 @@ impl StoredChat {
     }
 
     pub fn summary(&self, id: &ChatId, alive: &[InstanceId]) -> ChatSummary {
-        let first = self.messages.iter().find(|message| message.role == Role::User);
         ChatSummary {
             id: id.clone(),
-            title: first.and_then(page::title),
+            listing: Listing {
+                title: self.head.listing.title.clone().or_else(|| self.first_words()),
+                ..self.head.listing
+            },
             created_at: self.created_at,
             updated_at: self.updated_at,
             open: self.open_run().is_some_and(|run| !run.detached),
             pending: self.open_run().map_or(0, |run| run.pending(alive)),
             status: self.head.show.contains(&Show::Run).then(|| self.head.status.clone()),
         }
+    }
+
+    pub fn first_words(&self) -> Option<String> {
+        self.messages.iter().find(|message| message.role == Role::User).and_then(page::title)
     }
 
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
@@ -163,6 +169,7 @@ impl StoredChat {
             // The caller notes the time.
             Change::Touched => {}
             Change::Choose { assistant, model } => self.head.choose(assistant, model),
+            Change::PutListing(listing) => self.head.listing = listing,
             Change::PutContext { context } => self.context = context,
             Change::PutShow { show } => self.head.show = show,
             Change::PutStatus { status } => self.head.status = status,

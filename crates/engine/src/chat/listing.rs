@@ -1,0 +1,29 @@
+//! What lists show of a chat, as its owner sets it.
+
+use super::{ChatActor, Handle};
+use crate::{
+    api::{
+        errors::ReadError,
+        request::{ChangeListing, ListingChange},
+    },
+    ports::store::{Change, Listing},
+};
+
+impl Handle for ChangeListing {
+    async fn handle(&self, actor: &mut ChatActor) -> Result<Listing, ReadError> {
+        let (services, patience) = (actor.services.clone(), actor.request_patience());
+        let Some(record) = actor.record_mut() else { return Err(ReadError::NotFound) };
+        let ListingChange { title, archived, pinned } = self.change.clone();
+        let before = record.head.listing.clone();
+        let after = Listing {
+            title: title.unwrap_or_else(|| before.title.clone()),
+            archived: archived.unwrap_or(before.archived),
+            pinned: pinned.unwrap_or(before.pinned),
+        };
+        if after != before {
+            record.commit(&services, patience, vec![Change::PutListing(after.clone())]).await?;
+            record.head.listing = after;
+        }
+        Ok(record.listing(&*services.store).await?)
+    }
+}

@@ -1,0 +1,81 @@
+//! The body of `PATCH /api/chat/{id}`.
+
+use serde::{Deserialize, Deserializer};
+use utoipa::ToSchema;
+
+use super::{BodyError, Posted, RequestError, json::read_value, read::read};
+
+/// A change of what lists show of a chat. What is left out stays as it is.
+#[derive(Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChatPatch {
+    /// The title, of at most 200 characters; null for the beginning of the first user message.
+    #[serde(default, deserialize_with = "given")]
+    #[schema(value_type = Option<String>)]
+    pub title: Option<Option<String>>,
+    /// Whether lists leave the chat out, unless they are asked for archived chats.
+    pub archived: Option<bool>,
+    /// Whether lists begin with the chat.
+    pub pinned: Option<bool>,
+}
+
+/// The number of characters of the longest title.
+const LONGEST_TITLE: usize = 200;
+
+/// Reads a field that is there, even if it is null.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Deserialize::deserialize(deserializer).map(Some)
+}
+
+impl Posted for ChatPatch {
+    fn from_json(json: &[u8]) -> Result<Self, BodyError> {
+        let mut patch: Self = read(read_value(json)?, "The body")?;
+        if patch == (Self { title: None, archived: None, pinned: None }) {
+            return Err(RequestError(
+                "The body changes nothing; it takes title, archived and pinned.".into(),
+            )
+            .into());
+        }
+        if let Some(Some(title)) = &mut patch.title {
+            *title = title
+                .split(|c: char| c.is_whitespace() || c.is_control())
+                .filter(|word| !word.is_empty())
+                .collect::<Vec<_>>()
+                .join(" ");
+            let length = title.chars().count();
+            if !(1..=LONGEST_TITLE).contains(&length) {
+                let text = format!("`title` must have 1 to {LONGEST_TITLE} characters, and has {length}.");
+                return Err(RequestError(text).into());
+            }
+        }
+        Ok(patch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_stays_and_null_takes_the_title_back() {
+        let read = |json: &str| ChatPatch::from_json(json.as_bytes()).unwrap();
+        let nothing = ChatPatch { title: None, archived: None, pinned: None };
+        assert_eq!(
+            read(r#"{"title": null, "pinned": false}"#),
+            ChatPatch { title: Some(None), pinned: Some(false), ..nothing }
+        );
+        let title = read(r#"{"title": " Häuser\nund\u0000  Gärten "}"#).title;
+        assert_eq!(title, Some(Some("Häuser und Gärten".into())));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let error = |json: &str| ChatPatch::from_json(json.as_bytes()).unwrap_err().to_string();
+        assert!(error("{}").contains("changes nothing"), "{}", error("{}"));
+        assert!(error(r#"{"title": 7}"#).contains("`title`"));
+        assert!(error(r#"{"archived": "yes"}"#).contains("`archived`"));
+        assert!(error(r#"{"titel": "x"}"#).contains("titel"));
+        assert!(error(r#"{"title": " "}"#).contains("has 0"));
+        assert!(error(&format!(r#"{{"title": "{}"}}"#, "ü".repeat(201))).contains("has 201"));
+    }
+}
