@@ -175,7 +175,7 @@ channel(
     assert.deepEqual((await approval(world, 'alice', id)).decision.approvedBy, []);
 
     const used = await opens(world, first.approve, 'POST');
-    assert.deepEqual([used.status, /Your vote counts/.test(used.html)], [200, true]);
+    assert.deepEqual([used.status, /Your vote was counted/.test(used.html)], [200, true]);
     const again = await opens(world, first.approve, 'POST');
     assert.deepEqual([again.status, /used before/.test(again.html)], [410, true]);
     const waiting = await approval(world, 'bob', id);
@@ -334,7 +334,7 @@ events = ["approval.*", "run.*"]`,
     assert.equal((await votes(world, 'alice', id, { approved: true })).body.state, 'approved');
     await ran(stream);
     await until(
-      async () => (await world.server.command('outbox')).output.startsWith('nothing'),
+      async () => (await world.server.command('outbox')).output.startsWith('the outbox is empty'),
       'all',
       PATIENCE,
     );
@@ -475,8 +475,8 @@ channel(
     const [shown] = desk.messages;
     assert.deepEqual(shown, phone.messages[0]);
     assert.deepEqual(
-      [shown?.type, shown?.id, shown?.url, shown?.buttons],
-      ['approval.requested', id, `${PUBLIC_URL}/inbox?approval=${id}`, true],
+      [shown?.type, shown?.id, shown?.url],
+      ['approval.requested', id, `${PUBLIC_URL}/inbox?approval=${id}`],
     );
     const taken = await votes(world, 'alice', id, { approved: true, inputHash: shown?.inputHash });
     assert.equal(taken.body.state, 'approved');
@@ -568,7 +568,7 @@ channel(
     const before = { user: 'U111', button: slack.button(posted, 'Approve'), message: posted };
     await slack.clicks(url, before);
     await until(() => slack.whispers.length === 1, 'an answer to the first vote');
-    assert.match(slack.whispers[0]?.text ?? '', /^Your vote counts/);
+    assert.match(slack.whispers[0]?.text ?? '', /^Your vote was counted/);
 
     await votes(world, 'carol', id, { approved: true, input: { title: 'shopping', body: 'oat milk' } });
     await until(() => JSON.stringify(posted.blocks).includes('oat milk'), 'the new input');

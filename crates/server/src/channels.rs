@@ -20,8 +20,10 @@ use fermata_protocol::{ApprovalId, PostedVote};
 use fermata_store::ChannelRecords;
 use fermata_tools::{Decider, Principal};
 use futures::{StreamExt, future::BoxFuture};
+use reqwest::{Method, RequestBuilder};
 use serde_json::Value;
 use tokio::sync::OnceCell;
+use url::Url;
 
 use crate::{
     config::{ChannelKind, ChannelSettings, Config},
@@ -364,6 +366,13 @@ async fn send_all(sending: Vec<Sending<'_>>) -> Result<(), SendError> {
         }
     }
     result
+}
+
+/// Returns a request of a channel to this URL.
+fn post_to(client: &WebClient, url: &Url) -> Result<RequestBuilder, SendError> {
+    client.request(Method::POST, url).map_err(|reason| {
+        SendError::Refused(format!("{reason} private = true in the table of the channel allows others."))
+    })
 }
 
 /// Returns the approval of a notice as it is now; `None` if there is nothing to send, because a newer notice follows.

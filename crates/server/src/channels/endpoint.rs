@@ -11,11 +11,11 @@ use std::{
 use axum::http::StatusCode;
 use fermata_engine::store::Notice;
 use jiff::Timestamp;
-use reqwest::{Method, header};
+use reqwest::header;
 use serde_json::json;
 use url::Url;
 
-use super::{SendError, signature};
+use super::{SendError, post_to, signature};
 use crate::{
     config::{Endpoint, SigningSecret},
     tools::web::{WebClient, body, failure},
@@ -73,7 +73,7 @@ impl SignedEndpoint {
             .map_err(|_| SendError::Refused("the id of the notice cannot be in a header".into()))?;
         let url = Url::parse(&self.endpoint.url.0)
             .map_err(|_| SendError::Refused("the URL of the channel cannot be used".into()))?;
-        let request = self.client.request(Method::POST, &url).map_err(SendError::Refused)?;
+        let request = post_to(&self.client, &url)?;
         let request = request.headers(headers).header(header::CONTENT_TYPE, "application/json").body(text);
         let response = request.send().await.map_err(|error| SendError::Failed(failure(&error).text))?;
         match response.status() {

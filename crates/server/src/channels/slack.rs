@@ -14,7 +14,6 @@ use fermata_protocol::{ApprovalId, PostedVote};
 use fermata_store::ChannelRecords;
 use fermata_tools::{Decider, DecisionChannel, Owner};
 use jiff::Timestamp;
-use reqwest::Method;
 use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -22,7 +21,8 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::{
-    ApprovalDesk, ApprovalNews, Channel, Incoming, ReceiveError, Reply, SendError, Shared, news, words,
+    ApprovalDesk, ApprovalNews, Channel, Incoming, ReceiveError, Reply, SendError, Shared, news, post_to,
+    words,
 };
 use crate::{
     config::SlackSettings,
@@ -138,7 +138,7 @@ impl Slack {
     async fn call(&self, method: &str, body: &Value) -> Result<ApiAnswer, SendError> {
         let url = Url::parse(&format!("{}/api/{method}", self.settings.base_url.0));
         let url = url.map_err(|_| SendError::Refused("base_url cannot be used".into()))?;
-        let request = self.client.request(Method::POST, &url).map_err(SendError::Refused)?;
+        let request = post_to(&self.client, &url)?;
         let request = request.bearer_auth(self.settings.token.0.expose_secret()).json(body).timeout(TIMEOUT);
         let response = request.send().await.map_err(|error| SendError::Failed(failure(&error).text))?;
         if !response.status().is_success() {
@@ -202,7 +202,7 @@ impl Slack {
         if let Some(url) = &interaction.response_url
             && self.is_slack(url)
         {
-            let request = self.client.request(Method::POST, url).map_err(SendError::Refused)?;
+            let request = post_to(&self.client, url)?;
             let body = json!({"response_type": "ephemeral", "replace_original": false, "text": text});
             let sent = request.json(&body).timeout(TIMEOUT).send().await;
             return match sent {

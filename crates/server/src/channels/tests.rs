@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::config::{Endpoint, SigningSecret, Url};
+use crate::config::{Endpoint, SigningSecret, Url as SettingUrl};
 
 /// Approvals that one kind of principals may decide. It notes the votes.
 #[derive(Default)]
@@ -222,7 +222,7 @@ pub async fn records() -> ChannelRecords {
 }
 
 fn endpoint(url: &str) -> Endpoint {
-    Endpoint { url: Url(url.to_owned()), secrets: vec![secret()] }
+    Endpoint { url: SettingUrl(url.to_owned()), secrets: vec![secret()] }
 }
 
 fn secret() -> SigningSecret {

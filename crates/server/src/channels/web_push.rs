@@ -14,12 +14,14 @@ use fermata_engine::{
 use fermata_store::{ChannelRecords, PushDevice};
 use fermata_tools::{HostName, Principal};
 use jiff::Timestamp;
-use reqwest::{Method, header};
+use reqwest::header;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use url::Url;
 
-use super::{ApprovalDesk, ApprovalNews, Channel, SendError, Sending, Shared, news, send_all, words};
+use super::{
+    ApprovalDesk, ApprovalNews, Channel, SendError, Sending, Shared, news, post_to, send_all, words,
+};
 use crate::tools::web::{WebClient, failure};
 
 mod message;
@@ -171,7 +173,7 @@ impl WebPush {
         let body = subscription
             .encrypt(payload.to_string().as_bytes())
             .map_err(|_| SendError::Refused("a message cannot be encrypted for the device".into()))?;
-        let request = self.client.request(Method::POST, &url).map_err(SendError::Refused)?;
+        let request = post_to(&self.client, &url)?;
         let request = request
             .header("ttl", TIME_TO_LIVE)
             .header("urgency", "high")
