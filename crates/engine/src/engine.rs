@@ -361,7 +361,7 @@ impl Engine {
         self.router.call(chat, request::DeleteMessage { owner, message, and_later }).await
     }
 
-    /// Changes the title of a chat, or whether lists leave it out or begin with it. Returns what lists show of it then.
+    /// Renames a chat, archives it or pins it, and returns its entry in lists.
     ///
     /// # Errors
     /// Returns an error if the chat does not belong to this user.

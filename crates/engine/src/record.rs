@@ -151,7 +151,7 @@ impl Record {
         self.context.note_at.filter(|_| self.memory_plan(policies).is_some())
     }
 
-    /// Returns what lists show of the chat.
+    /// Returns the entry of the chat in lists.
     pub async fn listing(&self, store: &dyn Store) -> Result<Listing, StoreError> {
         let mut listing = self.head.listing.clone();
         if listing.title.is_none() {

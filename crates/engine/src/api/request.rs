@@ -256,21 +256,21 @@ pub(crate) struct DeleteMessage {
     pub and_later: bool,
 }
 
-/// Changes what lists show of the chat. The reply is what they show then.
+/// Changes the entry of the chat in lists. The reply is the new entry.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ChangeListing {
     pub owner: Owner,
     pub change: ListingChange,
 }
 
-/// A change of what lists show of a chat. What is `None` stays as it is.
+/// A change of the entry of a chat in lists. Fields that are `None` stay as they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListingChange {
     /// The title; `Some(None)` for the beginning of the first user message.
     pub title: Option<Option<String>>,
-    /// Whether lists leave the chat out.
+    /// `true` to archive the chat.
     pub archived: Option<bool>,
-    /// Whether lists begin with the chat.
+    /// `true` to pin the chat.
     pub pinned: Option<bool>,
 }
 

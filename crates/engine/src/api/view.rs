@@ -35,7 +35,7 @@ pub struct ChatView {
     pub pending: Vec<Pending>,
     /// `true` if a run is open and can be followed.
     pub open: bool,
-    /// What lists show of the chat.
+    /// The entry of the chat in lists.
     #[serde(default)]
     pub listing: Listing,
     /// The assistant that the chat has chosen last.

@@ -1,4 +1,4 @@
-//! What lists show of a chat, as its owner sets it.
+//! The entry of a chat in lists, which its owner changes.
 
 use super::{ChatActor, Handle};
 use crate::{

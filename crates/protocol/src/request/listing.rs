@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::{BodyError, Posted, RequestError, json::read_value, read::read};
 
-/// A change of what lists show of a chat. What is left out stays as it is.
+/// A change of the entry of a chat in lists. Fields that are left out stay as they are.
 #[derive(Debug, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChatPatch {
@@ -13,9 +13,9 @@ pub struct ChatPatch {
     #[serde(default, deserialize_with = "given")]
     #[schema(value_type = Option<String>)]
     pub title: Option<Option<String>>,
-    /// Whether lists leave the chat out, unless they are asked for archived chats.
+    /// `true` to keep the chat out of all lists but those of archived chats.
     pub archived: Option<bool>,
-    /// Whether lists begin with the chat.
+    /// `true` to have lists begin with the chat.
     pub pinned: Option<bool>,
 }
 

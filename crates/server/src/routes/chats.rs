@@ -58,15 +58,15 @@ pub struct ChatStatus {
     context: Option<ContextUsage>,
 }
 
-/// What lists show of a chat.
+/// The entry of a chat in lists.
 #[derive(Serialize, ToSchema)]
 pub struct Listed {
     /// The title that the chat was given, or the beginning of the first user message.
     #[schema(required)]
     title: Option<String>,
-    /// True if lists leave the chat out, unless they are asked for archived chats.
+    /// True if only lists of archived chats have the chat.
     archived: bool,
-    /// True if lists begin with the chat.
+    /// True if the chat is one of the first in lists.
     pinned: bool,
 }
 
@@ -229,7 +229,7 @@ pub async fn list(
 /// Renames the chat, archives or pins it. Its place among the other chats stays.
 #[utoipa::path(patch, path = "/api/chat/{id}", operation_id = "patchChat", tag = "record", request_body = ChatPatch,
     params(("id" = String, Path, description = "The chat's id")),
-    responses((status = 200, description = "What lists show of the chat now", body = Listed), refusals::Chat, refusals::Body)
+    responses((status = 200, description = "The entry of the chat in lists", body = Listed), refusals::Chat, refusals::Body)
 )]
 pub async fn patch(
     State(app): State<App>,

@@ -11,7 +11,7 @@
 -- profile: the version of the AI SDK that the last post named, as 7 or 7.0.173.
 -- bytes: the size of the chat's messages as JSON. Triggers keep it.
 -- assistant, model: those that a post named last; null if none has.
--- title, archived, pinned: what the owner has set for lists. title is null until somebody gives the chat one.
+-- title, archived, pinned: the entry in lists, as the owner has set it. title is null until the chat is given one.
 -- show: the data chunks that the last post asked for, as a JSON list.
 -- stage, requires_confirm, last_tool, last_result: the status of the last run, for people who look.
 --   stage: idle, plan, tool_call, tool_result, decide or respond.

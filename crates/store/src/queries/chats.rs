@@ -346,7 +346,7 @@ pub async fn first_words(connection: &mut Connection<'_>, chat: &ChatId) -> Resu
     Ok(found.and_then(|(title,)| title).map(|Text(title)| title))
 }
 
-/// Notes what the owner has set for lists.
+/// Replaces the entry of a chat in lists.
 pub async fn put_listing(
     connection: &mut Connection<'_>,
     chat: &ChatId,

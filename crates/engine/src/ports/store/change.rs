@@ -36,7 +36,7 @@ pub enum Change {
         /// The name of the model; `None` leaves it as it was.
         model: Option<String>,
     },
-    /// The owner has set what lists show of the chat.
+    /// The owner has changed the entry of the chat in lists.
     PutListing(Listing),
     /// The part of the chat that its model is sent has changed.
     PutContext {

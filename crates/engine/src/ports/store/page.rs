@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use super::StoreError;
 
-/// What the owner of a chat has set about it for lists.
+/// The entry of a chat in lists, as its owner has set it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Listing {
     /// The title that a person or a model has given it; `None` if nobody has.
     pub title: Option<String>,
-    /// `true` if lists leave it out, unless they are asked for archived chats.
+    /// `true` if only lists of archived chats have it.
     pub archived: bool,
     /// `true` if lists begin with it.
     pub pinned: bool,

@@ -39,7 +39,7 @@ pub struct ChatHead {
     pub assistant: Option<String>,
     /// The model that the chat has chosen last.
     pub model: Option<String>,
-    /// What its owner has set for lists.
+    /// The entry of the chat in lists, as its owner has set it.
     pub listing: Listing,
 }
 
