@@ -5,6 +5,7 @@ import { approvalsOf, readMe, type Approvals, type Me } from './approvals.js';
 import { listAssistants, type Assistant } from './assistants.js';
 import { followedChat, type FermataChat } from './chat.js';
 import { memoriesOf, type Memories } from './memories.js';
+import { pushOf, type Push } from './push.js';
 import { Server } from './server.js';
 import { compactChat, correctSummary, readSummary, type ChatSummary, type Summary } from './summaries.js';
 import type { FermataOptions } from './transport.js';
@@ -44,6 +45,7 @@ export type { Followed } from './followed.js';
 export { ApprovalInbox, type Inbox, type InboxStatus } from './inbox.js';
 export type { GivenBack, Unsent } from './known.js';
 export type { CallDetails, ChatRecord, InputPreview, Pending, RefusedPart } from './record.js';
+export type { Push } from './push.js';
 export { planOf, type Plan, type PlanStep, type RunStatus, type Stage } from './runs.js';
 export { FermataError, type RefusedPlace, type ServerOptions } from './server.js';
 export type { ChatSummary, Summary } from './summaries.js';
@@ -64,6 +66,8 @@ export interface Fermata {
   assistants(): Promise<Assistant[]>;
   /** The approvals that the person has requested or may decide about, of all chats. A server of an earlier version answers 404. */
   readonly approvals: Approvals;
+  /** Push notifications: the key of a subscription, and the browsers of the person. */
+  readonly push: Push;
   /** Reads the user that the server takes the requests for; `undefined` if the server is of a version that does not say. */
   me(): Promise<Me | undefined>;
   /** The memories of the person: listed, searched, changed, and undone. A server without memory answers 404. */
@@ -84,6 +88,7 @@ export function fermata(options: FermataOptions = {}): Fermata {
     request: (path, init) => server.json(path, init),
     assistants: () => listAssistants(server),
     approvals: approvalsOf(server),
+    push: pushOf(server),
     me: () => readMe(server),
     memories: memoriesOf(server),
     summary: (chatId) => readSummary(server, chatId),
