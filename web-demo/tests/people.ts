@@ -58,13 +58,20 @@ export interface People {
   approvals: ApprovalServer;
   /** The user whose page it is. */
   user: string;
+  /** The key for push notifications; `undefined` if the server sends none. */
+  pushKey: string | undefined;
   /** The errors that pages may log in this test. */
   mayLog: RegExp[];
 }
 
 export const test = base.extend<{ people: People; inbox: InboxPage }>({
   people: async ({ context }, use, info) => {
-    const people: People = { approvals: new ApprovalServer(GROUPS), user: 'alice', mayLog: [] };
+    const people: People = {
+      approvals: new ApprovalServer(GROUPS),
+      user: 'alice',
+      pushKey: 'BAECAw',
+      mayLog: [],
+    };
     const faults: string[] = [];
     context.on('console', (message) => {
       if (message.type() === 'error') faults.push(message.text());
@@ -99,6 +106,12 @@ async function answer(people: People, request: IncomingMessage, response: Server
   if (pathname === '/api/tools') {
     response.setHeader('content-type', 'application/json');
     response.end(JSON.stringify({ tools: TOOLS }));
+    return;
+  }
+  if (pathname === '/api/push') {
+    const { pushKey: publicKey } = people;
+    response.writeHead(publicKey === undefined ? 404 : 200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify(publicKey === undefined ? { code: 'not_found', detail: '' } : { publicKey }));
     return;
   }
   const gone = new AbortController();

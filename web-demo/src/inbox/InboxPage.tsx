@@ -13,6 +13,7 @@ import { inOneLine } from '../chat/text/visible';
 import { Dialog } from '../chat/ui/Dialog';
 import { IconButton } from '../chat/ui/IconButton';
 import { Decided } from './Decided';
+import { PushSwitch } from './PushSwitch';
 import { Waiting } from './Waiting';
 
 type List = 'waiting' | 'decided';
@@ -52,8 +53,8 @@ export function InboxPage() {
         </div>
       </header>
       <main className="column space-y-4 py-4">
-        <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
-          <div role="group" aria-label={t('show')} className="segments">
+        <div className="flex flex-wrap items-center gap-x-6 gap-y-2">
+          <div role="group" aria-label={t('show')} className="segments mr-auto">
             {(['waiting', 'decided'] as const).map((list) => (
               <button
                 key={list}
@@ -69,6 +70,7 @@ export function InboxPage() {
             ))}
           </div>
           <ToolFilter {...{ inbox, tool }} onChoose={setTool} />
+          <PushSwitch status={inbox.status} />
         </div>
         <p role="status" className="sr-only">
           {count > 0 && t('count', { count })}

@@ -74,6 +74,13 @@ const inbox = {
     deny: 'deny',
     open: 'details',
   },
+  push: {
+    label: 'Notify me on this device',
+    busy: 'Your browser may ask for your permission.',
+    notAllowed:
+      'Your browser does not allow notifications from this site. You can allow them in its site settings.',
+    noService: 'Your browser could not connect to its push service. Try again later.',
+  },
   settings: 'Settings',
   closeSettings: 'Close the settings',
   link_zero: 'Inbox',

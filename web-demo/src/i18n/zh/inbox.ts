@@ -77,6 +77,12 @@ const inbox: Translated<typeof english> = {
     deny: '拒绝',
     open: '详情',
   },
+  push: {
+    label: '在此设备上通知我',
+    busy: '浏览器可能会请求你的许可。',
+    notAllowed: '浏览器不允许此网站发送通知。你可以在浏览器的网站设置中允许。',
+    noService: '浏览器无法连接其推送服务。请稍后再试。',
+  },
   settings: '设置',
   closeSettings: '关闭设置',
   link_zero: '收件箱',
