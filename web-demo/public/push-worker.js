@@ -29,7 +29,8 @@ function show({ id, inputHash, title, body, url }) {
       { action: 'approve', title: 'Approve' },
       { action: 'deny', title: 'Deny' },
     ],
-    data: { id, inputHash, url },
+    // A server without `public_url` sends no URL.
+    data: { id, inputHash, url: url ?? `/inbox?approval=${encodeURIComponent(id)}` },
   });
 }
 
@@ -50,10 +51,11 @@ async function decide({ id, inputHash, url }, action) {
 }
 
 async function open(url) {
-  const target = new URL(url ?? '/inbox', self.location.origin);
+  const target = new URL(url, self.location.origin);
   const pages = await self.clients.matchAll({ type: 'window' });
   const inbox = pages.find((page) => new URL(page.url).pathname === target.pathname);
   if (!inbox) return self.clients.openWindow(target.href);
-  await inbox.focus();
+  // A browser refuses this if the answer of the server took too long after the click.
+  await inbox.focus().catch(() => undefined);
   if (inbox.url !== target.href) await inbox.navigate(target.href);
 }
