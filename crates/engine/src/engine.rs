@@ -12,7 +12,8 @@ use std::{
 };
 
 use fermata_protocol::{
-    Answer, AnswerKind, AnswerTarget, ChatId, EventId, GrantedFor, JsonText, MessageId, Summary, ToolCallId,
+    Answer, AnswerKind, AnswerTarget, ChatId, ChatPatch, EventId, GrantedFor, JsonText, MessageId, Summary,
+    ToolCallId,
 };
 use fermata_tools::{
     Capacity, Checker, Decider, Grant, Owner, Principal, Receipt, Tool, ToolSpec, ToolboxError,
@@ -26,7 +27,7 @@ use crate::{
             AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
             Unavailable,
         },
-        request::{self, Following, ListingChange, Submission},
+        request::{self, Following, Submission},
         view::{ChatPages, ChatView, Detail, InputPreview, Pending, SummaryView},
     },
     assistants::Assistants,
@@ -369,9 +370,9 @@ impl Engine {
         &self,
         owner: &Owner,
         chat: &ChatId,
-        change: ListingChange,
+        patch: ChatPatch,
     ) -> Result<Listing, ReadError> {
-        self.router.call(chat, request::ChangeListing { owner: owner.clone(), change }).await
+        self.router.call(chat, request::ChangeListing { owner: owner.clone(), patch }).await
     }
 
     /// Drops the open plan of a chat: later runs do not go on with it.

@@ -35,7 +35,7 @@ pub use api::{
         AnswerError, CallError, DeleteMessageError, PlanError, ReadError, SubmitError, SummaryError,
         Unavailable, VoteError,
     },
-    request::{Following, ListingChange, Submission},
+    request::{Following, Submission},
     view::{ChatPages, ChatView, InputPreview, Pending, SummaryView},
 };
 pub use assistants::{Assistants, call_settings};

@@ -157,7 +157,7 @@ export class ApprovalInbox {
     } catch (error) {
       if (!(error instanceof FermataError)) throw error;
       if (error.approval !== undefined) this.#learn(error.approval, asked);
-      // A person who is not signed in cannot read it either. What cannot be read now is read with the next connection.
+      // A person who is not signed in cannot read it. The next connection reads an approval that cannot be read now.
       else if (error.status !== 401) await this.#readAgain(id, this.#reader?.signal).catch(() => undefined);
       throw error;
     }

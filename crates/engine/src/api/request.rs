@@ -6,8 +6,8 @@
 use std::{net::IpAddr, time::Duration};
 
 use fermata_protocol::{
-    Answer, AnswerTarget, ChatBody, ChatId, EventId, GrantedFor, MessageId, Profile, RunId, Summary,
-    ToolCallId,
+    Answer, AnswerTarget, ChatBody, ChatId, ChatPatch, EventId, GrantedFor, MessageId, Profile, RunId,
+    Summary, ToolCallId,
 };
 use fermata_tools::{Decider, DecisionChannel, Grant, InputError, Owner, Principal, Receipt};
 use jiff::Timestamp;
@@ -260,18 +260,7 @@ pub(crate) struct DeleteMessage {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ChangeListing {
     pub owner: Owner,
-    pub change: ListingChange,
-}
-
-/// A change of the entry of a chat in lists. Fields that are `None` stay as they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ListingChange {
-    /// The title; `Some(None)` for the beginning of the first user message.
-    pub title: Option<Option<String>>,
-    /// `true` to archive the chat.
-    pub archived: Option<bool>,
-    /// `true` to pin the chat.
-    pub pinned: Option<bool>,
+    pub patch: ChatPatch,
 }
 
 /// Plans the work for a model beside the runs: a summary, or facts about the user. The reply is `None` if there is none, or another instance

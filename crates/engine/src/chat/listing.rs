@@ -1,11 +1,10 @@
 //! The entry of a chat in lists, which its owner changes.
 
+use fermata_protocol::ChatPatch;
+
 use super::{ChatActor, Handle};
 use crate::{
-    api::{
-        errors::ReadError,
-        request::{ChangeListing, ListingChange},
-    },
+    api::{errors::ReadError, request::ChangeListing},
     ports::store::{Change, Listing},
 };
 
@@ -13,7 +12,7 @@ impl Handle for ChangeListing {
     async fn handle(&self, actor: &mut ChatActor) -> Result<Listing, ReadError> {
         let (services, patience) = (actor.services.clone(), actor.request_patience());
         let Some(record) = actor.record_mut() else { return Err(ReadError::NotFound) };
-        let ListingChange { title, archived, pinned } = self.change.clone();
+        let ChatPatch { title, archived, pinned } = self.patch.clone();
         let before = record.head.listing.clone();
         let after = Listing {
             title: title.unwrap_or_else(|| before.title.clone()),

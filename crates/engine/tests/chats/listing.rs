@@ -1,9 +1,10 @@
 //! The entry of a chat in lists, which its owner changes.
 
 use fermata_engine::{
-    ListingChange, ReadError,
+    ReadError,
     store::{ChatQuery, Listing},
 };
+use fermata_protocol::ChatPatch;
 use fermata_tools::Owner;
 use serde_json::json;
 
@@ -13,7 +14,7 @@ fn post(words: &str) -> serde_json::Value {
     json!({"id": "c", "message": {"role": "user", "content": words}})
 }
 
-async fn change(world: &World, change: ListingChange) -> Result<Listing, ReadError> {
+async fn change(world: &World, change: ChatPatch) -> Result<Listing, ReadError> {
     world.engine.change_listing(&world.owner, &world.chat, change).await
 }
 
@@ -24,12 +25,12 @@ async fn a_chat_is_renamed_while_a_call_waits_and_goes_on() {
     let mut body = post("where am I?");
     body["tools"] = json!({"get_location": {"description": "", "parameters": {"type": "object"}}});
     world.post(body).await;
-    let renamed = ListingChange { title: Some(Some("Places".into())), ..ListingChange::default() };
+    let renamed = ChatPatch { title: Some(Some("Places".into())), ..ChatPatch::default() };
     let places = Listing { title: Some("Places".into()), ..Listing::default() };
     assert_eq!(change(&world, renamed).await.unwrap(), places);
     let world = world.restarted();
     assert_eq!(world.engine.chat(&world.owner, &world.chat).await.unwrap().listing, places);
-    let reset = ListingChange { title: Some(None), pinned: Some(true), ..ListingChange::default() };
+    let reset = ChatPatch { title: Some(None), pinned: Some(true), ..ChatPatch::default() };
     let expected = Listing { title: Some("where am I?".into()), archived: false, pinned: true };
     assert_eq!(change(&world, reset).await.unwrap(), expected);
     let page = world.engine.chats(ChatQuery::new(&world.owner, 9)).await.unwrap();
@@ -40,7 +41,7 @@ async fn a_chat_is_renamed_while_a_call_waits_and_goes_on() {
 async fn only_the_owner_changes_what_lists_show() {
     let world = World::new();
     world.script([text("Hello.")]);
-    let archive = ListingChange { archived: Some(true), ..ListingChange::default() };
+    let archive = ChatPatch { archived: Some(true), ..ChatPatch::default() };
     assert!(
         matches!(change(&world, archive.clone()).await, Err(ReadError::NotFound)),
         "there is no chat yet"

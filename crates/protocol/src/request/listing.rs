@@ -1,21 +1,23 @@
 //! The body of `PATCH /api/chat/{id}`.
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use super::{BodyError, Posted, RequestError, json::read_value, read::read};
 
 /// A change of the entry of a chat in lists. Fields that are left out stay as they are.
-#[derive(Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChatPatch {
     /// The title, of at most 200 characters; null for the beginning of the first user message.
-    #[serde(default, deserialize_with = "given")]
+    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub title: Option<Option<String>>,
     /// `true` to keep the chat out of all lists but those of archived chats.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub archived: Option<bool>,
     /// `true` to have lists begin with the chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pinned: Option<bool>,
 }
 
@@ -30,7 +32,7 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Str
 impl Posted for ChatPatch {
     fn from_json(json: &[u8]) -> Result<Self, BodyError> {
         let mut patch: Self = read(read_value(json)?, "The body")?;
-        if patch == (Self { title: None, archived: None, pinned: None }) {
+        if patch == Self::default() {
             return Err(RequestError(
                 "The body changes nothing; it takes title, archived and pinned.".into(),
             )
@@ -59,13 +61,21 @@ mod tests {
     #[test]
     fn what_is_left_out_stays_and_null_takes_the_title_back() {
         let read = |json: &str| ChatPatch::from_json(json.as_bytes()).unwrap();
-        let nothing = ChatPatch { title: None, archived: None, pinned: None };
         assert_eq!(
             read(r#"{"title": null, "pinned": false}"#),
-            ChatPatch { title: Some(None), pinned: Some(false), ..nothing }
+            ChatPatch { title: Some(None), pinned: Some(false), ..ChatPatch::default() }
         );
         let title = read(r#"{"title": " Häuser\nund\u0000  Gärten "}"#).title;
         assert_eq!(title, Some(Some("Häuser und Gärten".into())));
+    }
+
+    #[test]
+    fn another_instance_reads_it_as_it_was_sent() {
+        for title in [None, Some(None), Some(Some("Places".to_owned()))] {
+            let patch = ChatPatch { title, archived: None, pinned: Some(false) };
+            let sent = serde_json::to_string(&patch).unwrap();
+            assert_eq!(serde_json::from_str::<ChatPatch>(&sent).unwrap(), patch, "{sent}");
+        }
     }
 
     #[test]

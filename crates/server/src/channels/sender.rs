@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ApprovalDesk, Channels, SendError};
 
-/// The time for which an instance claims a notice.
+/// The length of a claim.
 const CLAIM: Duration = Duration::from_secs(30);
 /// The time that an attempt may take.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(25);

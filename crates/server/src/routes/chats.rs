@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use fermata_engine::{
-    ChatPages, ChatView, ListingChange, ReadError,
+    ChatPages, ChatView, ReadError,
     store::{ChatQuery, Listing},
 };
 use fermata_protocol::{ChatId, ChatPatch, ContextUsage, RunStatus, UiMessage};
@@ -237,9 +237,7 @@ pub async fn patch(
     ChatPath(chat): ChatPath,
     ApiJson { body, .. }: ApiJson<ChatPatch>,
 ) -> Result<Json<Listed>, ApiError> {
-    let ChatPatch { title, archived, pinned } = body;
-    let change = ListingChange { title, archived, pinned };
-    Ok(Json(app.engine().change_listing(&owner, &chat?, change).await?.into()))
+    Ok(Json(app.engine().change_listing(&owner, &chat?, body).await?.into()))
 }
 
 /// Deletes the chat and stops its open run.

@@ -134,7 +134,7 @@ async fn the_result_of_an_old_claim_changes_nothing(store: AnyStore) {
     assert_eq!(store.next_notice().await.unwrap(), Some(at(60)));
     note(&store, &late[0], 31, Attempt::Sent).await;
     note(&store, &new[0], 31, failed(at(32))).await;
-    assert_eq!(store.notices(10).await.unwrap(), [], "it was sent, no matter by which instance");
+    assert_eq!(store.notices(10).await.unwrap(), [], "it was sent by one of the instances");
 }
 
 async fn a_notice_that_was_given_up_is_listed_and_can_be_retried(store: AnyStore) {

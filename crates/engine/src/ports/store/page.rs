@@ -1,4 +1,5 @@
-//! Lists of chats: what they show of a chat, the cursor where a page begins, and the title of a chat. All stores share them, so that their lists are equal.
+//! Lists of chats: their entries, the cursor where a page begins, and the title of a chat. All stores share them, so that their lists are
+//! equal.
 //!
 //! This module knows no database. Times in lists are whole microseconds, so that every store has one order of chats.
 
@@ -49,7 +50,7 @@ pub struct ChatPage {
 pub struct ChatSummary {
     /// The chat's id.
     pub id: ChatId,
-    /// What its owner has set, with the beginning of the first user message in place of a title that nobody has given it.
+    /// The entry of the chat. Without a title of its own, it has the beginning of the first user message.
     pub listing: Listing,
     /// The time when the chat began.
     pub created_at: Timestamp,
