@@ -37,8 +37,11 @@ macro_rules! approvals {
     ($rest:expr) => {
         concat!(
             "select approvals.id, approvals.state, approvals.chat_id,
-                (select messages.title from messages
-                 where messages.chat_id = approvals.chat_id and role = 'user' order by position limit 1) as title,
+                coalesce(
+                    (select chats.title from chats where chats.id = approvals.chat_id),
+                    (select messages.title from messages
+                     where messages.chat_id = approvals.chat_id and role = 'user' order by position limit 1)
+                ) as title,
                 approvals.requested_at, approvals.settled_at, approvals.changed_at, approvals.terms,
                 exists (select 1 from confirmations
                  where confirmations.approval_id = approvals.id and confirmations.decided_by = $1) as has_voted,

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use fermata_engine::{
     ApprovalState,
-    store::{ApprovalList, ApprovalRecord, Change, ListedFor, ListedState, SavedTerms, page::ApprovalCursor},
+    store::{
+        ApprovalList, ApprovalRecord, Change, ListedFor, ListedState, Listing, SavedTerms,
+        page::ApprovalCursor,
+    },
 };
 use fermata_protocol::ApprovalId;
 use fermata_tools::{
@@ -21,6 +24,7 @@ in_every_store! {
     a_call_that_is_asked_about_again_has_two_approvals
     changes_are_read_in_their_order
     terms_change_while_an_approval_waits
+    an_approval_has_the_title_that_its_chat_was_given
     an_approval_goes_with_its_chat
 }
 
@@ -212,6 +216,14 @@ async fn terms_change_while_an_approval_waits(store: AnyStore) {
     assert_eq!(list(&store, ListedFor::Terms(&[saved.hash]), ListedState::Waiting).await, ["question-a"]);
     store.put_approval_terms(&id, None, at(4)).await.unwrap();
     assert_eq!(store.approval(&id, &alice()).await.unwrap().unwrap().terms, None);
+}
+
+async fn an_approval_has_the_title_that_its_chat_was_given(store: AnyStore) {
+    chat_with(&store, "c", 2, &[asked("a", 1, None)]).await;
+    let listing = Listing { title: Some("Refunds".into()), ..Listing::default() };
+    commit_at(&*store, &chat("c"), at(3), vec![Change::PutListing(listing)]).await.unwrap();
+    let record = store.approval(&ApprovalId::new("question-a"), &alice()).await.unwrap().unwrap();
+    assert_eq!(record.title.as_deref(), Some("Refunds"));
 }
 
 async fn an_approval_goes_with_its_chat(store: AnyStore) {

@@ -332,7 +332,7 @@ impl StoredChat {
             id: row.id.clone(),
             state: row.state,
             chat: chat.clone(),
-            title: self.messages.iter().find_map(page::title),
+            title: self.head.listing.title.clone().or_else(|| self.first_words()),
             requested_at: page::whole_microseconds(row.requested_at),
             settled_at: row.settled_at.map(page::whole_microseconds),
             changed_at: *changed_at,
